@@ -91,7 +91,7 @@ def warn_in_loop() -> None:
 
 
 def give_way() -> None:
-    """Let other threads run for a moment, amid a long count; but not where an event loop runs: it would stop longer."""
+    """Let other threads run for a moment during a long count; not on an event loop, which would stop for longer."""
     if asyncio._get_running_loop() is None:
         sleep(_MOMENT)
 

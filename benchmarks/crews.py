@@ -1,4 +1,4 @@
-"""Who misses, and what of: threads and tasks that call as fast as they can, and two scripts that redis-py runs."""
+"""Callers whose decisions miss: threads and tasks that call as fast as they can, and two scripts that redis-py runs."""
 
 import asyncio
 import threading

@@ -34,7 +34,7 @@ _LEAST = 0.93
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one process does: callers per second, for so long, to this port."""
+    """The task of one process: callers per second, for so long, to this port."""
 
     port: int
     rate: float

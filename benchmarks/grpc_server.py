@@ -29,7 +29,7 @@ _MOST_LAG_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was counted of the calls to one server."""
+    """The counts of the calls to one server."""
 
     calls: Sequence[Called]
     seconds: float

@@ -27,7 +27,7 @@ _AUDITED = 0.6
 
 
 class Spell(NamedTuple):
-    """What one process admitted in a few milliseconds, and the rate that it went by."""
+    """The tokens that one process admitted in a few milliseconds, and the rate that it went by."""
 
     at: float
     admitted: int

@@ -31,7 +31,7 @@ _LONG = 50.0
 
 
 class Both(NamedTuple):
-    """What was noted of our calls and of the floor's, and how often we asked the store."""
+    """The times of our calls and of the floor's, and how often we asked the store."""
 
     ours: Noted
     floor: Noted

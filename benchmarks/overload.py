@@ -184,8 +184,9 @@ def _write(duel: str, wide: str, agreed: str, lines: dict[str, list[float]]) -> 
     draw(docs / "overload.svg", _DEMANDS, lines, OURS)
     text = f"""# Overload
 
-Written by `scripts/bench`. Simulated but for the last table: the real rules, in virtual time, over a network whose
-round trip is 1 ms; 20 s a run from a full bucket, 4 threads an instance; quiet then 40x: the worst of 2, 3, 4 and 5 s.
+Written by `scripts/bench`. All but the last table are simulated: the real rules run in virtual time, over a network
+whose round trip is 1 ms. A run takes 20 s from a full bucket, with 4 threads an instance. "Quiet then 40x" is the worst
+of 2, 3, 4 and 5 s.
 
 ![Calls per decision against demand](overload.svg)
 

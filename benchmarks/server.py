@@ -27,7 +27,7 @@ _MOST, _FLAT = 3.0, 1.2
 
 
 class Cost(NamedTuple):
-    """What one call took, on average (us): of the server's CPU, and of that the script, or the command."""
+    """The mean cost of one call (us): of the server's CPU, and of that the script, or the command."""
 
     cpu: float
     script: float

@@ -101,10 +101,11 @@ def _write(text: str, seen: Results) -> None:
     )
     intro = f"""# Laws of concurrency, simulated
 
-Written by `python -m benchmarks.simulate --hidden`. A server with c workers (20 unless said) and one line, first come
-first served; Poisson arrivals that nothing holds back; service times lognormal, 20 ms on average, CV 0.5, unless said.
-Loads are multiples of what the workers can serve. A call is admitted while fewer are under way than the limit, and
-turned away at once otherwise. Mostly 60 s a run, the first 20 not counted (D and H change at 20 s), {len(SEEDS)} seeds.
+Written by `python -m benchmarks.simulate --hidden`. A server has c workers (20 unless said) and one queue, first come
+first served. Arrivals are Poisson, and nothing holds them back. Service times are lognormal, 20 ms on average, CV 0.5,
+unless said. Loads are multiples of what the workers can serve. A call is admitted while fewer are under way than the
+limit, and turned away at once otherwise. Mostly 60 s a run, the first 20 not counted (D and H change at 20 s),
+{len(SEEDS)} seeds.
 
 On-time goodput: answers before the deadline over what was possible, phase by phase the lesser of the callers that came
 and capacity x time. False rejections: of the callers that came while the load was below capacity, those turned away.

@@ -47,7 +47,7 @@ class Trivial:
 
 
 class Compared(NamedTuple):
-    """What was seen with the limiter, with the limiter on a store without a client, and without either."""
+    """The delays with the limiter, with the limiter on a store without a client, and without either."""
 
     real: Seen
     alone: Seen

@@ -20,7 +20,7 @@ _START = 0.01
 
 @dataclass(slots=True)
 class Noted:
-    """What one kind of call took, and how late it began; nanoseconds, in the same order."""
+    """How long calls of one kind took, and how late they began (ns), in the same order."""
 
     took: "array[int]" = field(default_factory=lambda: array("q"))
     late: "array[int]" = field(default_factory=lambda: array("q"))

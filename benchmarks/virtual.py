@@ -8,7 +8,7 @@ from tests.simulation.fleet import Maker, ours, simulate
 
 OURS = "ours"
 LIMITERS: dict[str, Maker] = {OURS: ours, **{name: virtual(machine) for name, machine in MACHINES.items()}}
-"""Whatever can be simulated, by its name."""
+"""All limiters that can be simulated, by name."""
 
 
 def simulated(scenario: Scenario, who: str, seconds: float, round_trip: float = 0.001) -> Report:

@@ -49,7 +49,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: half a million objects that no later collection needs to look at."""
+    """Freeze what imports and collected tests left: half a million objects that the garbage collector skips then."""
     gc.collect()
     gc.freeze()
 

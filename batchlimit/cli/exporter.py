@@ -82,7 +82,7 @@ class Watched:
         return f"<Watched: {len(self.samples)} buckets>"
 
     def learn(self, samples: Iterable[Sample]) -> None:
-        """See all of its buckets at once. What was used since the last time is added up, whichever buckets are gone."""
+        """See all of its buckets at once; add up what was used since the last time, also of buckets that are gone."""
         self.samples = {sample.key: sample for sample in samples}
         for key, sample in self.samples.items():
             before = self._before.get(key)

@@ -11,7 +11,7 @@ Unknown = Literal["spare", "refuse"]
 """What becomes of a call under a name without a share."""
 
 _FINEST = 1_000_000
-"""A share is the nearest fraction whose denominator is at most this: 7 % of 100 is 7 then, where ceil(100 * 0.07) is 8,
+"""A share is the nearest fraction whose denominator is at most this. So 7 % of 100 is 7, while ceil(100 * 0.07) is 8;
 and six times 1/6 is 1."""
 
 _ROUNDING = 1e-9

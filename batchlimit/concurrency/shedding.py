@@ -30,16 +30,16 @@ class Shedding:
 
     A lower limit keeps new calls out. It does not end the calls under way, which may be what the memory is full of.
     Each period from `after` or `over` on ends a share of the calls that were admitted with `sheddable=True`, at least
-    one of them; and where no watcher has had reasons for so long, no more than are above the limit.
+    one. If only `over` is reached, it ends no more than are above the limit.
 
     Args:
         after: How many periods in a row with reasons to back off it takes (whole number, default 3).
         share: Which share of the sheddable calls to end in a period (above 0, at most 1; default 0.1).
         key: Returns the sort key of a call, which has `operation`, `priority` and `start_ns`; the smallest are ended
             first (default: the lowest priority, and of the same priority the youngest).
-        over: How many periods in a row it takes at whose end more calls are under way than the limit lets, without
-            those that were told to give up (whole number; None, the default: that is no reason). No watchers are needed
-            then. Calls that soft shares let in above the limit count too.
+        over: How many periods in a row must end with more calls under way than the limit lets (whole number; None, the
+            default: that is no reason). Calls that were told to give up do not count; calls that soft shares let in
+            above the limit do. It needs no watchers.
 
     Raises:
         TypeError: An argument is of the wrong type.

@@ -3,7 +3,7 @@
 All names of fields and of problem types stand here, so that a newer draft is one place to change.
 
 A token bucket has no window. The fields name one that sustains the same rate: `q` is the burst, and `w` is how many
-seconds the burst takes to flow in. `r` is a hint: what this process could still admit. `t` says for how many seconds
+seconds the burst takes to refill. `r` is a hint: what this process could still admit. `t` says for how many seconds
 `r` lasts at the sustained rate, or when the next token comes.
 """
 
@@ -228,7 +228,9 @@ class Prepared:
 
 
 class _Policy:
-    """What one rule's fields say of every request. Its slowest bandwidth has its name, the others a number more.
+    """The parts of one rule's fields that are the same for every request.
+
+    Its slowest bandwidth has the name of the rule; each other has a number more.
 
     Attributes:
         most: more than this never remains.

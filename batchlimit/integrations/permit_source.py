@@ -47,7 +47,7 @@ class PermitSource:
 
         Args:
             request: what the functions get.
-            **options: as the limiter's `acquire` takes them; a shared one is told of no `operation`.
+            **options: as the limiter's `acquire` takes them; `operation` is not passed to a shared one.
 
         Raises:
             BatchLimitError: the request is refused; also where its key cannot be made.

@@ -100,7 +100,7 @@ def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
 class WebPermits:
     """What a middleware of either API asks about a request: whether it is limited, its permit, how it ended.
 
-    A function of the user's that raises is told in the log, and the request is limited as if it were not there.
+    If a function of the user's raises, the log tells, and the request is limited as without that function.
 
     Args:
         limiter: a limiter of either API.

@@ -1,4 +1,4 @@
-"""What one limiter instance knows of the overrides, and when it looks again. It reads no clock and asks no store."""
+"""The overrides that one limiter instance knows, and when it reads them again. It reads no clock and asks no store."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Published(NamedTuple):
 
 
 class Trouble:
-    """What was wrong with the overrides in the store: told once, and counted."""
+    """Faults of the overrides in the store: each is logged once, and counted."""
 
     __slots__ = ("count", "last")
 
@@ -49,11 +49,12 @@ class Trouble:
 
 
 class Known:
-    """The overrides that an instance goes by, from when it hears of another revision until it has read that.
+    """The overrides that an instance goes by, until it has read those of another revision.
 
-    Every answer of the store tells the revision, and `hear` compares it. If it is another one, or none is told and the
-    last look is a while ago, `on_news` is called once: then the API reads the hash and calls `learn` or `fail`. Until
-    it has, what was known stays in force. Instants are of the instance's clock, unless said to be the server's.
+    Answers of the store give the revision, and `hear` compares it. It calls `on_news` once if the revision is another
+    one, or if an answer gives none and the last look is a while ago. Then the API reads the hash and calls `learn` or
+    `fail`. Until then the known overrides stay in force. Instants are of the instance's clock, unless said to be the
+    server's.
     """
 
     __slots__ = (
@@ -103,7 +104,7 @@ class Known:
     def learn(self, published: Published, sent: float) -> None:
         """Take in what was read, by a request that left at `sent`; raises NotUnderstood, and keeps what was known.
 
-        A hash that has gone is no removal of what it said: that would have left another revision.
+        A hash that is gone removes nothing: a removal would have left another revision.
         """
         self._done()
         if published.fields is None:

@@ -52,7 +52,7 @@ class Explanation(NamedTuple):
 class LimiterRules:
     """The overrides that a limiter knows, and what they mean for its keys.
 
-    Attributes of `limiter.rules`; a limiter hears of a change with its next request to the store.
+    Attributes of `limiter.rules`; a limiter learns of a change with its next request to the store.
 
     Attributes:
         file: the RuleFile that says the quotas of the code; None: the code does.

@@ -205,7 +205,7 @@ class RuleFile(Unique):
         for each in followers:
             try:
                 each.obey(self.said)
-            except Exception as error:  # noqa: BLE001  the others are to hear of it
+            except Exception as error:  # noqa: BLE001  the others are told of the change too
                 tell(
                     "rules.refused", "%r does not obey the file", each, error=error, path=self._path, reason=str(error)
                 )

@@ -19,7 +19,7 @@ class Deltas:
 
     Args:
         sources: what is read.
-        add: is told of each change.
+        add: gets each change.
         every: seconds between two readings.
     """
 

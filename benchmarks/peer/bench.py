@@ -53,7 +53,7 @@ class Part:
         return len(self.settings) * len(self.names)
 
     def carry_out(self, bench: Bench, rounds: int, tell: Callable[[str], None]) -> None:
-        """Run it all, and write it down; tell before each run what is next. Who begins is another in each round."""
+        """Run it all, and write it down; tell before each run what is next. Each round begins with another one."""
         for number in range(rounds):
             first = number % len(self.names)
             for setting, run in self.settings.items():

@@ -1,4 +1,4 @@
-"""What was measured: every round of every contender in every setting, and what they come to."""
+"""The results: every round of every contender in every setting, and their medians."""
 
 import math
 import statistics
@@ -52,7 +52,7 @@ class Book:
         return statistics.median(ratios) if ratios else math.nan
 
     def best(self, part: str, setting: str, among: Iterable[str], measure: str, *, least: bool = False) -> str | None:
-        """Who of them has the largest median, or the least; None if none of them was measured."""
+        """Return the name with the largest median, or the least; None if none of them was measured."""
         found = {who: self.median(part, setting, who, measure) for who in among}
         known = sorted((value, who) for who, value in found.items() if not math.isnan(value))
         return known[0 if least else -1][1] if known else None

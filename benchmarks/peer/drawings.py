@@ -1,4 +1,4 @@
-"""What was measured, as drawings: decisions by threads, the time a call takes, and what it costs the server."""
+"""The results as drawings: decisions by threads, the time a call takes, and what it costs the server."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

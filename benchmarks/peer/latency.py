@@ -1,8 +1,8 @@
 """How long a call takes from the instant at which it is due, at a rate that does not wait for answers.
 
-Each thread has its own schedule. Who waits for a slow answer is late for its next calls, and their lateness counts:
-a call ends at max(when it is due, when the one before ends) + what it takes, and took that long since it was due. That
-the harness itself wakes late, as every sleeper does, is measured apart.
+Each thread has its own schedule. A thread that waits for a slow answer is late for its next calls, and their lateness
+counts: a call ends at max(when it is due, when the one before ends) + what it takes, and took that long since it was
+due. That the harness itself wakes late, as every sleeper does, is measured apart.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What was measured, as tables."""
+"""The results as tables."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown."""
+"""The results as Markdown."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, JUDGED, SCEN
 
 
 def goodput_table(results: Results, letters: Sequence[str]) -> str:
-    """Who reached how much in which scenario: the mean, and the worst seed."""
+    """Return the table of on-time goodput by law and scenario: the mean, and the worst seed."""
     letters = [letter for letter in letters if letter in results]
     return table(["on-time goodput: mean (worst)", *letters], _goodput_rows(results, letters)) if letters else ""
 

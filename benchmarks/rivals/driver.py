@@ -13,7 +13,7 @@ from benchmarks.rivals.request import Course, Request, Rival
 
 
 class Answers(Protocol):
-    """Whatever holds the shared bucket of one key."""
+    """The holder of the shared bucket of one key."""
 
     def ask(self, request: Request) -> int: ...
 

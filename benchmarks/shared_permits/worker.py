@@ -24,7 +24,7 @@ from benchmarks.shared_permits.rivals import Never, blpop, lock, zset
 
 _now = time.monotonic_ns
 _STALL = 50_000_000
-"""Who was not there for so long between two looks (ns) was stopped, and did no work meanwhile."""
+"""A worker that looks at the clock so late (ns) was stopped, and did no work meanwhile."""
 _PAUSE = 0.01
 """Seconds until a caller that was refused asks again."""
 

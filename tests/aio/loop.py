@@ -13,7 +13,7 @@ class NobodyWakes(AssertionError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Begins at 1000 s, and counts its turns. Whoever would wait for ever finds out at once."""
+    """Begins at 1000 s, and counts its turns. A wait that would never end fails at once."""
 
     def __init__(self) -> None:
         self.now, self.turns = 1000.0, 0

@@ -1,4 +1,4 @@
-"""However many callers are told something at once, the loop stays responsive: in a turn of it a few of them go on."""
+"""The loop stays responsive however many callers wake at once: in a turn of it a few of them go on."""
 
 import asyncio
 import gc
@@ -135,7 +135,7 @@ async def test_who_is_cancelled_between_its_verdict_and_its_turn_leaves_its_toke
 
 
 async def test_two_keys_take_turns_together() -> None:
-    """What one turn of the loop has room for does not grow with the number of keys."""
+    """The callers that go on in one turn of the loop do not grow with the number of keys."""
     limiter = limiter_on(Stage(), LARGE)
     turns: Counter[int] = Counter()
 

@@ -90,7 +90,7 @@ def clock() -> Clock:
     return Clock()
 
 
-# What a law is told
+# The samples that a law gets
 
 
 def test_a_call_is_a_sample(limiter: Any, clock: Clock) -> None:
@@ -228,7 +228,7 @@ def _unraisable(how: str) -> Iterator[Callable[[], bool]]:
 
 
 def test_a_permit_that_was_collected_is_over(limiter: Any) -> None:
-    """Whoever finds it, in the warning or in a finalizer of the same cycle, completes nothing a second time."""
+    """Code that reaches it, in the warning or in a finalizer of the same cycle, completes nothing a second time."""
     here = limiter(Fixed(5))
     other = here.acquire()
     with warnings.catch_warnings(record=True) as caught:
@@ -440,7 +440,7 @@ def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
     here.acquire("batch").success()
 
 
-# Who is refused, and what that says
+# Refusals: whose, and with which reason
 
 
 def refused(limiter: Any, *args: Any, **options: Any) -> ConcurrencyLimited:

@@ -306,7 +306,7 @@ def test_what_was_admitted_without_the_store_is_not_refunded_to_it(outage: Begin
 
 
 def test_back_again_the_store_decides_and_nothing_is_repaid(outage: Begin) -> None:
-    """What was admitted meanwhile is not charged to the bucket: who comes next would pay for it, by surprise."""
+    """Tokens admitted meanwhile are not charged to the bucket: later callers would pay for them by surprise."""
     story = outage(on_failure="open", sizer=FixedBatch(50))
     story.give_up()
     for _ in range(500):

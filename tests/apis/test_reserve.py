@@ -168,7 +168,7 @@ def test_a_reservation_of_nothing_may_turn_out_to_be_something(limiter: Any) -> 
     assert left(limiter) == 70
 
 
-# What was estimated too low
+# Estimates that were too low
 
 
 def test_what_is_not_there_is_owed_and_who_comes_next_waits_behind_it(api: Api) -> None:

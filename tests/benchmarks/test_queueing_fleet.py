@@ -102,7 +102,7 @@ def test_the_table_of_one_limit_for_all_has_a_row_for_each_law_and_scenario(
 
 
 def test_a_fleet_that_starts_in_an_overload_within_two_seconds_settles_within_20() -> None:
-    """Whoever starts late takes the queue of the others for the time of a call, until all drain together."""
+    """A late limiter mistakes time in the queue of the others for the time of a call, until all drain together."""
     first, second = simulate(Knee, 8, 3.0, 40.0, seed=1, apart=2.0)
     assert first >= 0.85
     assert second >= 0.95

@@ -676,7 +676,7 @@ _asks = st.tuples(
 def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
     asks: list[tuple[int, str, int, int, int, float, float]], quota: Quota
 ) -> None:
-    """Whatever an instance reports as spent it spent just now; whatever expires, it spent just before."""
+    """The worst case: an instance spent reported tokens just now, and expired ones just before they expired."""
     desk, now = Desk(quota), 0
     pools: dict[str, list[tuple[int, int, int]]] = {instance: [] for instance in "abc"}  # (tokens, from, until)
     spendings: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Who may enter, who waits, and who is next: as tables of what happens and who is under way then."""
+"""The gate lets callers in, queues them and picks the next: tables of events, and of who is under way then."""
 
 from collections.abc import Sequence
 

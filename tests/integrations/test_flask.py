@@ -164,7 +164,7 @@ def test_preflight_requests_are_not_limited_unless_they_are_to_be(limited: Make)
     assert limited(OFF, limit_preflight=True).call(method="OPTIONS", headers=cors).status_code == 429
 
 
-# Who asks, and the order of before_request
+# The identity of a client, and the order of before_request
 
 
 def test_who_asks_is_what_functions_before_init_app_have_put_into_g_and_the_session(limited: Make) -> None:

@@ -1,4 +1,4 @@
-"""Frameworks whose rules refuse behind a concurrency limit: the permit goes back, and the law is told nothing."""
+"""Frameworks whose rules refuse behind a concurrency limit: the permit goes back, and the law gets no sample."""
 
 from typing import Any
 

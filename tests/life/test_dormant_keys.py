@@ -123,7 +123,7 @@ def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
 
 
 def test_they_leave_on_the_next_loop_too() -> None:
-    """What was planned on the first one went with it."""
+    """The timers of the first loop ended with it."""
     begun, limiters = 0.0, list[AsyncRateLimiter]()
 
     async def first() -> None:

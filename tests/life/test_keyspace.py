@@ -1,4 +1,4 @@
-"""Keys come from strangers. Whatever they are, each is a bucket of its own, and nothing else in the server changes."""
+"""Strangers choose keys: each key is a bucket of its own, and nothing else in the server changes."""
 
 import re
 import unicodedata
@@ -76,7 +76,7 @@ def test_each_key_is_a_bucket_of_its_own_and_touches_nothing_else(client: Any, n
 
 @pytest.mark.parametrize("names", [("A", "a"), ("é", "e\u0301"), ("ﬁ", "fi"), ("K", "\u212a")])
 def test_keys_that_only_look_alike_are_different_keys(client: Any, names: tuple[str, str]) -> None:
-    """Who wants one bucket for them writes the key so: `unicodedata.normalize`, `casefold`."""
+    """A user who wants one bucket for them normalizes the key: `unicodedata.normalize`, `casefold`."""
     fold = {unicodedata.normalize("NFKC", name).casefold() for name in names}
     assert len(fold) == 1
     store = RedisStore(client, prefix="life")
@@ -114,7 +114,7 @@ def test_what_one_invented_key_costs_the_server_is_bounded(client: Any, api: Api
 
 
 def test_a_script_has_no_text_of_the_callers(client: Any, api: Api) -> None:
-    """Whatever they send, the server knows three scripts: all else travels as arguments."""
+    """The server knows three scripts, whatever the keys: all else travels as arguments."""
     quotas = {"a*": "100/s burst 200", "'; FLUSHALL --*": "5/s; 100/day", "*": "7/s"}
     with api(RedisStore(client, prefix="life"), quotas) as limiter:
         for key in NASTY:

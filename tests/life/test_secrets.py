@@ -42,7 +42,7 @@ class Ears:
 
 @pytest.fixture
 def ears(caplog: pytest.LogCaptureFixture) -> Iterator[Ears]:
-    """Whatever the test does, the secret is not heard."""
+    """Fail if the secret is heard during the test."""
     caplog.set_level(logging.DEBUG)
     for name in list(logging.root.manager.loggerDict):
         if name.split(".")[0] in ("redis", "batchlimit", "asyncio"):
@@ -140,7 +140,7 @@ def test_of_a_url_in_the_wrong_place(ears: Ears, api: Api) -> None:
     ears.hear(caught.value)
 
 
-# Whatever stands in the place of something else: a URL, or the rest of one that was cut in two.
+# Secrets at each place of a URL, also of one that was cut in two.
 URLS = [
     "redis://:{0}@host:1/0",
     "rediss://user:pa/ss#{0}@host",

@@ -1,4 +1,4 @@
-"""What was charged before its cost was known, and how that is made good."""
+"""Charges before the cost is known, and how they are made good."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was used and not admitted is paid as tokens come, in its turn, and nobody waits with it."""
+"""Tokens that were used but not admitted are paid as tokens come, in their turn, and nobody waits for that."""
 
 import math
 

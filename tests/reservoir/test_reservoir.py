@@ -687,7 +687,7 @@ def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
 
 
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
-    """Who holds several keys may look late: it once found a reservoir that had retired, and its caller an exception."""
+    """A caller of several keys may look late: it once found a retired reservoir, and raised an exception."""
     entry = Entry(idle_after=0.3)
     waiter = Waiter(5, PATIENT, Waking(), tentative=True)
     entry.reservoir.admission.join(waiter)
@@ -704,7 +704,7 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
 
 
 def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was interrupted while it confirmed does so again when it leaves; others hold what they were given."""
+    """A waiter that was interrupted while it confirmed does so again when it leaves; others keep their tokens."""
     entry = Entry()
     claims = [Waiter(5, PATIENT, Waking(), tentative=True) for _ in range(2)]
     for each in claims:
@@ -1085,7 +1085,7 @@ def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     assert back.refund == 5
 
 
-# Who is ahead
+# Who is served before whom
 
 
 def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:

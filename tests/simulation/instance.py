@@ -26,7 +26,7 @@ from tests.simulation.server import KEY, Server
 
 
 class Witness(Protocol):
-    """Who hears what a fleet does."""
+    """The observer of a fleet."""
 
     def spent(self, instance: "Process", cost: int) -> None:
         """A caller was admitted."""
@@ -81,7 +81,7 @@ _MOMENT = 1e-3
 
 
 def forget(admitted: bool) -> None:
-    """Whoever came does not care."""
+    """Ignore the answer."""
 
 
 class Process:
@@ -237,7 +237,7 @@ class Process:
         return Reservoir(self.quota, instance, self._options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
 
     def _do(self, happening: Happening) -> None:
-        """Whatever happens to a stopped process happens when it goes on."""
+        """Do it now; or, if the process is stopped, when it goes on."""
         if self.gone:
             return
         if self._frozen is not None:

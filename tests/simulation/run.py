@@ -98,7 +98,7 @@ class Run:
             instance.call(event.cost, math.inf)
 
     def _stream(self, event: Event, instance: Process) -> None:
-        """Whoever is in this place by then is called."""
+        """Call the process that is in this place by then."""
         for i in range(event.number):
             self._agenda.after(event.seconds * i / event.number, lambda: self._places[event.place].call(event.cost))
 

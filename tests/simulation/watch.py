@@ -1,4 +1,4 @@
-"""Who watches a simulated fleet: after each step every rule must hold that the promise rests on.
+"""The watcher of a simulated fleet: after each step it checks every rule that the promise rests on.
 
 The promise is that of a token bucket: admitted(t1, t2) <= burst + rate * (t2 - t1), for every window. All windows at
 once are one bucket that begins full, refills at the rate and is drawn on by every admission (`Reference`): the promise
@@ -24,7 +24,7 @@ from tests.simulation.instance import Caller, Process
 from tests.simulation.server import KEY, Server
 
 _TRIPS = 3
-"""Who does not wait has its answer after the trip under way, its own, and one more if that grant came too late."""
+"""A call without waiting has its answer after the trip under way, its own, and one more if that grant came too late."""
 _WAKING = 1e-4
 """Seconds that the rounding of clocks may add."""
 LONGEST_LEASE = 5 * SECOND

@@ -177,7 +177,7 @@ def test_who_waits_ahead_makes_a_refusal_longer() -> None:
 
 
 def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
-    """Who raises the limit serves a few; whoever it was does not stand still, however many wait."""
+    """The caller that raises the limit serves a few only, so it does not stand still, however many wait."""
     woken: dict[int, int] = {}
 
     class Counted(Turn):

@@ -166,7 +166,7 @@ def _reach(reachable: bool) -> Callable[[World], object]:
 
 
 def _refund(tokens: int) -> Callable[[World], object]:
-    """Of what was admitted, and only within the lease: then it is the reservoir's own affair."""
+    """Refund admitted tokens, and only within the lease: else the bucket takes part."""
 
     def run(world: World) -> None:
         reservoir = world.reservoir

@@ -191,7 +191,7 @@ def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(
 
 
 class Undisturbed(Event):
-    """Of a caller that looks at the clock when it is told to: not by itself, when it might send the next request."""
+    """The event of a caller that looks at the clock only when it is woken: by itself it might send the next request."""
 
     def wait(self, seconds: float | None) -> None:
         assert self._lock.acquire(timeout=DEADLINE)

@@ -35,7 +35,7 @@ class Fleet:
         instances: how many.
         round_trip: seconds that an answer of the store is said to take: leases are as long as for such a store.
         seed: of the jitter.
-        called: is told the key of each call of the store (default: nothing is).
+        called: gets the key of each call of the store (default: nothing is called).
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Buckets so full that no instance can be refused, whatever the others have leased: arithmetic decides there.
 
 A bucket that every request asks ("plain") is compared with one that instances lease from. The leased one has the same
-tokens but for those that are outstanding: at most half of the burst is held in reserve, and what is spent and not yet
-reported was taken from the plain one as well. A fair share is at least half of what is left. So where the plain one
+tokens, without those that are leased and not spent: at most half of the burst. Tokens that are spent and not yet
+reported are missing from the plain one as well. A fair share is at least half of what is left. So where the plain one
 has half of the burst and twice the cost, the leased one admits. Any other key is decided by reservoirs, from then on
 until its bucket would have been full for a while.
 """

@@ -1,4 +1,4 @@
-"""The calls that a law is told of in one sample: all in a window, or the last so many."""
+"""The calls behind one sample of a law: all in a window, or the last so many."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

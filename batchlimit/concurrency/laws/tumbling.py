@@ -11,11 +11,11 @@ from batchlimit.concurrency.laws.periodic import p95
 class Tumbling:
     """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
 
-    Each call counts in one window alone. The call that fills a window still counts in it and brings the decision; the
-    first call that ends after the time of a window brings it too, and opens the next one. The law gets one sample: the
-    start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any of its
-    calls was dropped. So the law moves at the same pace at 10 calls a second as at 10,000, per call; and with
-    `every`, no window is older than that when it is decided upon.
+    Each call counts in one window alone. The call that fills a window counts in it, and brings the decision. The first
+    call that ends after the time of a window brings it too, and opens the next window. The law gets one sample: the
+    start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any call
+    was dropped. So the law takes as many steps per call at 10 calls a second as at 10,000. With `every`, no window is
+    older than that when it is decided upon.
 
     A call of negative duration, or one over 104 days, is left out.
 

@@ -12,9 +12,9 @@ class Windowed:
     still counts in it and closes it. The law then gets one sample: the start of that call, the rtt that stands for
     the window, the most calls in flight, and whether any call was dropped.
 
-    Quirks of the original that stay, since recorded runs show them: a window of fewer than `window_size` calls is
-    thrown away, so that below 10 calls in a window nothing ever moves; and the first call closes, and so wastes, a
-    window of its own.
+    Two quirks of the original stay, since recorded runs show them. A window of fewer than `window_size` calls is thrown
+    away, so below 10 calls in a window nothing ever moves. And the first call closes, and so wastes, a window of its
+    own.
 
     Args:
         law: The law that decides.

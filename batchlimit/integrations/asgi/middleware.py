@@ -34,7 +34,7 @@ _HELD = "batchlimit.held"
 
 
 class RateLimitMiddleware:
-    """Holds rules against every request and every handshake of a websocket, before the application hears of it.
+    """Holds rules against every request and every handshake of a websocket, before the application sees it.
 
     All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
     `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.

@@ -150,7 +150,7 @@ class Call:
 
     grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
     client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
-    would hear of the end.
+    would learn of the end.
 
     Args:
         handler: The handler of the call.

@@ -28,7 +28,7 @@ class PooledRun(FleetRun):
 
     def _admit(self, now: int, in_flight: int, call: Call, limiter: _Limiter) -> None:
         self._own[limiter.place] += 1
-        super()._admit(now, self._own[limiter.place], call, limiter)  # a law is told of its own calls
+        super()._admit(now, self._own[limiter.place], call, limiter)  # a law sees the calls of its own limiter only
 
     def _finish(self, now: int, call: Call, limiter: _Limiter) -> None:
         self._busy -= 1

@@ -175,7 +175,7 @@ def _variations() -> Iterator[FleetScenario]:
 
 
 def _alone() -> Iterator[FleetScenario]:
-    """What one limiter did not hold either."""
+    """Scenarios of one limiter alone, which did not hold there either."""
     plenty = 10_000
     for service, calls in ((0.1, 250), (1.0, 250)):
         load = calls / plenty
