@@ -45,7 +45,7 @@ class Script:
         return f"<Script: {self._fates}>"
 
     def refuse(self, key: str, retry_after: float = _LATER) -> None:
-        """Refuse calls for a key, or for keys of a pattern such as "search:*", from now on.
+        """Refuse calls for a key, or for keys of a pattern such as `search:*`, from now on.
 
         Args:
             key: the key or pattern.

@@ -42,7 +42,7 @@ class Knee:
     """Holds the calls under way where throughput stops growing with them: fewer waste capacity, more only queue.
 
     It decides once a span: some 40 calls, or fewer in a longer time. A span shows the ratio: how many times as long as
-    without a queue the same calls took, each operation against a baseline of its own. What follows, with L the limit:
+    without a queue the same calls took, each operation against a baseline of its own. What follows, with L the limit::
 
         in use (80 % of L or more), and room         grow: + sqrt(L) / 2, doubled with each such span, at most x1.4
         ratio over tolerance, and over 1.2 sqrt(L)   shrink: 5 %; if it lasts, by the root of the excess, at most to
