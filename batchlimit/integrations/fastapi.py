@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.lifespan import LimiterSource
+from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
@@ -120,11 +121,13 @@ def limited(
     if identify is None:
 
         async def dependency(connection: HTTPConnection) -> None:
-            await starlette.charge_request(connection, limit)
+            if (refusal := await ask(connection.scope, limit)) is not None:
+                raise starlette.refused(refusal, connection)
     else:
 
         async def dependency(connection: HTTPConnection, told: Annotated[Any, Depends(identify)]) -> None:
-            await starlette.charge_request(connection, limit, told)
+            if (refusal := await ask(connection.scope, limit, told)) is not None:
+                raise starlette.refused(refusal, connection)
 
     dependency.limit = limit  # type: ignore[union-attr]
     return dependency

@@ -132,12 +132,15 @@ async def charge_request(
     Raises:
         RefusedRequest, RefusedWebSocket: the rule refuses; or no RateLimitMiddleware with such a rule is there.
     """
-    refusal = await ask(connection.scope, limit, identity)
-    if refusal is None:
-        return
+    if (refusal := await ask(connection.scope, limit, identity)) is not None:
+        raise refused(refusal, connection)
+
+
+def refused(refusal: Refusal, connection: HTTPConnection) -> RefusedRequest | RefusedWebSocket:
+    """Return what a route raises to refuse a request, or the handshake of a websocket."""
     if connection.scope["type"] == "websocket":
-        raise RefusedWebSocket(refusal)
-    raise RefusedRequest(refusal, unwritten(refusal, connection.scope))
+        return RefusedWebSocket(refusal)
+    return RefusedRequest(refusal, unwritten(refusal, connection.scope))
 
 
 async def _answer(request: Request, error: Exception) -> ASGIApp:

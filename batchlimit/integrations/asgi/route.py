@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.exchange import Exchange
@@ -18,33 +18,20 @@ SCOPE_KEY = "batchlimit"
 """Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
 
 
-class RouteLimits:
-    """What the routes of one request may ask for. RateLimitMiddleware puts it into the scope.
+class RouteLimits(NamedTuple):
+    """What the routes of one request need to ask. RateLimitMiddleware puts it into the scope.
 
-    Args:
+    Attributes:
         enforcer: the application's.
-        outcome: what the rules say that match the request.
+        outcome: what the rules say that match the request. The middleware adds its fields to the response.
         answers: what answers a refusal.
         exchange: the request on its way; it is watched as soon as a charge depends on the response.
     """
 
-    __slots__ = ("_answers", "_enforcer", "_exchange", "_outcome")
-
-    def __init__(self, enforcer: AsyncEnforcer, outcome: Outcome, answers: Answers, exchange: Exchange) -> None:
-        self._enforcer, self._outcome, self._answers, self._exchange = enforcer, outcome, answers, exchange
-
-    async def ask(
-        self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
-    ) -> Refusal | None:
-        """Charge the request to a rule; as AsyncEnforcer.ask. The middleware adds the fields to the response."""
-        refusal = await self._enforcer.ask(limit, self._outcome, identity, parameters)
-        if self._outcome.charges:
-            self._exchange.is_watched = True
-        return refusal
-
-    async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request as the middleware answers; this is an ASGI application but for the refusal."""
-        await self._answers.give(refusal, scope, receive, send, writes_fields=False)
+    enforcer: AsyncEnforcer
+    outcome: Outcome
+    answers: Answers
+    exchange: Exchange
 
 
 async def ask(
@@ -65,12 +52,16 @@ async def ask(
         The Refusal, or None. Without a RateLimitMiddleware before the route it is a 503, told once in the log.
     """
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
-    if limits is not None:
-        known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
-        if (refusal := await limits.ask(limit, known, path)) is not None:
-            spared(scope)
-        return refusal
-    return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
+    if limits is None:
+        return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
+    enforcer, outcome, _, exchange = limits
+    known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
+    refusal = await enforcer.ask(limit, outcome, known, path)
+    if outcome.charges:
+        exchange.is_watched = True
+    if refusal is not None:
+        spared(scope)
+    return refusal
 
 
 def unwritten(refusal: Refusal, scope: Scope) -> list[Header]:
@@ -87,7 +78,7 @@ async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -
     """Answer a request that its route refused."""
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is not None:
-        await limits.answer(refusal, scope, receive, send)
+        await limits.answers.give(refusal, scope, receive, send, writes_fields=False)
     else:
         await answer(refusal, scope, receive, send, refusal.fields)
 

@@ -53,7 +53,7 @@ class Admission:
             plan: the rules.
             identity: values for keys.
         """
-        if not plan:
+        if not plan.rules:
             return self._unmatched(request)
         try:
             bill = plan.bill(identity)

@@ -113,29 +113,31 @@ class _Enforcement(Generic[L]):
         self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
     ) -> Outcome | Steps[Outcome] | Refusal:
         """Return what becomes of what a route asks for, or the steps by which it is found."""
-        assert outcome.request is not None, "this outcome is of no request"
+        request = outcome.request
+        assert request is not None, "this outcome is of no request"
         if outcome.is_unmatched:
             outcome.is_unmatched = False
             self.counters.asked_after_all()
         try:
-            return self._begin_route(limit, outcome.request, known_of(outcome.request.identity, identity), parameters)
+            plan = self._route_plan(limit)
         except RulesError as error:
             self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
             refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
             return outcome.add(Outcome(refused), self.fields) or refused
+        known = known_of(request.identity, identity)
+        if plan is not None:
+            values = known_of(parameters, known) if parameters else known
+            if hit := self._admission.hit(request, plan, values):
+                return hit
+        return self._admission.begin(request, self._routes.applicable(limit, known, parameters))
 
-    def _begin_route(
-        self, limit: RouteLimit, request: Request, identity: Mapping[str, object], parameters: Mapping[str, object]
-    ) -> Outcome | Steps[Outcome]:
+    def _route_plan(self, limit: RouteLimit) -> Plan | None:
         try:
-            plan = self._route_plans[limit]
+            return self._route_plans[limit]
         except KeyError:
             plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)], {})
             self._asked_for.add(limit)
-        values = known_of(parameters, identity) if parameters else identity
-        if plan is not None and (hit := self._admission.hit(request, plan, values)):
-            return hit
-        return self._admission.begin(request, self._routes.applicable(limit, identity, parameters))
+            return plan
 
 
 def _rules_in(said: object) -> Rules:

@@ -19,22 +19,22 @@ class Plan:
     """The rules that match a request, each of a fixed cost.
 
     Args:
-        matching: the rules, each with its template and its path parameters.
+        rules: the rules, each with its template and its path parameters.
         hits: counts the requests that are charged to exactly these rules.
         bills: the memory of this plan, and of others whose rules differ if their counters do.
+
+    Attributes:
+        rules, hits: as above.
     """
 
-    __slots__ = ("_bills", "_matching", "_values", "hits")
+    __slots__ = ("_bills", "_values", "hits", "rules")
 
-    def __init__(self, matching: Sequence[Template], hits: "count[int]", bills: Bills) -> None:
-        self._matching, self._bills, self.hits = matching, bills, hits
-        self._values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in matching for name in key.fields]
+    def __init__(self, rules: Sequence[Template], hits: "count[int]", bills: Bills) -> None:
+        self.rules, self.hits, self._bills = rules, hits, bills
+        self._values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
 
     def __repr__(self) -> str:
-        return f"<Plan of {len(self._matching)} rules>"
-
-    def __bool__(self) -> bool:
-        return bool(self._matching)
+        return f"<Plan of {len(self.rules)} rules>"
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
@@ -46,7 +46,7 @@ class Plan:
 
     def _made(self, of: tuple[object, ...], identity: Mapping[str, object]) -> Bill:
         """Make a Bill, and remember it if its values are short texts. Many are forgotten, all at once."""
-        bill = Bill([(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self._matching])  # type: ignore[misc]  # no function
+        bill = Bill([(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self.rules])  # type: ignore[misc]  # no function
         texts = [value for value in of[1:] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
             if len(self._bills) >= _MOST:
