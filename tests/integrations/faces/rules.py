@@ -22,6 +22,9 @@ RULES = [
     Rule("local", "100/hour", key="local", match=None, on_failure=FailurePolicy.local(instances=1)),
 ]
 
+MESSAGES = [Rule("message", "2/hour", key="message:{user}", match="/chat")]
+"""What the messages of a websocket are limited by."""
+
 
 def user_of(scope: Any) -> dict[str, str]:
     return {"user": dict(scope["headers"]).get(b"x-user", b"nobody").decode("latin-1")}

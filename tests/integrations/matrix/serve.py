@@ -15,7 +15,7 @@ from typing import Any
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
 from batchlimit.laws import Fixed
-from tests.integrations.faces.rules import RULES
+from tests.integrations.faces.rules import MESSAGES, RULES
 from tests.integrations.matrix.backing import Backing
 
 
@@ -127,6 +127,8 @@ HTTP = [face for face in SERVED if face not in GRPC]
 THREADS = ("django", "django-rest", "flask", "grpc")
 REFUSES_ITSELF = ("asgi-daphne",)
 """Their server tells the application of no start and no end, and answers a refused handshake by itself."""
+MESSAGES_CLOSED_BY = {"asgi": 1008, "asgi-hypercorn": 1008, "asgi-daphne": 1011}
+"""What the client of a websocket sees, one of whose messages is refused."""
 WEBSOCKETS = ("asgi", "asgi-hypercorn", "starlette", "fastapi", "litestar", "quart", "aiohttp")
 
 
@@ -140,7 +142,7 @@ def bounded(app: Any, face: str, permits: int) -> Any:
 def main(face: str, url: str, prefix: str, permits: str) -> None:
     from tests.integrations.matrix import with_grpc
 
-    backing = Backing(url, prefix, with_grpc.RULES if face in GRPC else RULES)
+    backing = Backing(url, prefix, with_grpc.RULES if face in GRPC else [*RULES, *MESSAGES])
     backing.obey()
     serve, make = SERVED[face]
     app = make(backing.open if face in THREADS else backing.open_async)

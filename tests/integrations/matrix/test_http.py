@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.integrations.matrix.serve import HTTP, REFUSES_ITSELF, WEBSOCKETS
+from tests.integrations.matrix.serve import HTTP, MESSAGES_CLOSED_BY, REFUSES_ITSELF, WEBSOCKETS
 from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
 
 HOUR = 3600.0
@@ -123,6 +123,20 @@ def test_a_server_that_answers_handshakes_by_itself_refuses_them_too(served: Ser
     served.pass_by(HOUR)
     with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
         pass
+
+
+@pytest.mark.parametrize("served", MESSAGES_CLOSED_BY, indirect=True)
+def test_a_websocket_is_closed_whose_message_is_refused(served: Served) -> None:
+    """Daphne cannot close with the code of the application, so the client is told of an error."""
+    url = f"ws://127.0.0.1:{served.port}/chat"
+    with connect(url, additional_headers={"x-user": "flood"}, proxy=None) as websocket:
+        for number in range(3):
+            websocket.send(str(number))
+        assert [websocket.recv(DEADLINE) for _ in range(2)] == ["0", "1"]
+        with pytest.raises(ConnectionClosed) as caught:
+            websocket.recv(DEADLINE)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == MESSAGES_CLOSED_BY[served.face]
 
 
 def test_a_server_goes_on_after_clients_that_went_away_amid_their_requests(served: Served) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from tests.integrations.asgi import echo, lifespan, part, start
-from tests.integrations.faces.rules import RULES, endless, parts, user_of
+from tests.integrations.faces.rules import MESSAGES, RULES, endless, parts, user_of
 
 Handler = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -62,6 +62,7 @@ def build(limiter: Any, **options: Any) -> RateLimitMiddleware:
         "/endless": limited(without_end, "gone:{user}"),
         "/login": limited(login, "login:{user}", charge=[401]),
         "/broken": limited(broken, "broken:{user}"),
+        "/chat": websocket,
         "/ws": limited(websocket, "handshake:{user}"),
         **{f"/{name}": limited(hello, name) for name in ("closed", "open", "local")},
     }
@@ -74,4 +75,4 @@ def build(limiter: Any, **options: Any) -> RateLimitMiddleware:
         route = routes.get(scope["path"]) or routes[above]
         await route({**scope, "path_params": {"id": last, "last": last}}, receive, send)
 
-    return RateLimitMiddleware(app, limiter, RULES, identify=user_of, **options)
+    return RateLimitMiddleware(app, limiter, RULES, identify=user_of, messages=MESSAGES, **options)
