@@ -91,7 +91,7 @@ def measured(url: str) -> list[Race]:
 
 def many(url: str) -> dict[str, float]:
     """Return the ratios of calls that each come with another key: of processor time, to plain EVALSHA by redis-py."""
-    seen = many_keys.costs(url, keys=100_000, seconds=0.8, rounds=6, callers=8)
+    seen = many_keys.costs(url)
     return {f"many keys, {api} / EVALSHA": many_keys.whole_ratio(turns) for api, turns in seen.items()}
 
 
