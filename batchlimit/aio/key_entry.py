@@ -114,11 +114,6 @@ class KeyEntry:
             self.home.drop(self)
         self.changed()
 
-    @property
-    def uses(self) -> int:
-        """See FreeTokens.uses."""
-        return self.tokens.uses
-
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry; the timer does not come again."""
         if not self.reservoir.lifecycle.evict():

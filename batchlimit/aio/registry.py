@@ -36,7 +36,8 @@ _CLOSED = "this limiter was closed"
 class Registry:
     """The keyspace of an AsyncRateLimiter, bound to one event loop at a time: the first that uses it, until it closes.
 
-    It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
+    It ends with the limiter and with the loop. In a forked child it begins anew, as another instance. It has 12 public
+    methods: calls, the timer, the end of the loop and a fork all come to it.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Registry:
         )
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         singles = self._keyspace.singles
-        self.single_calls = SingleCalls(singles, self.store, self._home, self.clock, self._plan)
+        self.single_calls = SingleCalls(singles, self.store, self._home, self.clock, self._come_at)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self._loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
@@ -154,17 +155,12 @@ class Registry:
 
     def ask_once(self, key: str, cost: int, until: float) -> SingleAsk | None:
         """Send one ask for a call at a key that is not in use, as SingleCalls does; LimiterClosed after close()."""
+        self._settle_in()
+        if key.__class__ is str and key in self.entries:
+            return None
         check_key(key)
         self.check_open()
         return self.single_calls.ask(key, self.code, cost, until)
-
-    def is_in_use(self, key: str) -> bool:
-        """Whether there is an entry of the key, on the running loop."""
-        self._settle_in()
-        try:
-            return key in self.entries
-        except TypeError:
-            return False
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)

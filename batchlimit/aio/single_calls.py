@@ -23,10 +23,10 @@ class SingleCalls:
         store: where to send them.
         home: the loop, where sends are under way.
         clock: returns seconds.
-        settled: is called when one has left its key dormant.
+        idle: is told when to come and forget the key that one has left dormant (inf: no need).
     """
 
-    __slots__ = ("_asks", "_clock", "_home", "_settled", "_store")
+    __slots__ = ("_asks", "_clock", "_home", "_idle", "_store")
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class SingleCalls:
         store: GuardedStore,
         home: Home,
         clock: Callable[[], float],
-        settled: Callable[[], None],
+        idle: Callable[[float], None],
     ) -> None:
-        self._asks, self._store, self._home, self._clock, self._settled = asks, store, home, clock, settled
+        self._asks, self._store, self._home, self._clock, self._idle = asks, store, home, clock, idle
 
     def __repr__(self) -> str:
         return f"<SingleCalls by {self._asks!r}>"
@@ -75,10 +75,11 @@ class SingleCalls:
             self._home.follow(under_way)
 
     def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
-        if not isinstance(outcome, Grant) or not self._asks.settle(single, outcome, self._clock()):
+        idle_at = self._asks.settle(single, outcome, self._clock()) if isinstance(outcome, Grant) else None
+        if idle_at is None:
             self._hear(single, outcome)
             return
-        self._settled()
+        self._idle(idle_at)
         if not single.who.done():
             single.who.set_result(None)
 

@@ -73,7 +73,7 @@ class SlowPath:
     async def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if not self._registry.is_in_use(key) and (single := self._registry.ask_once(key, cost, until)) is not None:
+            if (single := self._registry.ask_once(key, cost, until)) is not None:
                 if (answer := await self._answer(single)) is not None:
                     return answer
                 continue

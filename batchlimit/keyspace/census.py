@@ -48,7 +48,7 @@ class Tallies:
 
     def admitted(self, quota: Quota, tokens: int) -> None:
         """Count one ask of a key that is not in use, which the store admitted."""
-        number = self._policies.number(quota)
+        number = self._policies.numbers[id(quota)]
         self._asks[number] += 1
         self._tokens[number] += tokens
 

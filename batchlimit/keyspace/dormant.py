@@ -57,15 +57,20 @@ class DormantKeys:
         """Keep the snapshot of a key that has none here, unless the key is idle by now."""
         self.keep(key, snapshot.pack(), snapshot.used, now)
 
-    def keep(self, key: str, packed: bytes, used: float, now: float) -> None:
-        """As `put`, for a snapshot that is packed."""
+    def keep(self, key: str, packed: bytes, used: float, now: float) -> float:
+        """As `put`, for a snapshot that is packed.
+
+        Returns:
+            The instant at which to come and forget it; inf: no need, somebody comes for others of its shelf.
+        """
         if (idle_at := used + self._idle_after) <= now:
-            return
+            return math.inf
         shelf = self._shelf(now)
         self.at_most += 1
         shelf.snapshots[key] = packed
         if idle_at > shelf.idle_at:
             shelf.idle_at = idle_at
+        return idle_at if len(shelf.snapshots) == 1 else math.inf
 
     def take(self, key: str) -> KeySnapshot | None:
         """Remove the snapshot of a key that is used again, and return it; None: there is none."""

@@ -11,15 +11,24 @@ _FEW = 4
 _GONE = -1
 
 
-class Evictable(Protocol):
-    """What a ClockCache keeps."""
-
-    seen: int
-    """Belongs to the cache: the value of `uses` when the hand last examined the entry."""
+class Used(Protocol):
+    """What tells whether an entry was used."""
 
     @property
     def uses(self) -> int:
         """A number, 0 or more, that each use changes."""
+        ...
+
+
+class Evictable(Protocol):
+    """What a ClockCache keeps."""
+
+    seen: int
+    """Belongs to the cache: the value of `tokens.uses` when the hand last examined the entry."""
+
+    @property
+    def tokens(self) -> Used:
+        """What its callers use."""
         ...
 
 
@@ -64,7 +73,7 @@ class ClockCache(Generic[K]):
         for one in used:  # if all are in use, any may be evicted
             if self._is_full:
                 evict(one)
-        newcomer.seen = newcomer.uses
+        newcomer.seen = newcomer.tokens.uses
         self._places.append(newcomer)
         self._kept += 1
 
@@ -96,5 +105,5 @@ class ClockCache(Generic[K]):
 
 def _look(one: K) -> tuple[bool, int]:
     """Return whether an entry was not used since it was last examined, and its `uses` now."""
-    uses = one.uses
+    uses = one.tokens.uses
     return one.seen == uses, uses

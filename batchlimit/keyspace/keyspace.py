@@ -46,8 +46,8 @@ class Keyspace(Generic[E]):
     entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown. A call for a key
     that is not in use may be one of the `singles`, which do without an entry.
 
-    A keyspace waits for nothing. The registry that has it calls one method at a time. A forked process is another
-    instance: it needs a keyspace of its own.
+    A keyspace waits for nothing. The registry that has it calls one method at a time. They are 11, for the registry
+    reaches its keys in no other way. A forked process is another instance: it needs a keyspace of its own.
     """
 
     def __init__(

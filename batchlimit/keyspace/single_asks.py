@@ -117,15 +117,18 @@ class SingleAsks(Generic[E]):
             dormant.put(place, snapshot, now)
         return ask
 
-    def settle(self, single: SingleAsk, grant: Grant, now: float) -> bool:
-        """Take in the answer, if that is all there is to do; False: an entry has to take it in."""
+    def settle(self, single: SingleAsk, grant: Grant, now: float) -> float | None:
+        """Take in the answer, if that is all there is to do.
+
+        Returns:
+            The instant at which to come and forget the dormant key (inf: no need); None: an entry has to take it in.
+        """
         if single.entry is not None or (packed := single.settle(grant, now)) is None:
-            return False
+            return None
         self._by_place.pop(single.place, None)
         self._settled(single.code, single.cost)
         self.answered += 1
-        self._dormant.keep(single.place, packed, now, now)
-        return True
+        return self._dormant.keep(single.place, packed, now, now)
 
     def entry_of(self, single: SingleAsk) -> E:
         """Return the entry that has to take in the answer."""

@@ -65,14 +65,11 @@ class Admission:
         state.lease.forsake(waiter, admit)
         self.serve()
 
-    def advance(self, now: float) -> None:
-        """Bring everything up to now: count, let expired tokens go, take in those that begin, and serve."""
-        self._state.count(now)
-        self.begin(now)
-
-    def begin(self, now: float) -> None:
-        """Do the same where all is counted."""
+    def advance(self, now: float, *, is_counted: bool = False) -> None:
+        """Bring everything up to now: count, unless that was done, let expired tokens go, and serve."""
         state = self._state
+        if not is_counted:
+            state.count(now)
         if now >= state.tokens.expires:
             state.fallback.pay_back(state.lease, now)
         state.lease.advance(now)
@@ -103,7 +100,12 @@ class Admission:
         return verdict
 
     def _refused(self, waiter: Waiter, now: float) -> Refuse:
-        self._state.refuse(waiter)
+        state = self._state
+        state.tokens.refused += waiter.cost
+        if waiter.deadline != NO_WAIT:
+            state.timed_out += waiter.cost
+        elif not state.lease.borrowed:  # then memory says so, in the store's place
+            state.turned_away += waiter.cost
         return Refuse(self._forecast.retry_after(waiter, now))
 
     def refuse_answered(self, now: float, fetch: Fetch | None = None, grant: Grant | None = None) -> None:
@@ -137,7 +139,7 @@ class Admission:
     def obey(self, quota: Quota) -> None:
         """Go by the quota that the bucket obeys, if it is another one."""
         state = self._state
-        if quota == state.quota:
+        if quota is state.quota or quota == state.quota:
             return
         state.set_quota(quota)
         for waiter in state.queue:

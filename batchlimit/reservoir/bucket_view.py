@@ -88,7 +88,10 @@ class InstanceCount:
 
 
 class BucketView:
-    """The bucket's epoch and level, how many instances share it, and how long an answer takes (s)."""
+    """The bucket's epoch and level, how many instances share it, and how long an answer takes (s).
+
+    It has 12 public methods: all are questions to what one answer told.
+    """
 
     __slots__ = (
         "_ends",

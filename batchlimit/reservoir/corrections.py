@@ -31,7 +31,8 @@ class Corrections:
         if state.denies_all or waiter.cost == 0:
             return None  # nothing was ever admitted, or nothing comes back
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
-        self._requests.refunds += cost - state.put_back(cost, now)
+        margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
+        self._requests.refunds += cost - state.lease.put_back(cost, now, margin)
         state.denials.forget()
         self._admission.serve()
         state.queue.wake_leader()

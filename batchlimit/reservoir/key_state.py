@@ -21,7 +21,7 @@ from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
-from batchlimit.waiting import LONG_AGO, NO_WAIT
+from batchlimit.waiting import LONG_AGO
 
 _FIRST = Rank(0, 0.0)
 _UNHEARD = Durations()
@@ -29,7 +29,10 @@ _UNHEARD = Durations()
 
 
 class KeyState:
-    """Each part of a Reservoir is given this object; all but reading it requires the API's lock."""
+    """Each part of a Reservoir is given this object; all but reading it requires the API's lock.
+
+    It has 12 public methods, because each of them is asked by several parts.
+    """
 
     __slots__ = (
         "asked",
@@ -155,18 +158,6 @@ class KeyState:
         if asked or spent:
             self.used = now
         self.is_untouched = self.is_untouched and not spent
-
-    def put_back(self, cost: int, now: float) -> int:
-        """Put back tokens; return how many. A lease that ends before its renewal is answered takes none."""
-        return self.lease.put_back(cost, now, 0.0 if self.lease.borrowed else 2 * self.view.round_trip)
-
-    def refuse(self, waiter: Waiter) -> None:
-        """Count the tokens that a waiter does not get."""
-        self.tokens.refused += waiter.cost
-        if waiter.deadline != NO_WAIT:
-            self.timed_out += waiter.cost
-        elif not self.lease.borrowed:  # then memory says so, in the store's place
-            self.turned_away += waiter.cost
 
     def pass_in_shadow(self, waiter: Waiter) -> Admit | None:
         """Admit a waiter that was to be refused, if the key is in shadow mode; its tokens are not the bucket's."""

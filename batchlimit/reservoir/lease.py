@@ -15,6 +15,8 @@ class Lease:
     The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
     counts at the least, whatever is under way: only so many may ever be held or put back here.
 
+    It has 14 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
+
     Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
     bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
     """
@@ -73,7 +75,7 @@ class Lease:
             free, self.reserved_for_waiters = self.reserved_for_waiters, 0
             self._tokens.add(free)
         elif free := self._tokens.reclaim():
-            self._tokens.remove(free)
+            self._tokens.add(-free)
             self.reserved_for_waiters += free
 
     def spend(self, cost: int) -> None:
@@ -164,6 +166,6 @@ class Lease:
         """Let go of everything, unspent; return how much that was."""
         free = self._tokens.reclaim()  # first: what a hit takes in between would be let go of as well
         tokens = free + self.reserved_for_waiters + self.pending
-        self._tokens.remove(free)
+        self._tokens.add(-free)
         self.reserved_for_waiters = self.pending = self._tokens.low_watermark = 0
         return tokens

@@ -110,7 +110,7 @@ class Requests:
         tokens = self._state.tokens
         left = tokens.reclaim()
         back = max(0, left - self._target(left))
-        tokens.remove(back)
+        tokens.add(-back)
         self._state.is_outdated = False
         return self.ask(now, back=back)
 

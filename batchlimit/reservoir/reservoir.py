@@ -159,8 +159,7 @@ class Reservoir:
         """Say what the caller with this waiter does next."""
         state, queue = self.state, self.state.queue
         self.admission.advance(now)
-        if waiter.verdict is not None or self.lifecycle.ended is not None:
-            self._review(waiter, now)
+        self._review(waiter, now)
         if waiter.verdict is not None:
             queue.withdraw(waiter)
             return waiter.verdict
@@ -190,8 +189,11 @@ class Reservoir:
         Its tokens stay here, unless they have expired, or were reported as spent; those of a tentative waiter are not
         reported so, and are ours while the lease is renewed. A request that the caller has not reported on has failed.
         """
-        if self.state.in_flight is not None and waiter.request is self.state.in_flight:
-            self._give_up(waiter.request, now)
+        if (request := self.state.in_flight) is not None and waiter.request is request:
+            if isinstance(request, Fetch):
+                self.failed(request, None, now)
+            else:
+                self.gave_back(now)
         self.state.queue.withdraw(waiter)
         lease = self.state.lease
         is_ours = waiter.tentative or waiter.told == lease.told
@@ -222,14 +224,13 @@ class Reservoir:
             state.fallback.end(state.lease, now)
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
-            if (obeyed := grant.quota or fetch.quota) is not state.quota:
-                self.admission.obey(obeyed)
+            self.admission.obey(grant.quota or fetch.quota)
             state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
         state.lease.credit(fetch, grant, now)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True
-        self.admission.begin(now)
+        self.admission.advance(now, is_counted=True)
         self.admission.refuse_answered(now, fetch, grant)
         state.count(now)  # those served just now used the key now, and not at the next look
         if state.tokens.available:
@@ -285,16 +286,9 @@ class Reservoir:
         self.state.queue.wake_leader()
         return verdict
 
-    def _give_up(self, request: Fetch | GiveBack, now: float) -> None:
-        if isinstance(request, Fetch):
-            self.failed(request, None, now)
-        else:
-            self.gave_back(now)
-
     def _wake_next(self) -> None:
         """Wake the leader, who may send a request now, and the caller that closes."""
-        if self.state.queue.waiters:
-            self.state.queue.wake_leader()
+        self.state.queue.wake_leader()
         if self.lifecycle.ended is not None:
             self.lifecycle.wake_closer()
 

@@ -26,6 +26,8 @@ class FreeTokens:
     threads when a thread lost the GIL in between; a step takes 10.) All else requires the API's lock: loose tokens are
     spent there, and laid-out tokens are taken back by the same steps before they are given to anyone else.
 
+    It has 11 public methods: a hit and the code that holds the lock each need their own.
+
     Nothing counts a hit. `came` counts the tokens that came here to be spent, less those that left unspent: what of
     them is not here any more was spent.
     """
@@ -108,13 +110,8 @@ class FreeTokens:
             self.lock_free = NO_TOKENS
         return self.free
 
-    def remove(self, tokens: int) -> None:
-        """Let so many of the loose ones go, unspent."""
-        self.free -= tokens
-        self.came -= tokens
-
     def add(self, tokens: int) -> None:
-        """Take in so many."""
+        """Take in so many; where they are less than 0, let so many of the loose ones go, unspent."""
         self.came += tokens
         self.free += tokens
 

@@ -185,11 +185,6 @@ class KeyEntry:
 
         return self.locked(look)
 
-    @property
-    def uses(self) -> int:
-        """See FreeTokens.uses."""
-        return self.tokens.uses
-
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry; the background thread does not come again."""
         if self.lock._is_owned():  # the code that this call interrupted is changing it

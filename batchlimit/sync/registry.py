@@ -1,6 +1,7 @@
 """What all key entries of one limiter share: its name to the store, its background thread, and its end."""
 
 import atexit
+import math
 import secrets
 import threading
 from collections.abc import Callable
@@ -39,7 +40,8 @@ _PATIENCE = 2.0
 class Registry:
     """The keyspace of a RateLimiter under a lock, with the thread that looks after it and the store that it asks.
 
-    It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance.
+    It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance. It has 13
+    public methods: calls, a file of limits, the end of the process and a fork all come to it.
     """
 
     _refreshes: type[Refresher] = Refresher
@@ -98,13 +100,6 @@ class Registry:
         except (KeyError, TypeError):
             return self._find(key)
 
-    def is_in_use(self, key: str) -> bool:
-        """Whether there is an entry of the key."""
-        try:
-            return key in self.entries
-        except TypeError:
-            return False
-
     def live_entry(self, key: str) -> KeyEntry:
         """Return the key's entry that has not retired; make it if there is none. LimiterClosed after close()."""
         entry = self.entry(key)
@@ -126,6 +121,8 @@ class Registry:
 
         See keyspace/single_ask.py.
         """
+        if key.__class__ is str and key in self.entries:
+            return None
         if (single := self._singles.made(check_key(key), self.code, cost, until, get_ident())) is None:
             return None
         try:
@@ -147,10 +144,11 @@ class Registry:
             outcome = error
         with free(self._lock):
             now = self.clock()
-            is_all = isinstance(outcome, Grant) and self._singles.settle(single, outcome, now)
-            entry = None if is_all else self._singles.entry_of(single)
+            idle_at = self._singles.settle(single, outcome, now) if isinstance(outcome, Grant) else None
+            entry = self._singles.entry_of(single) if idle_at is None else None
+        if idle_at is not None and idle_at < math.inf:
+            self._refresher.come_by(idle_at)
         if entry is None:
-            self._refresher.come_by(now + self._options.idle_after)
             return single
         store_calls.report(entry, single.fetch, outcome)
         return WaitingThread.resumed(entry, single).result()

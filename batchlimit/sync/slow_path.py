@@ -113,7 +113,7 @@ class SlowPath:
 
     def _ask_once(self, key: str, cost: int, until: float) -> Settled | None:
         """Settle a call at a key that is not in use by one ask; None: its entry is needed."""
-        return None if self._registry.is_in_use(key) else self._registry.ask_once(key, cost, until)
+        return self._registry.ask_once(key, cost, until)
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""

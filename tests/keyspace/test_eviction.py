@@ -19,6 +19,10 @@ class Key:
         return f"<Key {self.name}>"
 
     @property
+    def tokens(self) -> "Key":
+        return self
+
+    @property
     def uses(self) -> int:
         self.looks += 1
         return self.used

@@ -135,18 +135,17 @@ class RespSocket:
         if self._socket.timeout != 0.0:  # redis-py has greeted the server by now, and blocked
             self._socket.setblocking(False)
         left: bytes | memoryview = packed
-        while (sent := self._sent(left)) < len(left):
+        while left:
+            try:
+                sent = self._socket.send(left)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(left):
+                return
             left = memoryview(left)[sent:]
             room = select.poll()
             room.register(self._socket, select.POLLOUT)
             self._wait(room, until, _MOMENT)
-
-    def _sent(self, packed: bytes | memoryview) -> int:
-        """Send as much as there is room for; how many bytes that was."""
-        try:
-            return self._socket.send(packed)
-        except BlockingIOError:
-            return 0
 
     def _receive(self, until: float | None, least: float = 0.0) -> None:
         self._wait(self._poll, until, least)
