@@ -8,3 +8,5 @@ from functools import partial
 # time.monotonic stands still meanwhile on both. Measured: 59 ns a call, time.monotonic 44, a function of our own 82.
 steady: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 """Seconds since the machine was started; never runs backwards."""
+steady_ns: Callable[[], int] = partial(time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""The same in nanoseconds."""

@@ -65,6 +65,9 @@ class Ranks(Generic[W]):
     def __repr__(self) -> str:
         return f"<Ranks of {len(self)}>"
 
+    def __bool__(self) -> bool:
+        return bool(self._by_priority)
+
     def __len__(self) -> int:
         return sum(map(len, self._by_priority.values()))
 
@@ -100,6 +103,11 @@ class Ranks(Generic[W]):
     def oldest(self) -> W:
         """Return who has waited longest; not if nobody waits."""
         return min((next(iter(each)) for each in self._by_priority.values()), key=lambda waiter: waiter.number)
+
+    @property
+    def has_one_priority(self) -> bool:
+        """Whether all who wait are of one priority."""
+        return len(self._by_priority) == 1
 
     def head(self) -> W:
         """Return who is next: of the highest priority; not if nobody waits."""

@@ -1,11 +1,9 @@
 """AsyncSharedConcurrencyLimiter: as many calls at once as each key may have in the whole fleet, for asyncio."""
 
 import asyncio
-import math
 from types import TracebackType
 from typing import Self
 
-from batchlimit.concurrency.async_permit import Turn
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.base_limiter import BaseSharedLimiter, checked
 from batchlimit.waiting import patience
@@ -62,24 +60,7 @@ class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
             TypeError: `timeout` is no number, or `priority` no whole number.
             ValueError: `timeout` is below 0.
         """
-        seconds, rank = patience(timeout), checked(priority)
-
-        async def enter(permit: AsyncSharedPermit) -> None:
-            await self._wait(permit, seconds, rank)
-
-        return AsyncSharedPermit(self._engine, key, enter, cancel)
-
-    async def _wait(self, permit: AsyncSharedPermit, timeout: float, priority: int) -> None:
-        waits = self._engine.enter(permit, timeout, priority, Turn)
-        if waits is None:
-            return
-        waiter, turn, seconds = waits
-        try:
-            await turn.wait(seconds, _never, _nothing)
-        except BaseException:
-            self._engine.desert(permit.key, waiter)
-            raise
-        self._engine.stop_waiting(permit, waiter)
+        return AsyncSharedPermit(self._engine, key, patience(timeout), checked(priority), cancel)
 
     async def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
@@ -93,11 +74,3 @@ class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _never() -> float:
-    return math.inf
-
-
-def _nothing() -> None:
-    pass

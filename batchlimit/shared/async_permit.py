@@ -1,16 +1,18 @@
 """AsyncSharedPermit: leave for one call to be under way in the fleet, held by a task."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+import math
+from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
+from weakref import ref
 
+from batchlimit.concurrency.async_permit import Turn
 from batchlimit.errors import PermitLost
-from batchlimit.shared.permit import BaseSharedPermit, Issuer
-
-_SECOND = 1_000_000_000
-_SOONEST = 0.001
-"""Seconds until the lease is looked at again, at least: timers and clocks do not agree to the last digit."""
+from batchlimit.shared.engine import Engine
+from batchlimit.shared.lease_watch import LeaseWatch, watch_of
+from batchlimit.shared.line import Waiter
+from batchlimit.shared.permit import BaseSharedPermit
 
 
 class AsyncSharedPermit(BaseSharedPermit):
@@ -40,17 +42,13 @@ class AsyncSharedPermit(BaseSharedPermit):
         False
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_enter", "_loop", "_may_cancel", "_task", "_timer")
+    __slots__ = ("_cancelled", "_cancels", "_engine", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
 
-    _loop: asyncio.AbstractEventLoop
-
-    def __init__(
-        self, issuer: Issuer, key: str, enter: "Callable[[AsyncSharedPermit], Awaitable[None]]", may_cancel: bool
-    ) -> None:
-        super().__init__(issuer, key)
-        self._enter, self._may_cancel = enter, may_cancel
+    def __init__(self, engine: Engine, key: str, timeout: float, priority: int, may_cancel: bool) -> None:
+        super().__init__(engine, key)
+        self._engine, self._timeout, self._priority, self._may_cancel = engine, timeout, priority, may_cancel
         self._task: asyncio.Task[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._watch: LeaseWatch | None = None
         self._cancelled, self._cancels = False, 0
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -59,17 +57,26 @@ class AsyncSharedPermit(BaseSharedPermit):
     async def _entered(self) -> Self:
         if self._place is not None:
             raise RuntimeError(f"{self!r} was awaited before")
-        await self._enter(self)
+        if waits := self._engine.enter(self, self._timeout, self._priority, Turn):
+            await self._wait(*waits)
         return self
 
     async def __aenter__(self) -> Self:
-        if self._place is None:
-            await self._enter(self)
+        if self._place is None and (waits := self._engine.enter(self, self._timeout, self._priority, Turn)):
+            await self._wait(*waits)
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
         if self._may_cancel:
             self._arm()
         return self
+
+    async def _wait(self, waiter: Waiter, turn: Turn, seconds: float) -> None:
+        try:
+            await turn.wait(seconds, _never, _nothing)
+        except BaseException:
+            self._engine.desert(self.key, waiter)
+            raise
+        self._engine.stop_waiting(self, waiter)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,31 +89,39 @@ class AsyncSharedPermit(BaseSharedPermit):
                 raise PermitLost(self.key, self.token) from error
 
     def _arm(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._task = asyncio.current_task()
         self._cancels = self._task.cancelling() if self._task else 0
-        self._held.give_up = self._hurry
-        self._look()
+        place = self._held
+        self._watch = watch = watch_of(place.lease, self._engine.clock)
+        watch.add(self)
+        place.holder = ref(self)
+        if place.is_lost(self._engine.clock()):
+            self.look()
 
     def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._watch is not None:
+            self._watch.remove(self)
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""
+        if self._watch is None:
+            return
         try:
-            self._loop.call_soon_threadsafe(self._look)
+            self._watch.loop.call_soon_threadsafe(self.look)
         except RuntimeError:
             pass
 
-    def _look(self) -> None:
-        """Cancel the task if the permit is lost, else look again when the lease would be over."""
-        self._disarm()
-        if self._is_lost is not None or self._cancelled:
+    def look(self) -> None:
+        """Cancel the task if the permit is lost; in its loop."""
+        if self._is_lost is not None or self._cancelled or self._task is None:
             return
-        now, until = self._issuer.clock(), self._held.lease.until
-        if not self._held.is_lost(now):
-            if until != float("inf"):
-                self._timer = self._loop.call_later(max(_SOONEST, (until - now) / _SECOND), self._look)
-        elif self._task is not None:
+        if self._held.is_lost(self._engine.clock()):
             self._cancelled = self._task.cancel(f"{self!r}")
+
+
+def _never() -> float:
+    return math.inf
+
+
+def _nothing() -> None:
+    pass

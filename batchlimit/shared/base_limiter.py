@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
-from batchlimit.clock import steady
+from batchlimit.clock import steady_ns
 from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
 from batchlimit.quota.key import check_prefix
 from batchlimit.redaction import shown
@@ -36,10 +36,6 @@ def checked(priority: object) -> int:
     return priority
 
 
-def _clock() -> int:
-    return int(steady() * 1_000_000_000)
-
-
 class BaseSharedLimiter(Unique):
     """An engine. Each of the two APIs has its own way to wait."""
 
@@ -64,7 +60,7 @@ class BaseSharedLimiter(Unique):
         # An answer that comes after a quarter of a lease is of little use.
         shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
         guarded = GuardedStore(store, min(deadline, shortest / 4))
-        self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=_clock)
+        self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=steady_ns)
         self._end = weakref.finalize(self, self._engine.retire)
         self._end.atexit = False  # at exit the engines close by themselves
 

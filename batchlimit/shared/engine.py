@@ -84,7 +84,8 @@ class Engine:
             waiter = Waiter(made.wake, seconds > 0, priority)
             slots.line_up(waiter, now)
             holdings.note(slots, now)
-        holdings.wake_all(slots, displaced)
+        if displaced:
+            holdings.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
 
     def _make_room(self, slots: LocalSlots, priority: int) -> list[Waiter]:
@@ -100,6 +101,9 @@ class Engine:
         Raises:
             ConcurrencyLimited, StoreUnavailable, LimiterClosed: It got nothing.
         """
+        permit._place = waiter.place  # final, for nobody but this caller gives it up
+        if waiter.place is not None:
+            return
         holdings = self._holdings
         with holdings.lock:
             slots = holdings.keys.by_key.get(permit.key)

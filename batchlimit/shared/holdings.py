@@ -35,7 +35,7 @@ class Holdings:
 
     def note(self, slots: LocalSlots, now: float) -> None:
         """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
-        if self.keys.note(slots, now):
+        if slots.due < slots.planned and self.keys.note(slots, now):
             self.wake.set()
 
     def drop(self, slots: LocalSlots) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 
 class Lease:
@@ -24,21 +25,29 @@ class Lease:
         self.until = -math.inf
 
 
+class Holder(Protocol):
+    """A permit in a block."""
+
+    def hurry(self) -> None:
+        """Look whether the place is lost, soon; from any thread."""
+        ...
+
+
 class Place:
     """What one permit holds: a slot under a lease.
 
     Attributes:
         lease: The lease.
         token: The number that the permit was given.
-        give_up: Tells the permit that this place is lost, from any thread.
+        holder: Returns the permit, if there still is one that has to be told of a loss. A place keeps no permit alive.
     """
 
-    __slots__ = ("_is_lost", "give_up", "lease", "token")
+    __slots__ = ("_is_lost", "holder", "lease", "token")
 
     def __init__(self, lease: Lease, token: int) -> None:
         self.lease, self.token = lease, token
         self._is_lost = False
-        self.give_up: Callable[[], object] = _nobody
+        self.holder: Callable[[], Holder | None] = _nobody
 
     def __repr__(self) -> str:
         return f"<Place {self.token}{', lost' if self._is_lost else ''} under {self.lease!r}>"
@@ -51,6 +60,11 @@ class Place:
         """Be lost, before the end of the lease: the store has forgotten it, and gave the slot to others."""
         self._is_lost = True
 
+    def give_up(self) -> None:
+        """Tell the permit that this place is lost, from any thread."""
+        if (holder := self.holder()) is not None:
+            holder.hurry()
+
 
 def _nobody() -> None:
-    pass
+    return None

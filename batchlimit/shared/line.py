@@ -52,6 +52,9 @@ class Line:
     def __repr__(self) -> str:
         return f"<Line of {len(self)}>"
 
+    def __bool__(self) -> bool:
+        return bool(self._ranks)
+
     def __len__(self) -> int:
         return len(self._ranks)
 
@@ -104,7 +107,7 @@ class Line:
         return waiter
 
     def _chosen(self) -> Waiter:
-        if len(self._ranks.priorities) == 1:
+        if self._ranks.has_one_priority:
             return self._ranks.head()
         is_oldests = self._turn.is_now
         self._turn.pass_on()

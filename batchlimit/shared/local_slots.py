@@ -90,16 +90,16 @@ class LocalSlots:
 
     def enter(self, now: int) -> Place | None:
         """Take a slot that is free here; None: there is none for a new caller."""
-        if self.line or not self._may_use(now):
-            return None
-        return self._take()
+        is_free = len(self._places) < self._granted - self._returned - self._back and now < self.lease.until
+        return self._take() if is_free and not self.line else None
 
     def line_up(self, waiter: Waiter, now: int) -> None:
         """Wait; the store is asked at once, unless it knows of at least half of those who wait."""
         waiter.asks = self.asked
-        self._told = min(self._told, len(self.line))
+        others = len(self.line)
+        self._told = min(self._told, others)
         self.line.add(waiter)
-        if not waiter.is_patient or len(self.line) >= 2 * self._told:
+        if not waiter.is_patient or others + 1 >= 2 * self._told:
             self.due = now
 
     @property
@@ -134,15 +134,14 @@ class LocalSlots:
 
     def serve(self, now: int) -> list[Waiter]:
         """Give the slots that are free here to those who wait."""
-        served = []
-        while self.line and self._may_use(now):
+        served: list[Waiter] = []
+        if now >= self.lease.until:
+            return served
+        while len(self._places) < self._granted - self._returned - self._back and self.line:
             waiter = self.line.next()
             waiter.place = self._take()
             served.append(waiter)
         return served
-
-    def _may_use(self, now: int) -> bool:
-        return len(self._places) < self._granted - self._returned - self._back and now < self.lease.until
 
     def _take(self) -> Place:
         place = Place(self.lease, self._tokens.next())
@@ -154,8 +153,10 @@ class LocalSlots:
 
     def _surplus(self) -> int:
         """Return how many slots are to be given back: those that others wait for, or that are too few for all."""
-        idle = self.held - self.busy
-        return idle if self._keep >= 0 or self._is_closing else max(self._back, idle - self._allowance)
+        idle = self._granted - self._returned - len(self._places)
+        if self._keep >= 0 or self._is_closing:
+            return idle
+        return max(self._back, idle - self._allowance)
 
     # The store
 

@@ -1,0 +1,114 @@
+"""One timer tells all blocks of one event loop that their lease is over."""
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+from batchlimit.shared import AsyncSharedConcurrencyLimiter
+from batchlimit.shared.lease import Lease
+from batchlimit.shared.lease_watch import LeaseWatch
+from batchlimit.stores.memory import MemoryStore
+
+SECOND = 1_000_000_000
+
+
+class World:
+    """An event loop whose timers a test rings, and its clock."""
+
+    def __init__(self) -> None:
+        self.now, self.timers, self.looks = 0, [], []  # type: ignore[var-annotated]
+
+    def clock(self) -> int:
+        return int(self.now * SECOND)
+
+    def call_later(self, seconds: float, ring: Any) -> None:
+        self.timers.append((self.now + seconds, ring))
+
+    def ring(self) -> None:
+        self.now, ring = self.timers.pop()
+        ring()
+
+    def due(self) -> list[float]:
+        return [at for at, _ in self.timers]
+
+
+class Block:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def look(self) -> None:
+        self._world.looks.append(self)
+
+
+def test_all_blocks_under_a_lease_share_one_timer() -> None:
+    world, lease = World(), Lease(9 * SECOND)
+    watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
+    one, other, gone = (Block(world) for _ in range(3))
+    for block in (one, other, gone):
+        watch.add(block)
+    watch.remove(gone)
+    assert world.due() == [9]
+    lease.until = 12 * SECOND
+    world.ring()
+    assert (world.due(), world.looks) == ([12], [])
+    world.ring()
+    assert (world.due(), world.looks) == ([], [one, other])
+
+
+def test_no_timer_goes_on_without_a_block() -> None:
+    world, lease = World(), Lease(9 * SECOND)
+    watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
+    block = Block(world)
+    watch.add(block)
+    watch.remove(block)
+    lease.until = 12 * SECOND
+    world.ring()
+    assert world.due() == []
+    watch.add(block)
+    assert world.due() == [12]
+
+
+def test_a_place_that_was_given_without_the_store_has_no_timer() -> None:
+    world = World()
+    watch = LeaseWatch(Lease(float("inf")), world, world.clock)  # type: ignore[arg-type]
+    watch.add(Block(world))
+    assert world.due() == []
+
+
+def test_a_permit_that_was_released_is_freed_without_the_garbage_collector() -> None:
+    async def main() -> None:
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+            permit = limiter.acquire("gpu")
+            async with permit:
+                found = weakref.ref(permit)
+            del permit
+            assert found() is None
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
+
+
+def test_a_permit_whose_event_loop_was_closed_amid_its_block_comes_back() -> None:
+    limiter = AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1})
+
+    async def hold() -> None:
+        async with limiter.acquire("gpu"):
+            await asyncio.get_running_loop().create_future()
+
+    async def take() -> None:
+        async with limiter, limiter.acquire("gpu", timeout=60):
+            pass
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(hold())
+    while not limiter.statistics().admitted:
+        loop.run_until_complete(asyncio.sleep(0))
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    del task, loop
+    gc.collect()
+    asyncio.run(take())
