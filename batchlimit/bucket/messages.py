@@ -65,9 +65,9 @@ class Ask(NamedTuple):
 class Grant(NamedTuple):
     """The bucket's answer to an Ask. Counts are whole tokens, times are seconds.
 
-    An instance may spend `granted` tokens from `starts_in` after it has this answer. It may spend these and the `kept`
-    ones until `starts_in + lease` after it sent the ask. The bucket counts from a later instant, so the instance always
-    stops first.
+    An instance may spend `granted` tokens from `starts_in` after it has this answer; or after it sent the ask, if the
+    whole burst was leased to it until then. It may spend these and the `kept` ones until `starts_in + lease` after it
+    sent the ask. The bucket counts from a later instant, so the instance always stops first.
 
     Attributes:
         granted: tokens leased.

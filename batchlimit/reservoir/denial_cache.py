@@ -76,8 +76,13 @@ class DenialCache:
         self._fits_at = self._asks_at = now + wait
         self.dry_until = min(self._fits_at, now + _LONGEST)
 
-    def learn(self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float) -> None:
-        """Decide from an answer when to ask next; `jitter` (about 1) keeps instances from asking in step."""
+    def learn(
+        self, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float, begins: float
+    ) -> None:
+        """Decide from an answer when to ask next.
+
+        `jitter` (about 1) keeps instances from asking in step. The grant `begins` then: see Lease.
+        """
         if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter):
             self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
             return
@@ -86,7 +91,7 @@ class DenialCache:
         flow = denials * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
         wait, early, large, self.dry_cost = 0.0, 0.0, math.inf, 1
         if grant.starts_in > 0.0:
-            wait = grant.starts_in
+            wait = begins - now
         elif grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6

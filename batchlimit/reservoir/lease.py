@@ -3,8 +3,9 @@
 from collections.abc import Sized
 
 from batchlimit.bucket.messages import Grant
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Filled, Waiter
 
 
 class Lease:
@@ -25,6 +26,7 @@ class Lease:
         "_recorded",
         "_tokens",
         "borrowed",
+        "fills",
         "generation",
         "pending",
         "pledged",
@@ -43,6 +45,7 @@ class Lease:
         self.told = 0  # how many reports were made: tokens spent before a report are spent for the bucket too
         self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
         self.borrowed = False
+        self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.served = 0  # tokens of the bucket's that went to waiters
 
     def __repr__(self) -> str:
@@ -119,16 +122,26 @@ class Lease:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
         self.told += 1
         self._recorded = 0 if self.borrowed else self.held + self.pledged
+        self.fills = None
         return self._recorded
 
-    def credit(self, fetch: Fetch, grant: Grant, now: float) -> None:
-        """Take in a grant. If the bucket counts less as ours than we told it, all that we had is gone."""
+    def begins(self, fetch: Fetch, grant: Grant, now: float) -> float:
+        """Return when a grant begins that arrived at `now`.
+
+        The bucket counts `starts_in` from when it heard the ask, so its answer's arrival is late enough. Where this
+        instance had the whole burst, the ask itself is: what it tells as spent was spent by then, nobody else had a
+        token, and the bucket does not refill before it hears of that. So the way of the ask is not lost to the rate.
+        """
+        is_ours = fetch.filled == (grant.epoch, grant.version) and now < self._tokens.expires
+        return max(now, (fetch.sent if is_ours else now) + grant.starts_in)
+
+    def credit(self, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> None:
+        """Take in a grant that `begins` then. If the bucket counts less as ours than we told it, all we had is gone."""
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
             self.take_all()
             self.generation += 1
             self.borrowed = False
-        begins = now + grant.starts_in if grant.starts_in > 0.0 else now
         self.starts = max(self.starts, begins) if self.pending else begins
         if begins > now:
             self.pending += grant.granted
@@ -136,6 +149,8 @@ class Lease:
             self.reserved_for_waiters += grant.granted
         self._tokens.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
+        is_all = self._recorded >= quota.burst and not (quota.also or fetch.repeated) and grant.granted > 0
+        self.fills = (grant.epoch, grant.version) if is_all else None
 
     def borrow(self, granted: int, lease: float, now: float) -> int:
         """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.

@@ -95,7 +95,7 @@ class Requests:
         want = max(queued, (self._target(here) if target is None else target) - here, 0)
         for each in state.queue.hasty:
             each.asked += 1
-        max_wait = max(0.0, min(ahead, furthest(state.quota), first.deadline - now)) if first else 0.0
+        max_wait = max(0.0, min(ahead, self._furthest, first.deadline - now)) if first else 0.0
         return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
     def resume(self, fetch: Fetch, waiter: Waiter) -> None:
@@ -143,6 +143,11 @@ class Requests:
             self._unsent(now)
             self.refunds += unsent.refund
 
+    @property
+    def _furthest(self) -> float:
+        """How far in the future a grant may begin. One that we began to spend early is paid back after a round trip."""
+        return furthest(self._state.quota) + (self._state.view.round_trip if self._state.lease.fills else 0.0)
+
     def _target(self, left: int) -> int:
         """Return how many tokens the sizer wants to be here, where `left` are."""
         state = self._state
@@ -155,6 +160,7 @@ class Requests:
         """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
         state, lost = self._state, self.lost_number
         need, queued, self.last_target = tokens
+        filled = state.lease.fills
         view, held, age = state.view, state.lease.report(), max(0.0, now - state.rank.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
@@ -180,7 +186,7 @@ class Requests:
         )
         self._prefetch.stop()
         self._state.calls += 1
-        fetch = Fetch(ask, state.own, now, needed, lost is not None)
+        fetch = Fetch(ask, state.own, now, needed, lost is not None, filled)
         self._begin(fetch, waiter)
         return fetch
 

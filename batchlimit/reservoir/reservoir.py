@@ -218,6 +218,7 @@ class Reservoir:
         self.requests.refusals_told += fetch.ask.refused
         self.requests.shadow_told += fetch.ask.shadow_refused
         state.view.learn(fetch, grant, now)
+        begins = state.lease.begins(fetch, grant, now)
         if fetch.ask.look:
             self._rules.hear(grant.rules, now)
         if state.lease.borrowed or state.fallback.bucket is not None:
@@ -225,8 +226,8 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter)
-        state.lease.credit(fetch, grant, now)
+            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
+        state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True

@@ -101,6 +101,10 @@ class Wait:
     seconds: float | None
 
 
+Filled = tuple[int, int]
+"""The epoch and version of a bucket whose whole burst is leased to one instance."""
+
+
 class Fetch(NamedTuple):
     """Send `ask` to the store, then report `granted` or `failed`, whatever happens: nobody else fetches meanwhile."""
 
@@ -112,6 +116,8 @@ class Fetch(NamedTuple):
     """Tokens that the first waiter asks for; 0 for a prefetch."""
     repeated: bool
     """Whether this ask repeats one whose answer was lost."""
+    filled: Filled | None = None
+    """The bucket whose whole burst was leased to this instance when the ask left."""
 
 
 Verdict = Admit | Refuse | Fail | Retired

@@ -24,7 +24,7 @@ def learned(
     asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
 ) -> DenialCache:
     denials = DenialCache()
-    denials.learn(asked, grant, quota, demand, now, jitter)
+    denials.learn(asked, grant, quota, demand, now, jitter, now + grant.starts_in)
     return denials
 
 
@@ -119,7 +119,7 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
 
 def test_a_new_answer_replaces_the_old() -> None:
     denials = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    denials.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0)
+    denials.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0, 0.1)
     assert denials.pause(10, 0.1) == 0.0
 
 

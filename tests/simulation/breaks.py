@@ -61,10 +61,17 @@ def _grant_repetitions_anew() -> AbstractContextManager[Any]:
 def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
     credit = Lease.credit
 
-    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float) -> None:
-        credit(self, fetch._replace(sent=now), grant, now)
+    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> None:
+        credit(self, fetch._replace(sent=now), grant, now, begins, quota)
 
     return patch.object(Lease, "credit", broken)
+
+
+def _begin_each_grant_from_its_ask() -> AbstractContextManager[Any]:
+    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float) -> float:
+        return max(now, fetch.sent + grant.starts_in)
+
+    return patch.object(Lease, "begins", broken)
 
 
 def _spend_what_has_expired() -> AbstractContextManager[Any]:
@@ -186,6 +193,7 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "copies": _credit_copies,
     "repetitions": _grant_repetitions_anew,
     "sent": _count_leases_from_the_answer,
+    "begins": _begin_each_grant_from_its_ask,
     "expiry": _spend_what_has_expired,
     "reserve": _lend_the_whole_bucket_in_reserve,
     "waking": _forget_the_first_in_line,

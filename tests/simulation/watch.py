@@ -287,7 +287,8 @@ class Watch:
         now = max(bucket._now, self._server.clock - bucket._epoch)
         if entry.expires <= now:
             return 0, 0
-        return entry.held, entry.held - (entry.granted if entry.starts > now else 0)
+        is_all = entry.held >= bucket._bands[0].burst  # then a grant begins from its ask: see Lease
+        return entry.held, entry.held - (entry.granted if entry.starts > now and not is_all else 0)
 
     def _check_cover(self, levels: list[float]) -> None:
         """What is in the bucket, as it was last looked at, and what instances may spend: the reference has it all."""
