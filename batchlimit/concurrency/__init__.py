@@ -14,7 +14,7 @@ Promises:
 4. No call blocks a thread or an event loop, except to wait in the queue.
 
 Parts: a limiter has a LockedGate and a Calibration. The LockedGate has a CriticalSection (the lock and the Gate), a
-law under a LimitControl, a WaitQueue, ExposedPermits and Counts. The Gate, its Partitions, its waiters and the laws
+law under a LimitControl, a WaitQueue, SheddablePermits and Counts. The Gate, its Partitions, its waiters and the laws
 are pure: they read no clock, take no lock and wake nobody. The locked gate does all of this for them.
 
     state of a permit   it is                               what moves it on
@@ -31,7 +31,7 @@ A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. 
 a limit. The gate serves waiters, which are woken as soon as the lock is free.
 
 A period ends: the thread of Rounds polls the watchers and calls the Calibration. This tells the law what they saw, by
-`LimitControl.calibrate`, and ends calls by `ExposedPermits.shed`.
+`LimitControl.calibrate`, and ends calls by `SheddablePermits.shed`.
 
 A process forks: the child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """

@@ -185,7 +185,7 @@ class AsyncPermit(BasePermit):
     def _expose(self) -> None:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
-        self._locked_gate.exposed.add(self)
+        self._locked_gate.sheddable.add(self)
 
     def _give_up(self) -> None:
         """Cancel the task in the block of this permit, from any thread; RuntimeError if its loop is closed."""

@@ -52,9 +52,9 @@ class Calibration:
                 self._locked_gate.control.calibrate(events)
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
-                exposed = self._locked_gate.exposed
-                self._shedder.note(events, exposed.excess())
-                exposed.shed(self._shedder.choose)
+                sheddable = self._locked_gate.sheddable
+                self._shedder.note(events, sheddable.excess())
+                sheddable.shed(self._shedder.choose)
 
 
 def _default_law(clock: Callable[[], int]) -> Law:

@@ -65,7 +65,7 @@ class BasePermit(Unique):
     _place: Partition
     start_ns: int
     _in_flight: int
-    # Set when it is exposed to shedding: whether it was told to give up.
+    # Set when it becomes sheddable: whether it was told to give up.
     _told: bool
 
     def __init__(self, locked_gate: Issuer, operation: str, priority: int, sheddable: bool) -> None:

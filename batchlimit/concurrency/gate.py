@@ -18,8 +18,8 @@ class Gate:
 
     After each method no waiter is left that may enter, with two exceptions: time alone has changed something since, or
     the gate is `behind`. `serve` sees to both. So a new call may enter at once if there is room, for all waiters wait
-    for something else. While the gate is behind, a new call finds the room that is left when all waiters that may enter
-    have.
+    for something else. While the gate is behind, waiters that may enter count as if they had: a new call gets only the
+    room that they leave.
 
     Attributes:
         limit: How many calls may be under way.
@@ -112,7 +112,7 @@ class Gate:
         """Remove a waiter; return False if it was served before, and so is under way."""
         self.waiting.remove(waiter)
         if self.behind and not self.waiting.count:
-            self._mind(False)
+            self._set_behind(False)
         return not waiter.served
 
     def take_back(self, waiter: Waiter, now_ns: int) -> Sequence[Waiter]:
@@ -158,7 +158,7 @@ class Gate:
                 waiter.start_ns, waiter.in_flight = now_ns, self.in_flight
             self.waiting.remove(waiter)
             served.append(waiter)
-        self._mind(waiter is not None)
+        self._set_behind(waiter is not None)
         return served
 
     def _next(self, now_ns: int) -> Waiter | None:
@@ -182,8 +182,8 @@ class Gate:
 
     def _share_out(self) -> None:
         self.partitions.resize(self.limit)
-        self._mind(self.behind)
+        self._set_behind(self.behind)
 
-    def _mind(self, behind: bool) -> None:
+    def _set_behind(self, behind: bool) -> None:
         self.behind = behind
         self.open_to = 0 if not self.partitions.is_open or self.is_closed or behind else self.limit

@@ -72,7 +72,7 @@ class Caller:
                 refused(waiters.in_vain(self.waiter))
                 return
             if self._permit._sheddable:
-                self._gate.exposed.add(self._permit)
+                self._gate.sheddable.add(self._permit)
             admitted(self._permit)
         except Exception as error:  # noqa: BLE001  this thread has work of its own
             if is_held:
@@ -112,7 +112,7 @@ class Deadlines:
         """
         if not (reason := gate.enter(permit, partition)):
             if permit._sheddable:
-                gate.exposed.add(permit)
+                gate.sheddable.add(permit)
             return permit
         seconds = gate.waiters.longest(wait)
         if seconds <= 0:

@@ -79,7 +79,7 @@ class ConcurrencyLimiter(BaseLimiter):
         if reason := self._locked_gate.enter(permit, partition):
             permit._wait(partition, wait, reason)
         if sheddable:
-            self._locked_gate.exposed.add(permit)
+            self._locked_gate.sheddable.add(permit)
         return permit
 
     def acquire_later(

@@ -8,12 +8,12 @@ from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.exposed import ExposedPermits
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.queue import Queue, Waiter
+from batchlimit.concurrency.sheddable_permits import SheddablePermits
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
 from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
@@ -52,7 +52,7 @@ class LockedGate:
     Attributes:
         clock: Returns ns; never runs backwards.
         waiters: The queue.
-        exposed: The permits that may be told to give up.
+        sheddable: The permits that may be told to give up.
         control: The law, for changes that no call brings.
         time: In which callers wait; None: in the real one.
         counts: The numbers so far, for `statistics`.
@@ -77,13 +77,13 @@ class LockedGate:
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
         self.waiters = WaitQueue(self._section, queue, self.counts)
-        self.exposed = ExposedPermits(self._section, self.counts)
+        self.sheddable = SheddablePermits(self._section, self.counts)
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
         living.add(self)
-        for greet in newcomers:
-            greet(self)
+        for told in on_creation:
+            told(self)
 
     def __repr__(self) -> str:
         return f"<LockedGate of {self.control.law!r}: {self._section.gate!r}>"
@@ -182,7 +182,7 @@ class LockedGate:
                 section.is_changing = True
                 try:
                     if permit._sheddable:
-                        self.exposed.discard(permit)
+                        self.sheddable.discard(permit)
                     counts = self.counts
                     if outcome is IGNORED:
                         counts.ignored += 1
@@ -239,10 +239,10 @@ class LockedGate:
         if parents.is_closed:
             gate.close()
         self._section.restart(gate)
-        self.exposed.forget()
+        self.sheddable.forget()
 
 
 living: Forkables[LockedGate] = Forkables()
 """Every gate of this process."""
-newcomers: list[Callable[[LockedGate], None]] = []
+on_creation: list[Callable[[LockedGate], None]] = []
 """Each is called with every gate that is made; empty outside of tests."""

@@ -9,7 +9,7 @@ from batchlimit.reservoir.waiter import Admit, Fetch, Filled, Waiter
 
 
 class Lease:
-    """Tokens are in one of three places: free for whoever comes (`tokens`), reserved for waiters, or pending.
+    """Tokens are in one of three places: free for any caller (`tokens`), reserved for waiters, or pending.
 
     Pending tokens were granted for later: they begin at `starts`. All of them end at `tokens.expires`.
 
@@ -31,10 +31,10 @@ class Lease:
         "pending",
         "pledged",
         "prompt",
+        "reports",
         "reserved_for_waiters",
         "served",
         "starts",
-        "told",
     )  # fmt: skip
 
     def __init__(self, tokens: FreeTokens, now: float) -> None:
@@ -42,8 +42,8 @@ class Lease:
         self.reserved_for_waiters = self.pending = self._recorded = 0
         self.pledged = 0  # tokens given to waiters that are tentative still
         self.prompt = 0  # and to those of them that are prompt
-        self.told = 0  # how many reports were made: tokens spent before a report are spent for the bucket too
-        self.generation = 0  # another one whenever what is here begins to be the bucket's, or ceases to be, or is lost
+        self.reports = 0  # how many were made: tokens spent before a report are spent for the bucket too
+        self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.served = 0  # tokens of the bucket's that went to waiters
@@ -53,12 +53,12 @@ class Lease:
 
     @property
     def held(self) -> int:
-        """What is leased and nobody's yet."""
+        """The tokens that are here and not spent, wherever they come from."""
         return self._tokens.available + self.reserved_for_waiters + self.pending
 
     @property
     def leased(self) -> int:
-        """What is held of the bucket's."""
+        """The tokens of the bucket that are here and not spent."""
         return 0 if self.borrowed else self.held
 
     def advance(self, now: float) -> None:
@@ -91,7 +91,7 @@ class Lease:
         admit = Admit(self._tokens.expires, self.generation, self.borrowed)
         self.spend(waiter.cost)
         self.served += 0 if self.borrowed else waiter.cost
-        waiter.told = self.told
+        waiter.reports = self.reports
         self.pledged += waiter.cost if waiter.tentative else 0
         self.prompt += waiter.cost if waiter.prompt else 0
         waiter.verdict = admit  # with no call in between: a pledge that nobody knows of would last for ever
@@ -120,7 +120,7 @@ class Lease:
 
     def report(self) -> int:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
-        self.told += 1
+        self.reports += 1
         self._recorded = 0 if self.borrowed else self.held + self.pledged
         self.fills = None
         return self._recorded

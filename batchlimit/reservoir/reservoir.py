@@ -15,7 +15,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 
 | part                     | what it does                                                              |
 |--------------------------|---------------------------------------------------------------------------|
-| `state.tokens`           | FreeTokens: the tokens for whoever comes; a hit spends one without a lock |
+| `state.tokens`           | FreeTokens: tokens that any caller may spend; a hit takes one, no lock   |
 | `state.lease`            | Lease: all that is leased, until when; some is reserved for waiters       |
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
@@ -173,8 +173,8 @@ class Reservoir:
             return _wait(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return _wait(rest if waiter is queue.leader else math.inf, waiter, now)
-        is_told = state.lease.pending or state.is_short(now)  # else nothing says that to ask is of no use
-        if not is_told or (pause := self.forecast.pause(waiter, now)) == 0.0:
+        may_be_in_vain = state.lease.pending or state.is_short(now)  # else nothing speaks against a request
+        if not may_be_in_vain or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
             return self._turn_away(waiter, now)
@@ -186,8 +186,9 @@ class Reservoir:
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
 
-        Its tokens stay here, unless they have expired, or were reported as spent; those of a tentative waiter are not
-        reported so, and are ours while the lease is renewed. A request that the caller has not reported on has failed.
+        Its tokens come back here, unless they have expired, or a request has reported them as spent since. Requests
+        report the tokens of a tentative waiter as unspent, so these come back as long as the lease is renewed. If the
+        caller has not reported on its request, that has failed.
         """
         if (request := self.state.in_flight) is not None and waiter.request is request:
             if isinstance(request, Fetch):
@@ -196,7 +197,7 @@ class Reservoir:
                 self.gave_back(now)
         self.state.queue.withdraw(waiter)
         lease = self.state.lease
-        is_ours = waiter.tentative or waiter.told == lease.told
+        is_ours = waiter.tentative or waiter.reports == lease.reports
         self.admission.confirm(waiter)
         if isinstance(waiter.verdict, Admit) and waiter.verdict.is_shadow:
             self.state.count_in_shadow(-waiter.cost)

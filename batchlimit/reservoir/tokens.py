@@ -1,4 +1,4 @@
-"""The tokens that whoever comes may spend, and how a hit takes one of them without a lock."""
+"""The free tokens of a key: any caller may spend them, and a hit takes one without a lock."""
 
 import sys
 from itertools import islice, repeat
@@ -19,7 +19,7 @@ ONE = 1
 
 
 class FreeTokens:
-    """Tokens for whoever comes. Most of them are laid out in `lock_free`; the others are loose, and counted in `free`.
+    """Tokens that any caller may spend. Most are laid out in `lock_free`; the others are loose, and counted in `free`.
 
     `lock_free` is an iterator. Each step of it is one token, and the value of the step is the end of its lease. No two
     threads get the same step, so a hit needs no lock. (A lock and a subtraction took 200 ns, or 20 times as long for 64
@@ -49,7 +49,7 @@ class FreeTokens:
         self.denied_until = LONG_AGO  # before it a call of cost 1 is refused without a lock
         self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
-        self._singly = False  # whether the last caller who came here took one
+        self._singly = False  # whether the last caller of `take` took one
 
     def __repr__(self) -> str:
         return f"<FreeTokens {self.available} until {self.expires:.3f}>"
@@ -87,7 +87,7 @@ class FreeTokens:
 
     @property
     def available(self) -> int:
-        """What may be spent now by whoever comes."""
+        """The tokens that any caller may spend now."""
         return self.free if self.lock_free is NO_TOKENS else self.free + length_hint(self.lock_free)
 
     @property
@@ -116,18 +116,18 @@ class FreeTokens:
         self.free += tokens
 
     def set_low_watermark(self, low: int) -> None:
-        """Have fewer tokens than this be few; lay out the others, if they are taken one by one."""
+        """Set the low watermark; lay out the tokens above it, if callers take them one by one."""
         self.reclaim()
         self.low_watermark = low
         if self._singly:
             self._lay_out()
 
     def disown(self) -> None:
-        """Let nobody spend here any more; what comes back late finds no lease to come back to."""
+        """Let nobody spend here any more; tokens that come back later are lost."""
         self.lock_free, self.denied_until, self.expires = NO_TOKENS, LONG_AGO, LONG_AGO
 
     def _lay_out(self) -> None:
-        """Let who comes next spend without the lock, down to the watermark: there more are asked for."""
+        """Lay out loose tokens, down to the watermark: callers of cost 1 spend those without the lock."""
         if self.free > self.low_watermark and MOST:
             self.reclaim()
             tokens = min(MOST, self.free - self.low_watermark)

@@ -35,9 +35,9 @@ class Admit:
     generation: int = field(default=0, compare=False)
     """The generation of the lease (see Lease) that they were taken of: to another one they do not return."""
     borrowed: bool = field(default=False, compare=False)
+    """Whether they were not the bucket's, but lent while the store was away."""
     is_shadow: bool = field(default=False, compare=False)
     """Whether it was to be refused, and its key is in shadow mode: it has no tokens of the bucket."""
-    """Whether they were not the bucket's, but lent while the store was away."""
 
 
 def half_of(admit: Admit, until: float, now: float) -> float:
@@ -140,9 +140,9 @@ class Waiter:
         "event",
         "number",
         "prompt",
+        "reports",
         "request",
         "tentative",
-        "told",
         "verdict",
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ class Waiter:
         self.prompt = prompt
         self.number = 0  # its place in the order of arrival
         self.beyond = 0  # tokens that it will ask for when it has got its cost; only a debt does
-        self.told = 0  # how often the bucket had been told what is held here, when it was given its tokens
+        self.reports = 0  # how many the lease had made when this waiter was given its tokens
         self.asked = 0  # how many asks have spoken for it, where it takes the first answer
         self.request: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
         self.verdict: Verdict | None = None

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from batchlimit.concurrency.keyed import gates as keyed_gates
 from batchlimit.concurrency.keyed.gates import KeyedGates
-from batchlimit.concurrency.locked_gate import LockedGate, living, newcomers
+from batchlimit.concurrency.locked_gate import LockedGate, living, on_creation
 from batchlimit.testing.virtual_time import TaskTurn, ThreadTurn, VirtualTime
 
 Timed = LockedGate | KeyedGates
@@ -35,16 +35,16 @@ class Gates:
 
     def restore(self) -> None:
         """Have gates do again what they did."""
-        newcomers.clear()
-        keyed_gates.newcomers.clear()
+        on_creation.clear()
+        keyed_gates.on_creation.clear()
         undo = list(self._undo.values())
         self._undo.clear()
         for each in undo:
             each()
 
     def _change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
-        newcomers[:] = [lambda gate: self._one(gate, gates)]
-        keyed_gates.newcomers[:] = [lambda table: self._one(table, tables)]
+        on_creation[:] = [lambda gate: self._one(gate, gates)]
+        keyed_gates.on_creation[:] = [lambda table: self._one(table, tables)]
         for gate in living:
             self._one(gate, gates)
         for table in list(keyed_gates.living):

@@ -225,7 +225,7 @@ def test_a_limit_that_rises_serves_who_waits() -> None:
 def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
     shedder = Shedder(Shedding(after=1, share=1))
     shedder.note(["memory"])
-    limiter._locked_gate.exposed.shed(shedder.choose)
+    limiter._locked_gate.sheddable.shed(shedder.choose)
 
 
 def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
@@ -318,7 +318,7 @@ def test_a_task_is_shed_from_another_thread() -> None:
 
     ended = start(lambda: asyncio.run(call()))
     until(lambda: limiter.statistics().in_flight == 1)
-    until(lambda: len(limiter._locked_gate.exposed) == 1)
+    until(lambda: len(limiter._locked_gate.sheddable) == 1)
     shed_all(limiter)
     with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
         ended.result(DEADLINE)

@@ -764,7 +764,7 @@ def test_who_passes_by_is_not_shed(limiter: Any) -> None:
         asked.append(calls)
         return calls
 
-    getattr(here, "_inner", here)._locked_gate.exposed.shed(choose)
+    getattr(here, "_inner", here)._locked_gate.sheddable.shed(choose)
     assert asked == [[doomed]]
     assert here.statistics().shed == 1
     healthy.success()

@@ -82,8 +82,8 @@ class KeyedGates:
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
         living.add(self)
-        for greet in newcomers:
-            greet(self)
+        for told in on_creation:
+            told(self)
 
     def __repr__(self) -> str:
         return f"<KeyedGates: {len(self._known)} keys>"
@@ -203,7 +203,7 @@ class KeyedGates:
 
 living: "weakref.WeakSet[KeyedGates]" = weakref.WeakSet()
 """Every table of gates in the process: a fork concerns all of them."""
-newcomers: list[Callable[[KeyedGates], None]] = []
+on_creation: list[Callable[[KeyedGates], None]] = []
 """Each is called with every table that is made; empty outside of tests."""
 
 

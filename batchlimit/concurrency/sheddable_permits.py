@@ -9,7 +9,7 @@ from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
 
 
-class ExposedPermits:
+class SheddablePermits:
     """Holds the sheddable permits under way, weakly, and tells some of them to give up."""
 
     __slots__ = ("_counts", "_permits", "_section")
@@ -19,7 +19,7 @@ class ExposedPermits:
         self._permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()
 
     def __repr__(self) -> str:
-        return f"<ExposedPermits: {len(self._permits)}>"
+        return f"<SheddablePermits: {len(self._permits)}>"
 
     def __len__(self) -> int:
         return len(self._permits)
