@@ -22,7 +22,7 @@ from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.testing import fresh_prefix
 from tests.awaiting import BlockingStore
-from tests.depth import DEEP, depth
+from tests.depth import depth
 from tests.distance import far
 from tests.servers import SERVERS, Server, Servers, Unavailable
 from tests.topologies import TOPOLOGIES
@@ -52,6 +52,13 @@ def pytest_collection_finish() -> None:
     """Freeze what imports and collected tests left: half a million objects that the garbage collector skips then."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """So does what pytest keeps of each test: at the end of a file it is set aside too."""
+    if nextitem is not None and nextitem.path != item.path:
+        pytest_collection_finish()
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +94,11 @@ def prefix() -> str:
     return fresh_prefix()
 
 
-@pytest.fixture(params=list(SERVERS))
+# The newest server and the oldest, unless asked for more.
+_USUAL = ["valkey", "redis-6.2"]
+
+
+@pytest.fixture(params=depth(_USUAL, list(SERVERS)))
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
     """Each of the real servers."""
     return _running(servers, request.param)
@@ -99,11 +110,12 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
     yield from _redis_store(server, prefix)
 
 
-# The client for tasks meets one server and a cluster; that all servers answer alike, the one for threads shows.
-_AWAITED = ["memory", "fakeredis", *(SERVERS if DEEP else ["valkey"]), "cluster"]
+_STORES = ["memory", "fakeredis", *depth([*_USUAL, "cluster"], [*SERVERS, *TOPOLOGIES])]
+# The client for tasks meets one server; that all servers answer alike, the one for threads shows.
+_AWAITED = ["memory", "fakeredis", *depth(["valkey"], [*SERVERS, "cluster"])]
 
 
-@pytest.fixture(params=["memory", "fakeredis", *SERVERS, *TOPOLOGIES, *(f"{name} awaited" for name in _AWAITED)])
+@pytest.fixture(params=[*_STORES, *(f"{name} awaited" for name in _AWAITED)])
 def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Store]:
     """Every store there is, for threads and for tasks."""
     name, _, awaited = request.param.partition(" ")

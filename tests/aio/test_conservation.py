@@ -19,7 +19,7 @@ from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import Stage, limiter_on
 from tests.depth import depth
 
-SEEDS = depth(150, 1500)
+SEEDS = depth(75, 1500)
 _EACH = 50
 """Seeds a test."""
 _BURSTS = (20, 40)

@@ -17,7 +17,7 @@ from tests.aio.stage import KEY, Stage
 from tests.depth import depth
 from tests.reservoir.world import SECOND, excess
 
-SEEDS = depth(300, 1000)
+SEEDS = depth(150, 1000)
 _EACH = 50
 """Seeds a test."""
 _SECONDS = 3.0

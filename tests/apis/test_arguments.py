@@ -14,6 +14,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import LONGEST_KEY, bucket_name
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from tests.apis.blocking import Api, Blocking
+from tests.depth import depth
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
 
@@ -82,9 +83,14 @@ def limiter(request: pytest.FixtureRequest, api: Api, without_refresher: None) -
     return STATES[request.param](api, Clock(reads=10_000))
 
 
+IN_TWO_STATES = pytest.mark.parametrize("limiter", depth(["cold", "dry"], list(STATES)), indirect=True)
+"""What is wrong is found before the state of a key counts."""
+
+
 # Costs
 
 
+@IN_TWO_STATES
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(
     ("cost", "error", "message"),
@@ -176,6 +182,7 @@ def test_a_huge_burst_is_spent_to_the_last_token(api: Api, valkey_store: RedisSt
 # Keys
 
 
+@IN_TWO_STATES
 @pytest.mark.parametrize("call", [*CALLS.values(), lambda limiter, key, _cost: limiter.peek(key)], ids=[*CALLS, "peek"])
 @pytest.mark.parametrize(
     ("key", "error", "message"),
@@ -227,6 +234,7 @@ def test_an_odd_key_is_a_key_like_any_other(api: Api, valkey: Server, prefix: st
 # Timeouts
 
 
+@IN_TWO_STATES
 @pytest.mark.parametrize("timeout", [-1, -0.001, -math.inf, math.nan])
 @pytest.mark.parametrize("cost", [0, 1, 10])
 def test_a_wrong_timeout_is_an_error_at_once(limiter: Limiter, timeout: float, cost: int) -> None:

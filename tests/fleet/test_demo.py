@@ -42,19 +42,13 @@ def test_a_fleet_on_one_server_keeps_the_promise() -> None:
     assert shown["report"]["calls"] > 0
 
 
-def test_without_a_terminal_it_prints_lines_and_a_verdict() -> None:
-    ended = demo(*SMALL, "--pattern", "burst", "--cost", "2")
-    assert ended.returncode == 0
-    assert "the promise was kept" in ended.stdout
-    assert "\x1b" not in ended.stdout
-
-
-def test_tasks_keep_the_promise_too_and_are_called_tasks() -> None:
-    ended = demo(*SMALL, "--api", "async")
+def test_without_a_terminal_it_prints_lines_and_a_verdict_and_tasks_are_called_tasks() -> None:
+    ended = demo(*SMALL, "--api", "async", "--pattern", "burst", "--cost", "2")
     assert ended.stderr == ""
     assert ended.returncode == 0
     assert "2 processes x 2 tasks" in ended.stdout
     assert "the promise was kept" in ended.stdout
+    assert "\x1b" not in ended.stdout
 
 
 def test_front_is_the_former_name_of_api(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

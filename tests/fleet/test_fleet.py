@@ -18,8 +18,11 @@ from batchlimit.fleet.plan import Api, Phase, Plan, steady
 from batchlimit.fleet.report import Report, report
 from batchlimit.fleet.server import client_calls
 from batchlimit.fleet.trial import trial
+from tests.depth import depth
 
 both_apis = pytest.mark.parametrize("api", Api)
+one_api = pytest.mark.parametrize("api", depth([Api.ASYNC], list(Api)))
+"""For what both do by the same lines."""
 
 
 def plan_of(url: str, *, processes: int = 2, seconds: float = 1.0, cost: int = 1, api: Api = Api.THREADS) -> Plan:
@@ -37,7 +40,7 @@ def run(plan: Plan, watch: Callable[[float, list[Row]], None] = ignore) -> Fleet
         return fleet.run(watch)
 
 
-@pytest.fixture(scope="module", params=Api)
+@pytest.fixture(scope="module", params=depth([Api.THREADS], list(Api)))
 def unshared(request: pytest.FixtureRequest) -> tuple[Plan, FleetLog]:
     """A fleet that has run, with a bucket in each process."""
     plan = plan_of("memory://", api=request.param)
@@ -93,7 +96,7 @@ def test_one_process_with_a_store_of_its_own_keeps_it(alone: Report) -> None:
     assert alone.promise_kept
 
 
-@both_apis
+@one_api
 def test_a_process_that_cannot_go_on_ends_the_run(api: Api) -> None:
     with pytest.raises(FleetError, match="process 0 gave up: ValueError"):
         run(plan_of("nonsense://", processes=1, api=api))
@@ -115,7 +118,7 @@ def test_an_interrupt_while_processes_start_ends_all_of_them(monkeypatch: pytest
     assert multiprocessing.active_children() == []
 
 
-@both_apis
+@one_api
 def test_no_process_outlives_an_interrupted_run(api: Api) -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
         raise KeyboardInterrupt

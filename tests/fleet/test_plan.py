@@ -13,6 +13,7 @@ from batchlimit.fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
 from batchlimit.fleet.plan import Api, Phase, Plan, burst, steady
 from batchlimit.fleet.report import report
 from batchlimit.fleet.trial import trial
+from tests.depth import depth
 
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))
 """Instances have time enough to make some calls, though the machine stalls."""
@@ -173,7 +174,7 @@ def _marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARKS, str(tmp_path / "marks"))
 
 
-@pytest.mark.parametrize("api", Api)
+@pytest.mark.parametrize("api", depth([Api.THREADS], list(Api)))
 def test_decisions_that_waited_for_the_store_are_counted_separately(api: Api) -> None:
     shown = trial(replace(PLAN, url="embedded://", processes=1, api=api), ignore)
     assert 0 < shown.waits < shown.decisions

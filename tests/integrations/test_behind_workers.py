@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.depth import depth
 from tests.integrations.gunicorn import ASGI_KINDS, KINDS, served
 from tests.integrations.structured import read_limits
 
@@ -16,6 +17,7 @@ SITES = {
     **{f"django-{kind}": ("django_served:wsgi", kind) for kind in KINDS},
     **{f"django-{kind}": ("django_served:asgi", kind) for kind in ASGI_KINDS},
 }
+_USUAL = ["flask-gthread", "flask-sync-preload", "django-sync-preload", "django-uvicorn-workers"]
 STREAM = b"000000000011111111112222222222"
 
 
@@ -59,7 +61,7 @@ class Site:
             return replies + list(pool.map(lambda _: self.call(path, user), range(10)))
 
 
-@pytest.fixture(scope="module", params=SITES)
+@pytest.fixture(scope="module", params=depth(_USUAL, list(SITES)))
 def site(request: pytest.FixtureRequest, servers: Any) -> Iterator[Site]:
     app, kind = SITES[request.param]
     prefix = f"{request.param}-{os.getpid()}"

@@ -8,6 +8,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.fleet.audit import excess
 from benchmarks.web_audit import audited
+from tests.depth import depth
 from tests.integrations.worker_app import FEW
 from tests.integrations.worker_commands import GUNICORN, Crew, working
 from tests.servers import Server
@@ -40,6 +41,7 @@ WAYS = {
     "gunicorn uvicorn": (gunicorn("uvicorn.workers.UvicornWorker"), ASGI),
     "gunicorn uvicorn preload": (gunicorn("uvicorn.workers.UvicornWorker", "--preload"), ASGI),
 }
+_USUAL = ["uvicorn", "gunicorn gthread preload", "gunicorn gevent preload", "gunicorn asgi preload"]
 _FIRST = {"gunicorn gevent preload": "from gevent import monkey; monkey.patch_all()"}
 """What an application does before it imports anything else."""
 _NEEDS = {"gevent": "gevent", "asgi": "gunicorn.asgi", "uvicorn.workers.UvicornWorker": "uvicorn.workers"}
@@ -65,7 +67,7 @@ def met(crew: Crew, count: int) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", depth(_USUAL, list(WAYS)))
 def test_each_worker_has_a_connection_of_its_own_and_all_share_one_limit(
     name: str, valkey: Server, prefix: str, tmp_path: Path
 ) -> None:

@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from batchlimit.admin import Admin
+from tests.depth import depth
 from tests.life.pod import Pod, pod
 from tests.nodes import await_fact
-from tests.servers import Server
+from tests.servers import SERVERS, Server
+
+pytestmark = pytest.mark.parametrize("server", depth(["valkey"], list(SERVERS)), indirect=True)
 
 KEY = "search:ann"
 # Quotas by the hour: a bucket that is full is forgotten, and a machine may stand still for longer than that takes.
 APIS = "threads", "asyncio"
+_PODS = depth(2, 3)
 
 
 def limits(search: str, revision: int = 0) -> str:
@@ -76,10 +80,10 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
             assert state is not None
             assert (state.quota.burst, state.rules) == (limit, admin.overrides().revision)
 
-        pods = [started(first) for _ in range(3)]
-        assert [each.limit(KEY) for _, each in pods] == [100] * 3
+        pods = [started(first) for _ in range(_PODS)]
+        assert [each.limit(KEY) for _, each in pods] == [100] * _PODS
         admin.set("search:*", "20/hour", why="the index is slow")
-        await_fact(lambda: [each.limit(KEY) for _, each in pods] == [20] * 3, "all obey the override")
+        await_fact(lambda: [each.limit(KEY) for _, each in pods] == [20] * _PODS, "all obey the override")
         for code in (second, first, forgotten):
             for place in range(len(pods)):
                 pods[place][0].close()
@@ -90,5 +94,5 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
         all_obey(20)
         admin.unset("search:*")
         await_fact(
-            lambda: [each.limit(KEY) for _, each in pods] == [100] * 3, "the code of the highest revision counts"
+            lambda: [each.limit(KEY) for _, each in pods] == [100] * _PODS, "the code of the highest revision counts"
         )

@@ -19,7 +19,7 @@ _SEVERAL = (
 _SIZERS = (DEFAULT_SIZER, FixedBatch(0), FixedBatch(1), FixedBatch(7), FractionBatch())
 
 
-@pytest.mark.parametrize("seed", range(depth(80, 3000)))
+@pytest.mark.parametrize("seed", range(depth(40, 3000)))
 @pytest.mark.parametrize("owing", [False, True], ids=["paid", "owing"])
 @pytest.mark.parametrize("quotas", [_ONE, _SEVERAL], ids=["one bandwidth", "several"])
 def test_who_waits_as_long_as_it_was_told_is_admitted(quotas: tuple[str, ...], owing: bool, seed: int) -> None:

@@ -9,10 +9,12 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.shared.pushes import Listener
 from batchlimit.stores import RedisStore
+from tests.depth import depth
 from tests.servers import SERVERS
 from tests.topologies import TOPOLOGIES
 
-pytestmark = pytest.mark.parametrize("store", ["memory", "fakeredis", *SERVERS, *TOPOLOGIES], indirect=True)
+_SERVED = depth(["valkey", "redis-6.2", "cluster"], [*SERVERS, *TOPOLOGIES])
+pytestmark = pytest.mark.parametrize("store", ["memory", "fakeredis", *_SERVED], indirect=True)
 
 KEYS = ["gpu", "löwe 🦁 at 4", "long" * 200, "}{"]
 

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 import pytest
 from websockets.sync.client import connect
 
+from tests.depth import depth
 from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
 from tests.integrations.matrix.served import DEADLINE, Served, serving, until
 
-FACES = [face for face in HTTP if face != "aiohttp"]  # it is neither ASGI nor WSGI
+FACES = depth(["asgi", "django-async", "flask"], [face for face in HTTP if face != "aiohttp"])
+"""All but aiohttp, which is neither ASGI nor WSGI."""
 
 
 @pytest.fixture(scope="module", params=FACES)

@@ -13,13 +13,17 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from tests.depth import depth
 from tests.integrations.matrix.serve import HTTP, MESSAGES_CLOSED_BY, REFUSES_ITSELF, WEBSOCKETS
 from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
 
 HOUR = 3600.0
 
 
-@pytest.fixture(scope="module", params=HTTP)
+_OTHER_SERVERS = ("asgi-hypercorn", "asgi-daphne")
+
+
+@pytest.fixture(scope="module", params=[face for face in HTTP if face not in depth(_OTHER_SERVERS, ())])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param) as served:
         yield served

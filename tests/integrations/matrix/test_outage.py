@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from tests.depth import depth
 from tests.integrations.matrix.serve import GRPC, HTTP
 from tests.integrations.matrix.served import limits_of, serving
 from tests.servers import Server, redis_server, valkey_binary
 
+FACES = depth(["asgi", "quart", "django", "flask", "aiohttp"], HTTP)
+"""One of each middleware, on tasks and on threads."""
 KINDS = ("open", "local", "closed")
 REQUESTS, KILLED_AT = 120, 40
 
@@ -21,7 +24,7 @@ def kill(url: str) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("face", HTTP)
+@pytest.mark.parametrize("face", FACES)
 def test_a_store_that_is_killed_under_load_is_decided_by_each_rule(face: str) -> None:
     with redis_server(valkey_binary()) as url, serving(face, url) as served:
 

@@ -6,6 +6,7 @@ import pytest
 
 from batchlimit.rules import Rules
 from batchlimit.stores import RedisStore
+from tests.depth import depth
 from tests.integrations.faces.rules import RULES
 from tests.integrations.matrix.serve import WEBSOCKETS
 from tests.integrations.matrix.served import serving
@@ -13,7 +14,9 @@ from tests.integrations.matrix.served import serving
 KEY = "bytes:whole"
 
 
-@pytest.mark.parametrize("face", WEBSOCKETS)  # those that hear that the server stops
+@pytest.mark.parametrize(
+    "face", depth(("asgi", "quart", "aiohttp"), WEBSOCKETS)
+)  # those that hear that the server stops
 def test_tokens_go_back_when_a_server_stops(face: str, servers: Any) -> None:
     url = servers.get("valkey").url
     with serving(face, url) as served:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchlimit.concurrency.law import Calibrated, Law, Sample
 from batchlimit.concurrency.laws.knee.knee import Knee
-from tests.depth import DEEP
+from tests.depth import depth
 
 _MS = 1_000_000
 _SECOND = 1000 * _MS
@@ -72,7 +72,7 @@ LARGE = [(100, 100, 135), (500, 500, 680)]
 
 @pytest.mark.parametrize(
     ("initial", "workers", "least", "most"),
-    [(initial, *size) for initial in (1, 20, 200) for size in (*SIZES, *(LARGE if DEEP else LARGE[: initial == 1]))],
+    [(initial, *size) for initial in (1, 20, 200) for size in (*SIZES, *depth([], LARGE))],
 )
 def test_the_limit_settles_at_the_knee(initial: int, workers: int, least: int, most: int) -> None:
     """However far off it began: each drain divides a queue that was taken for the time of a call by four."""
