@@ -1,6 +1,6 @@
 """What the usual limiters of FastAPI do with included routers and streams, beside ours, on the same application.
 
-    python benchmarks/web_rivals.py
+    python -m benchmarks.web_rivals
 
 Each limiter gets an application of its own, with a limit of 3 requests. Each route is called six times by hand, without
 a socket or a store: a route of the application, one of an included router, and a stream of three parts.
