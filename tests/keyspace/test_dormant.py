@@ -142,3 +142,13 @@ def test_whatever_happens_it_knows_how_many_there_are(most: int, steps: list[tup
         assert all(now >= there[key].used + 10.0 for key in there.keys() - kept) or step == "room"
         there = {key: there[key] for key in kept}
         assert len(rest) == len(kept) == sum(len(shelf.snapshots) for shelf in rest._shelves)
+
+
+def test_the_first_key_of_a_shelf_says_when_to_come_and_the_others_need_nobody() -> None:
+    rest, packed = DormantKeys(10.0, 100), snapshot(0.0).pack()
+    assert rest.keep("a", packed, 1.0, 1.0) == 11.0
+    assert rest.keep("b", packed, 1.5, 1.5) == math.inf
+    assert rest.keep("c", packed, 4.0, 4.0) == 14.0  # on a shelf of its own
+    rest.make_room(3)
+    assert rest.keep("d", packed, 4.5, 4.5) == 14.5
+    assert rest.keep("e", packed, 4.5, 20.0) == math.inf  # idle by now
