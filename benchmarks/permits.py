@@ -26,7 +26,7 @@ Timing = tuple[float, float, float, float]
 LAWS: dict[str, Callable[[], Law]] = {
     "Knee": Knee,
     "Fixed": lambda: Fixed(20),
-    "AIMD": AIMD,
+    "AIMD": lambda: AIMD(timeout=5),
     "Gradient2": Gradient2,
     "Vegas": Vegas,
     "Windowed(Gradient2)": lambda: Windowed(Gradient2()),

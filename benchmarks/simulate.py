@@ -24,7 +24,7 @@ _DOCS = Path(__file__).resolve().parents[1] / "docs" / "performance"
 _MOVING = "DHI"
 """The scenarios whose limits are drawn: where capacity changes, or how long a call takes."""
 
-_DRAWN = ("AIMD", "Vegas", "Windowed Vegas", "Windowed Gradient2", OURS)
+_DRAWN = ("AIMD, 5 s", "Vegas", "Windowed Vegas", "Windowed Gradient2", OURS)
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ class Sample(NamedTuple):
     Example:
         >>> from batchlimit.concurrency import Sample
         >>> from batchlimit.laws import AIMD
-        >>> AIMD(initial=20).update(Sample(start_ns=0, rtt_ns=5_000_000, in_flight=20))
+        >>> AIMD(initial=20, timeout=5).update(Sample(start_ns=0, rtt_ns=5_000_000, in_flight=20))
         21
     """
 
@@ -96,7 +96,7 @@ class Calibrated(Protocol):
     Example:
         >>> from batchlimit.concurrency import Calibrated
         >>> from batchlimit.laws import AIMD, Gitaly
-        >>> isinstance(Gitaly(), Calibrated), isinstance(AIMD(), Calibrated)
+        >>> isinstance(Gitaly(), Calibrated), isinstance(AIMD(timeout=5), Calibrated)
         (True, False)
     """
 

@@ -23,7 +23,7 @@ BOUNDS: dict[str, Callable[[Scenario], Law]] = {
 """What no law needs to know: c, the number of workers at first."""
 
 LAWS: dict[str, Callable[[Scenario], Law]] = {
-    "AIMD": lambda scenario: AIMD(),
+    "AIMD, 5 s": lambda scenario: AIMD(timeout=5),
     "AIMD, 100 ms": lambda scenario: AIMD(timeout=0.1, minimum=1),
     "Periodic AIMD, 100 ms": lambda scenario: Periodic(AIMD(timeout=0.1, minimum=1)),
     "Vegas": lambda scenario: Vegas(jitter=_jitter()),

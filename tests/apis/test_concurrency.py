@@ -706,7 +706,7 @@ def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
 
 def test_a_law_that_hears_of_no_watchers_hears_of_a_drop(limiter: Any) -> None:
     watcher = Told()
-    law = AIMD(initial=10, minimum=1, maximum=20)
+    law = AIMD(initial=10, minimum=1, maximum=20, timeout=5)
     with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
         here.acquire().success()
         watcher.event = "memory"

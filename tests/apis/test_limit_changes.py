@@ -23,7 +23,7 @@ def limiter(request: pytest.FixtureRequest) -> Any:
 
 def test_a_listener_is_told_of_each_change_that_a_call_brings_and_of_no_other_call(limiter: Any) -> None:
     told: Told = []
-    with closing(limiter(AIMD(initial=30, minimum=10))) as here:
+    with closing(limiter(AIMD(initial=30, minimum=10, timeout=5))) as here:
         here.listen(lambda before, after: told.append((before, after)))
         here.acquire().success()
         here.acquire().drop()
@@ -51,7 +51,7 @@ class Trouble:
 
 def test_a_listener_is_told_of_what_the_watchers_bring(limiter: Any) -> None:
     told: Told = []
-    with closing(limiter(AIMD(initial=100), watchers=[Trouble()], every=0.001)) as here:
+    with closing(limiter(AIMD(initial=100, timeout=5), watchers=[Trouble()], every=0.001)) as here:
         here.listen(lambda before, after: told.append((before, after)))
         here.acquire().success()  # a drop is made of this call
         until(lambda: bool(told))
@@ -96,7 +96,7 @@ def test_a_listener_is_a_function(limiter: Any) -> None:
         (Periodic(Vegas(), every=0.2), {"": 0.25}),
         (Tumbling(Vegas(), calls=1), {"": 0.25}),
         (Fixed(5), {}),
-        (Windowed(AIMD()), {}),
+        (Windowed(AIMD(timeout=5)), {}),
     ],
 )
 def test_statistics_tell_the_baseline_of_a_law_also_of_one_that_is_wrapped(

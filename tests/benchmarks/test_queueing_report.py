@@ -26,7 +26,7 @@ def test_the_worst_is_the_least_goodput_and_the_most_of_anything_else() -> None:
 def test_what_falls_short_by_a_hair_falls_short() -> None:
     rows = {row[0]: row[1:] for row in verdicts(results(runs(0.93999, false=0.0), runs(0.94, 0.95, false=0.0)))}
     assert rows[OURS] == ["0.939 in A", "0.00 %", "no"]
-    assert rows["AIMD"][-1] == "yes"
+    assert rows["AIMD, 5 s"][-1] == "yes"
 
 
 def test_false_rejections_fail_as_well() -> None:

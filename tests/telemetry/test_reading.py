@@ -140,7 +140,7 @@ def test_what_has_no_statistics_has_no_metrics() -> None:
 
 def test_a_law_that_changes_its_limit_and_the_call_it_learned_from() -> None:
     clock = iter(range(0, 10**9, 10**6))
-    with ConcurrencyLimiter(AIMD(initial=1, minimum=1, maximum=9), clock=lambda: next(clock)) as limiter:
+    with ConcurrencyLimiter(AIMD(initial=1, minimum=1, maximum=9, timeout=5), clock=lambda: next(clock)) as limiter:
         limiter.acquire().success()
         limiter.acquire().drop()
         seen = told(read(limiter.statistics()))

@@ -18,7 +18,7 @@ class Keyed:
 
     Args:
         limit: How many calls of one key may be under way (whole number, at least 1), or what makes the law of a key,
-            such as `Knee` or `lambda: AIMD(minimum=1)`.
+            such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`.
         queue: Where the calls of one key wait that find no room (default: nobody waits).
         shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
             has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one

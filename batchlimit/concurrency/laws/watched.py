@@ -20,7 +20,7 @@ class Watched:
     Example:
         >>> from batchlimit.concurrency import Sample
         >>> from batchlimit.laws import AIMD, Watched
-        >>> law = Watched(AIMD(initial=100))
+        >>> law = Watched(AIMD(initial=100, timeout=5))
         >>> law.update(Sample(0, 10_000_000, 100)), law.calibrate(["memory 0.95"], now_ns=0)
         (101, 90)
     """

@@ -18,7 +18,7 @@ def _jitter() -> Callable[[], float]:
 CONTESTANTS: dict[str, Callable[[FleetScenario], Law]] = {
     "no limit": lambda scenario: Fixed(10**6),
     "fixed = 2c/N": lambda scenario: Fixed(max(1, 2 * scenario.workers // len(scenario.members))),
-    "AIMD": lambda scenario: AIMD(),
+    "AIMD, 5 s": lambda scenario: AIMD(timeout=5),
     "AIMD, 200 ms": lambda scenario: AIMD(timeout=0.2, minimum=1),
     "Periodic AIMD, 200 ms": lambda scenario: Periodic(AIMD(timeout=0.2, minimum=1)),
     "Vegas": lambda scenario: Vegas(jitter=_jitter()),

@@ -13,7 +13,7 @@ from benchmarks.queueing.fleet.run import FleetRun
 from benchmarks.queueing.fleet.scenario import SCENARIOS
 
 _LAWS = {
-    "AIMD": "#e69f00",
+    "AIMD, 5 s": "#e69f00",
     "AIMD, 200 ms": "#d55e00",
     "Windowed Vegas": "#009e73",
     "Windowed Gradient2": "#cc79a7",
@@ -23,7 +23,7 @@ _SECONDS = 300.0
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
     # The same drawing gives the same file: no date in it, and names that do not change.
     with mpl.rc_context({"svg.hashsalt": "batchlimit", "svg.fonttype": "none", "font.size": 8}):
         yield
@@ -45,7 +45,7 @@ def _limits(name: str, law: str) -> tuple[list[float], list[Sequence[int]]]:
 
 def draw_sums(path: Path, names: Sequence[str] = ("4 at 3x", "8 at 2x")) -> None:
     """A panel for each scenario: the sum of all limits under each law, and the workers there are."""
-    with _style():
+    with style():
         figure = Figure(figsize=(7.2, 2.3 * len(names)), layout="constrained")
         panels = figure.subplots(len(names), squeeze=False)[:, 0]
         for name, axes in zip(names, panels, strict=True):
@@ -63,7 +63,7 @@ def draw_sums(path: Path, names: Sequence[str] = ("4 at 3x", "8 at 2x")) -> None
 
 def draw_shares(path: Path, names: Sequence[str] = ("8 at 2x", "8 at 2x, clocks apart")) -> None:
     """A panel for each scenario: the limit of each limiter under the default law."""
-    with _style():
+    with style():
         figure = Figure(figsize=(7.2, 2.3 * len(names)), layout="constrained")
         panels = figure.subplots(len(names), squeeze=False)[:, 0]
         for name, axes in zip(names, panels, strict=True):

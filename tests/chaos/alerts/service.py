@@ -40,7 +40,7 @@ class Service:
         )
         web: Any = RateLimitMiddleware(_application, self.limiter, RULES, identify=_identify, checks=False)
         self.web = web
-        self.calls = ConcurrencyLimiter(AIMD(initial=3, minimum=2, maximum=4), queue=Queue(1, max_wait=0.01))
+        self.calls = ConcurrencyLimiter(AIMD(initial=3, minimum=2, maximum=4, timeout=5), queue=Queue(1, max_wait=0.01))
         self.wrong: frozenset[str] = frozenset()
         self._stopped, self._chance = threading.Event(), random.Random(7)
         work: list[Callable[[], None]] = [self._requests, self._mail, *[self._call] * _CALLERS]

@@ -68,7 +68,7 @@ def test_arguments_that_cannot_work(make: Callable[[], object]) -> None:
     [("other", "no limit for key 'other'; add a"), ("", "a key must not be empty"), (b"a", "a key must be a str")],
 )
 def test_keys_that_have_no_limit(key: Any, message: str) -> None:
-    limiter = KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1), queue=Queue(5))})
+    limiter = KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1, timeout=5), queue=Queue(5))})
     with pytest.raises((TypeError, ValueError), match=message):
         limiter.acquire(key)
     with pytest.raises((TypeError, ValueError), match=message):

@@ -33,11 +33,16 @@ def test_a_step_is_up_by_one_or_down_by_the_ratio(initial: int, told: Sample, li
 
 
 def test_an_initial_out_of_bounds_stands_until_the_first_sample() -> None:
-    assert AIMD(initial=10).limit == 10
+    assert AIMD(initial=10, timeout=5).limit == 10
 
 
-def test_the_timeout_is_in_seconds_and_five_unless_told() -> None:
-    assert limits(AIMD(initial=100), [sample(5000), sample(5001)]) == [101, 90]
+def test_the_timeout_is_in_seconds() -> None:
+    assert limits(AIMD(initial=100, timeout=5), [sample(5000), sample(5001)]) == [101, 90]
+
+
+def test_there_is_no_timeout_that_fits_all_calls_so_the_caller_tells_it() -> None:
+    with pytest.raises(TypeError, match="timeout"):
+        AIMD(initial=100)  # type: ignore[call-arg]
 
 
 def test_a_timeout_is_rounded_to_the_nearest_nanosecond() -> None:
@@ -46,8 +51,8 @@ def test_a_timeout_is_rounded_to_the_nearest_nanosecond() -> None:
 
 
 def test_the_ratio_is_the_callers() -> None:
-    assert limits(AIMD(initial=100, minimum=1, backoff_ratio=0.5), [drop(), drop(), drop()]) == [50, 25, 12]
+    assert limits(AIMD(initial=100, minimum=1, backoff_ratio=0.5, timeout=5), [drop(), drop(), drop()]) == [50, 25, 12]
 
 
 def test_it_shows_its_limit_and_bounds() -> None:
-    assert repr(AIMD()) == "<AIMD 20 of 20..200>"
+    assert repr(AIMD(timeout=5)) == "<AIMD 20 of 20..200>"

@@ -66,7 +66,7 @@ def test_a_watched_law_hears_nothing_before_the_first_call() -> None:
 
 
 def test_what_a_reason_does_is_the_laws_to_say() -> None:
-    falls, stays = Watched(AIMD(initial=50)), Watched(Gradient2(initial=50))
+    falls, stays = Watched(AIMD(initial=50, timeout=5)), Watched(Gradient2(initial=50))
     for law in (falls, stays):
         law.update(sample(in_flight=0))
         law.calibrate(["cpu"], 0)
@@ -76,6 +76,6 @@ def test_what_a_reason_does_is_the_laws_to_say() -> None:
 def test_they_can_be_told_from_laws_that_hear_of_calls_alone() -> None:
     assert isinstance(Gitaly(), Calibrated)
     assert isinstance(Watched(Fixed(3)), Calibrated)
-    assert not isinstance(AIMD(), Calibrated)
-    assert isinstance(Watched(AIMD()).law, AIMD)
+    assert not isinstance(AIMD(timeout=5), Calibrated)
+    assert isinstance(Watched(AIMD(timeout=5)).law, AIMD)
     assert repr(Watched(Fixed(3))) == "<Watched Fixed(3)>"

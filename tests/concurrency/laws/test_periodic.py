@@ -119,6 +119,6 @@ def test_a_call_without_a_duration_is_left_out(rtt_ns: int) -> None:
 
 
 def test_it_shows_the_law() -> None:
-    periodic = Periodic(AIMD())
+    periodic = Periodic(AIMD(timeout=5))
     assert repr(periodic) == "<Periodic <AIMD 20 of 20..200>: 0 observations>"
     assert isinstance(periodic.law, AIMD)

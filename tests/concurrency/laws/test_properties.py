@@ -44,9 +44,13 @@ LAWS: dict[str, Build] = {
     "Windowed Vegas": lambda low, at, high: Windowed(
         Vegas(initial=at, maximum=high), window=PercentileWindow(0.01, 10), min_window=0.1, min_rtt=0
     ),
-    "Periodic": lambda low, at, high: Periodic(AIMD(minimum=low, initial=at, maximum=high), every=0.1, last=7),
-    "Tumbling": lambda low, at, high: Tumbling(AIMD(minimum=low, initial=at, maximum=high), calls=7, every=0.1),
-    "Watched": lambda low, at, high: Watched(AIMD(minimum=low, initial=at, maximum=high)),
+    "Periodic": lambda low, at, high: Periodic(
+        AIMD(minimum=low, initial=at, maximum=high, timeout=5), every=0.1, last=7
+    ),
+    "Tumbling": lambda low, at, high: Tumbling(
+        AIMD(minimum=low, initial=at, maximum=high, timeout=5), calls=7, every=0.1
+    ),
+    "Watched": lambda low, at, high: Watched(AIMD(minimum=low, initial=at, maximum=high, timeout=5)),
 }
 BOUNDS = st.lists(st.integers(1, 500) | st.just(2**31 - 1), min_size=3, max_size=3).map(sorted)
 

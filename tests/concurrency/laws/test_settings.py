@@ -30,12 +30,16 @@ def periodic(**given: Any) -> Periodic:
     return Periodic(Fixed(1), **given)
 
 
+def aimd(*, timeout: Any = 1.0, **given: Any) -> AIMD:
+    return AIMD(timeout=timeout, **given)
+
+
 def percentile(*, part: Any = 0.5, capacity: Any = 10) -> PercentileWindow:
     return PercentileWindow(part, capacity)
 
 
 COUNTS: list[tuple[Callable[..., object], str]] = [
-    *[(law, name) for law in (AIMD, Gradient, Gradient2, Gitaly) for name in ("initial", "minimum", "maximum")],
+    *[(law, name) for law in (aimd, Gradient, Gradient2, Gitaly) for name in ("initial", "minimum", "maximum")],
     *[(Vegas, name) for name in ("initial", "maximum", "probe_multiplier")],
     *[(Gradient2, name) for name in ("long_window", "warmup")],
     (Gradient, "probe_interval"),
@@ -51,7 +55,7 @@ MEASURES: list[tuple[Callable[..., object], str]] = [
     (Gradient2, "queue_size"),
 ]
 RATIOS = [
-    *[(AIMD, "backoff_ratio", value) for value in (0.49, 1.0)],
+    *[(aimd, "backoff_ratio", value) for value in (0.49, 1.0)],
     *[(Gradient, "backoff_ratio", value) for value in (0.49, 1.01)],
     *[(law, "smoothing", value) for law in (Vegas, Gradient, Gradient2) for value in (0.0, 1.01)],
     *[(law, "tolerance", value) for law in (Gradient, Gradient2) for value in (0.99, 10**400)],
@@ -59,7 +63,7 @@ RATIOS = [
     *[(percentile, "part", value) for value in (0.0, 1.0)],
 ]
 SECONDS = [
-    *[(AIMD, "timeout", value) for value in (0, 1e-10)],
+    *[(aimd, "timeout", value) for value in (0, 1e-10)],
     *[(periodic, "every", value) for value in (0, 1e-10)],
     *[(windowed, name, 0.09) for name in ("min_window", "max_window")],
     (windowed, "min_rtt", -1e-9),
@@ -121,7 +125,7 @@ def test_a_function_is_a_function(build: Callable[..., object], name: str) -> No
         build(**{name: 0.95})
 
 
-@pytest.mark.parametrize("build", [AIMD, Gradient, Gradient2, Gitaly])
+@pytest.mark.parametrize("build", [aimd, Gradient, Gradient2, Gitaly])
 def test_the_minimum_is_not_above_the_maximum(build: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match="minimum must not be above maximum, but 31 > 30"):
         build(initial=30, minimum=31, maximum=30)

@@ -57,7 +57,7 @@ def test_a_call_of_no_true_duration_is_left_out() -> None:
 
 
 def test_a_law_moves_once_a_window_however_many_calls_were_dropped() -> None:
-    tumbling = Tumbling(AIMD(initial=100), calls=50)
+    tumbling = Tumbling(AIMD(initial=100, timeout=5), calls=50)
     for i in range(100):
         tumbling.update(call(i, 0.01, 100, dropped=True))
     assert tumbling.limit == 81
@@ -89,4 +89,4 @@ def test_a_statistic_that_raises_leaves_the_window_to_be_decided_later() -> None
 )
 def test_wrong_windows(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        Tumbling(AIMD(), **options)  # type: ignore[arg-type]
+        Tumbling(AIMD(timeout=5), **options)  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ def test_a_window_of_few_calls_is_thrown_away(calls: int, told: int) -> None:
 
 
 def test_at_nine_calls_a_window_nothing_ever_moves() -> None:
-    windowed = Windowed(AIMD(minimum=1))
+    windowed = Windowed(AIMD(minimum=1, timeout=5))
     assert {windowed.update(drop()._replace(start_ns=at * 112 * MS)) for at in range(1000)} == {20}
 
 
@@ -144,6 +144,6 @@ def test_a_percentile_may_stand_for_the_window() -> None:
 
 
 def test_it_shows_the_law_and_the_window() -> None:
-    windowed = Windowed(AIMD())
+    windowed = Windowed(AIMD(timeout=5))
     assert repr(windowed) == "<Windowed <AIMD 20 of 20..200>: <AverageWindow of 0>>"
     assert isinstance(windowed.law, AIMD)
