@@ -1,6 +1,6 @@
 """Real processes before one backend of 10 slots of 50 ms: each has a concurrency limiter of its own.
 
-    python -m benchmarks.fleet_of_limiters [--processes 1,2,4,8] [--loads 2,3] [--seconds 60] [--threads]
+    python -m benchmarks.fleet_of_limiters [--processes 1,2,4,8] [--loads 2,3] [--seconds 60] [--threads | --grpc]
 
 Callers come at random whether or not others were served, wait up to 500 ms at their limiter, and want the answer within
 1 s. Prints the answers in time of each 20 s, by when the caller came, over what the slots can serve; the sum of limits
@@ -15,14 +15,20 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Queue
 from batchlimit.concurrency.law import Law
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.laws import Fixed
 from benchmarks.markdown import table
 
@@ -73,36 +79,93 @@ async def _serve(ready: Connection) -> None:
 
 def tasks(load: Load, told: Connection) -> None:
     """Be the callers of one process, in one event loop."""
-    told.send(asyncio.run(_Tasks(load).run()))
+    told.send(asyncio.run(_tasks(load)))
 
 
-class _Tasks:
-    def __init__(self, load: Load) -> None:
-        self._load, self._random = load, Random(load.seed)
+async def _tasks(load: Load) -> Told:
+    async with AsyncConcurrencyLimiter(load.law(), queue=_QUEUE) as limiter:
+        slots = _Slots(load.port)
+
+        async def call() -> bool:
+            with suppress(ConcurrencyLimited):
+                async with limiter.acquire():
+                    await slots.take()
+                return True
+            return False
+
+        return await _offer(load, call), limiter.limit
+
+
+def servers(load: Load, told: Connection) -> None:
+    """Be a gRPC server with a limited interceptor, and its callers, in one event loop."""
+    told.send(asyncio.run(_served(load)))
+
+
+async def _served(load: Load) -> Told:
+    async with AsyncConcurrencyLimiter(load.law(), queue=_QUEUE) as limiter:
+        server = grpc.aio.server(handlers=[_Handler(load.port)], interceptors=[AsyncConcurrencyInterceptor(limiter)])
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/bench.Backend/Call")
+
+            async def call() -> bool:
+                try:
+                    await method(b"")
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                        return False
+                    raise
+                return True
+
+            in_time, limit = await _offer(load, call), limiter.limit
+        await server.stop(None)
+    return in_time, limit
+
+
+class _Handler(grpc.GenericRpcHandler):
+    """Any method takes a slot of the backend."""
+
+    def __init__(self, port: int) -> None:
+        self._slots = _Slots(port)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._call)
+
+    async def _call(self, request: bytes, context: object) -> bytes:
+        await self._slots.take()
+        return request
+
+
+class _Slots:
+    """The slots of the backend, over connections that are kept."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._in_time: Counter[int] = Counter()
 
-    async def run(self) -> Told:
-        start = came = time.monotonic()
-        async with AsyncConcurrencyLimiter(self._load.law(), queue=_QUEUE) as limiter, asyncio.TaskGroup() as group:
-            while (came := came + self._random.expovariate(self._load.rate)) < start + self._load.seconds:
-                await asyncio.sleep(came - time.monotonic())
-                group.create_task(self._call(limiter, came, int((came - start) / _SLICE)))
-            limit = limiter.limit
-        for _, writer in self._free:
-            writer.close()
-        return self._in_time, limit
+    async def take(self) -> None:
+        free = self._free.pop() if self._free else await asyncio.open_connection("127.0.0.1", self._port)
+        free[1].write(b"?")
+        await free[0].readexactly(1)
+        self._free.append(free)
 
-    async def _call(self, limiter: AsyncConcurrencyLimiter, came: float, part: int) -> None:
-        try:
-            async with limiter.acquire():
-                free = self._free.pop() if self._free else await asyncio.open_connection("127.0.0.1", self._load.port)
-                free[1].write(b"?")
-                await free[0].readexactly(1)
-                self._free.append(free)
-        except ConcurrencyLimited:
-            return
-        self._in_time[part] += time.monotonic() - came <= _DEADLINE
+
+async def _offer(load: Load, call: Callable[[], Awaitable[bool]]) -> Counter[int]:
+    """Call at random; count the answers in time, by when the caller came. A call that is refused returns False."""
+    in_time: Counter[int] = Counter()
+    random, start = Random(load.seed), time.monotonic()
+
+    async def timed(came: float) -> None:
+        if await call():
+            in_time[int((came - start) / _SLICE)] += time.monotonic() - came <= _DEADLINE
+
+    came = start
+    async with asyncio.TaskGroup() as group:
+        while (came := came + random.expovariate(load.rate)) < start + load.seconds:
+            await asyncio.sleep(came - time.monotonic())
+            group.create_task(timed(came))
+    return in_time
 
 
 def threads(load: Load, told: Connection) -> None:
@@ -140,7 +203,7 @@ class _Threads:
 
 
 def measure(
-    processes: int, times: float, seconds: float, with_threads: bool, fixed: int
+    processes: int, times: float, seconds: float, crew: Callable[[Load, Connection], None], fixed: int
 ) -> tuple[list[float], int, float]:
     """Run so many processes: answers in time over capacity, each 20 s; the sum of limits; poorest over richest."""
     context = multiprocessing.get_context("spawn")
@@ -151,14 +214,11 @@ def measure(
     port = ours.recv()
     loads = [Load(port, rate, seconds, seed, fixed) for seed in range(processes)]
     pipes = [context.Pipe() for _ in loads]
-    crew = [
-        context.Process(target=threads if with_threads else tasks, args=(load, pipe[1]))
-        for load, pipe in zip(loads, pipes, strict=True)
-    ]
-    for each in crew:
+    started = [context.Process(target=crew, args=(load, pipe[1])) for load, pipe in zip(loads, pipes, strict=True)]
+    for each in started:
         each.start()
     told: list[Told] = [pipe[0].recv() for pipe in pipes]
-    for each in crew:
+    for each in started:
         each.join()
     server.terminate()
     slices = [sum(in_time[part] for in_time, _ in told) for part in range(int(seconds / _SLICE))]
@@ -173,7 +233,9 @@ def main() -> int:
     parser.add_argument("--processes", default="1,2,4,8", help="how many, one run each")
     parser.add_argument("--loads", default="2,3", help="times what the slots can serve")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run; multiples of 20")
-    parser.add_argument("--threads", action="store_true", help="callers are threads, not tasks")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--threads", action="store_true", help="callers are threads, not tasks")
+    kinds.add_argument("--grpc", action="store_true", help="each process is a gRPC server on asyncio, and its callers")
     parser.add_argument("--fixed", type=int, default=0, help="a limit that stays, to see what the machine gives")
     chosen = parser.parse_args()
     rows = list(_rows(chosen))
@@ -184,9 +246,10 @@ def main() -> int:
 
 
 def _rows(chosen: argparse.Namespace) -> Iterator[tuple[list[str], bool]]:
+    crew = threads if chosen.threads else servers if chosen.grpc else tasks
     for processes in map(int, chosen.processes.split(",")):
         for load in map(float, chosen.loads.split(",")):
-            shares, limits, fairness = measure(processes, load, chosen.seconds, chosen.threads, chosen.fixed)
+            shares, limits, fairness = measure(processes, load, chosen.seconds, crew, chosen.fixed)
             shown = " ".join(f"{share:.2f}" for share in shares)
             row = [str(processes), f"{load:g}x", shown, str(limits), f"{fairness:.2f}"]
             print(*row, flush=True, file=sys.stderr)

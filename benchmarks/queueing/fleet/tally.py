@@ -24,6 +24,7 @@ class FleetFigures(NamedTuple):
     """Callers answered in time by the poorest limiter over those by the richest."""
     p99: float
     """Of the callers that were answered, from when they came."""
+    p50: float
 
 
 class FleetTally:
@@ -77,4 +78,5 @@ class FleetTally:
             last / before if before else math.nan,
             min(answered) / max(answered) if self._scenario.is_equal and max(answered) else math.nan,
             spans[int(0.99 * len(spans))] / 1e9 if spans else math.nan,
+            spans[len(spans) // 2] / 1e9 if spans else math.nan,
         )

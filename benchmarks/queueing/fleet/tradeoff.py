@@ -1,0 +1,112 @@
+"""Choices tried, and drawn: what one gains across against what it loses up."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.queueing.fleet.choices import OURS, PLOTS, Axis, Plot
+from benchmarks.queueing.fleet.drawing import style
+from benchmarks.queueing.fleet.results import Runs
+from benchmarks.queueing.fleet.run import FleetRun
+from benchmarks.queueing.fleet.tally import FleetFigures
+
+_COLOURS = {
+    "fixed limit": "#777777",
+    "AIMD, by timeout": "#d55e00",
+    "other laws": "#cc79a7",
+    "Knee, by maximum": "#56b4e9",
+    "Knee and a queue": "#009e73",
+    OURS: "#0072b2",
+}
+_LABELS = {
+    "fixed limit": (0, -9),
+    "AIMD, by timeout": (4, -8),
+    "other laws": (5, -2),
+    OURS: (2, 6),
+    "Knee and a queue": (4, 4),
+}
+"""Where the label of a point stands, from the point."""
+_MS = (5, 10, 20, 50, 100, 200, 500)
+
+
+class Try(NamedTuple):
+    """One run."""
+
+    plot: int
+    panel: int
+    choice: int
+    seed: int
+
+
+def carry_out(task: Try) -> FleetFigures:
+    """Run it, in whatever process."""
+    plot = PLOTS[task.plot]
+    choice, scenario = plot.choices[task.choice], plot.panels[task.panel]
+    if choice.queue is not None:
+        scenario = replace(scenario, queue=choice.queue)
+    return FleetRun(scenario, lambda _: choice.law(), task.seed).figures()
+
+
+def measure(pool: Executor, number: int, seeds: int) -> list[list[Runs]]:
+    """Try all choices of a plot: by panel, then by choice."""
+    panels, choices = range(len(PLOTS[number].panels)), range(len(PLOTS[number].choices))
+    tasks = [Try(number, panel, choice, seed) for panel in panels for choice in choices for seed in range(seeds)]
+    done = iter(list(pool.map(carry_out, tasks)))
+    return [[Runs(tuple(next(done) for _ in range(seeds))) for _ in choices] for _ in panels]
+
+
+def value(axis: Axis, runs: Runs) -> float:
+    """Return the mean of a figure, in the unit of the axis."""
+    return runs.mean(axis.figure) * (1000 if axis.in_ms else 1)
+
+
+def draw(path: Path, plot: Plot, panels: Sequence[Sequence[Runs]]) -> None:
+    """A panel for each scenario: a point for each choice."""
+    rows = math.ceil(len(panels) / 2)
+    with style():
+        figure = Figure(figsize=(7.2, 3.2 * rows + 0.4), layout="constrained")
+        all_axes = figure.subplots(rows, min(2, len(panels)), squeeze=False).flat
+        for axes, scenario, results in zip(all_axes, plot.panels, panels, strict=True):
+            _panel(axes, plot, results)
+            axes.set_title(scenario.name, fontsize=8)
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, frameon=False, ncols=5, loc="outside lower center")
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _panel(axes: Axes, plot: Plot, results: Sequence[Runs]) -> None:
+    for family in dict.fromkeys(choice.family for choice in plot.choices):
+        points = [
+            (value(plot.across, runs), value(plot.up, runs), choice.label)
+            for choice, runs in zip(plot.choices, results, strict=True)
+            if choice.family == family
+        ]
+        columns, heights = [x for x, _, _ in points], [y for _, y, _ in points]
+        line = "none" if family == "other laws" else "-"
+        size = 6 if family == OURS else 3.5
+        axes.plot(
+            columns, heights, "o", linestyle=line, linewidth=0.7, markersize=size, color=_COLOURS[family], label=family
+        )
+        for x, y, label in points:
+            axes.annotate(
+                label,
+                (x, y),
+                _LABELS.get(family, (4, 3)),
+                textcoords="offset points",
+                fontsize=5.5,
+                color=_COLOURS[family],
+            )
+    if plot.across.in_ms:
+        axes.set_xscale("log")
+        axes.set_xlim(right=700)
+        axes.set_xticks(_MS, map(str, _MS))
+        axes.minorticks_off()
+    axes.set_ylim(-0.04, 1.08)
+    axes.set_xlabel(plot.across.title)
+    axes.set_ylabel(plot.up.title)
