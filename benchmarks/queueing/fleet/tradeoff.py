@@ -103,10 +103,19 @@ def _panel(axes: Axes, plot: Plot, results: Sequence[Runs]) -> None:
                 color=_COLOURS[family],
             )
     if plot.across.in_ms:
-        axes.set_xscale("log")
-        axes.set_xlim(right=700)
-        axes.set_xticks(_MS, map(str, _MS))
-        axes.minorticks_off()
+        _log(axes, [value(plot.across, runs) for runs in results])
+    else:
+        axes.set_xlim(-0.05, 1.4)
+        axes.set_xticks((0, 0.5, 1))
     axes.set_ylim(-0.04, 1.08)
     axes.set_xlabel(plot.across.title)
     axes.set_ylabel(plot.up.title)
+
+
+def _log(axes: Axes, spans: Sequence[float]) -> None:
+    least, most = 0.7 * min(spans), 1.8 * max(spans)
+    ticks = [each for each in _MS if least <= each <= most]
+    axes.set_xscale("log")
+    axes.set_xlim(least, most)
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.minorticks_off()

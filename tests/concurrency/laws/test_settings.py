@@ -54,7 +54,7 @@ MEASURES: list[tuple[Callable[..., object], str]] = [
     (Gradient, "queue_size"),
     (Gradient2, "queue_size"),
 ]
-RATIOS = [
+RATIOS: list[tuple[Callable[..., object], str, float]] = [
     *[(aimd, "backoff_ratio", value) for value in (0.49, 1.0)],
     *[(Gradient, "backoff_ratio", value) for value in (0.49, 1.01)],
     *[(law, "smoothing", value) for law in (Vegas, Gradient, Gradient2) for value in (0.0, 1.01)],
@@ -62,7 +62,7 @@ RATIOS = [
     *[(Gitaly, "factor", value) for value in (0.0, 1.0)],
     *[(percentile, "part", value) for value in (0.0, 1.0)],
 ]
-SECONDS = [
+SECONDS: list[tuple[Callable[..., object], str, float]] = [
     *[(aimd, "timeout", value) for value in (0, 1e-10)],
     *[(periodic, "every", value) for value in (0, 1e-10)],
     *[(windowed, name, 0.09) for name in ("min_window", "max_window")],
