@@ -7,6 +7,7 @@ from typing import Protocol
 
 from batchlimit.lock import OwnLock
 from batchlimit.quota.policy import Policies
+from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures
 
@@ -44,7 +45,7 @@ class Page:
     def __init__(self, number: int) -> None:
         """`number` is that of the policy."""
         self.number = number
-        self._entries: dict[Counted, None] = {}
+        self._entries: dict[Counted, KeyState] = {}  # the states too: to look for them costs a count the most
         self._past = NOTHING
         self._begun = self._left = 0  # how many entries began to leave, and how many have left
 
@@ -56,7 +57,7 @@ class Page:
 
     def enter(self, entry: Counted) -> None:
         """Add an entry."""
-        self._entries[entry] = None
+        self._entries[entry] = entry.reservoir.state
         entry.page = self
 
     def leave(self, entry: Counted) -> None:
@@ -74,16 +75,16 @@ class Page:
         self._past = tuple(map(sub, self._past, done))  # it is in the figures of the entry as well
         self.enter(entry)
 
-    def look(self) -> tuple[Sequence[Counted], Figures]:
-        """Return the entries that are on the page at one moment, and the sum of those that were gone by then.
+    def look(self) -> tuple[Sequence[tuple[Counted, KeyState]], Figures]:
+        """Return the entries that are on the page at one moment, with their states, and the sum of those that were gone by then.
 
         An entry that leaves later keeps its figures: so each is counted once.
         """
-        left, found = self._left, (list(self._entries), self._past)
+        left, found = self._left, (list(self._entries.items()), self._past)
         for _ in range(_TRIES):
             if left == self._begun:
                 break
-            left, found = self._left, (list(self._entries), self._past)
+            left, found = self._left, (list(self._entries.items()), self._past)
         return found
 
 

@@ -89,8 +89,8 @@ class Lease:
     def serve(self, waiter: Waiter) -> Admit:
         """Spend reserved tokens on a waiter: as far as the bucket is concerned, once the waiter is confirmed."""
         admit = Admit(self._tokens.expires, self.generation, self.borrowed)
+        self.served += 0 if self.borrowed else waiter.cost  # first: so nobody ever sees more of memory's than there are
         self.spend(waiter.cost)
-        self.served += 0 if self.borrowed else waiter.cost
         waiter.reports = self.reports
         self.pledged += waiter.cost if waiter.tentative else 0
         self.prompt += waiter.cost if waiter.prompt else 0

@@ -28,6 +28,8 @@ class FreeTokens:
 
     It has 11 public methods: a hit and the code that holds the lock each need their own.
 
+    While tokens move from one place to another `is_moving` says so: a sum that is made without the lock is wrong then.
+
     Nothing counts a hit. `came` counts the tokens that came here to be spent, less those that left unspent: what of
     them is not here any more was spent.
     """
@@ -38,6 +40,7 @@ class FreeTokens:
         "denied_until",
         "expires",
         "free",
+        "is_moving",
         "lock_free",
         "low_watermark",
         "refused",
@@ -49,6 +52,7 @@ class FreeTokens:
         self.denied_until = LONG_AGO  # before it a call of cost 1 is refused without a lock
         self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
+        self.is_moving = False  # also for ever after an interrupt amid a move, until the next one
         self._singly = False  # whether the last caller of `take` took one
 
     def __repr__(self) -> str:
@@ -112,8 +116,10 @@ class FreeTokens:
 
     def add(self, tokens: int) -> None:
         """Take in so many; where they are less than 0, let so many of the loose ones go, unspent."""
+        self.is_moving = True
         self.came += tokens
         self.free += tokens
+        self.is_moving = False
 
     def set_low_watermark(self, low: int) -> None:
         """Set the low watermark; lay out the tokens above it, if callers take them one by one."""
@@ -131,9 +137,13 @@ class FreeTokens:
         if self.free > self.low_watermark and MOST:
             self.reclaim()
             tokens = min(MOST, self.free - self.low_watermark)
+            self.is_moving = True
             self.free -= tokens
             self.lock_free = repeat(self.expires, tokens)
+            self.is_moving = False
 
     def _pick_up(self, tokens: int) -> None:
         """Take back so many, or all. A thread that steps at the same time gets others."""
+        self.is_moving = True
         self.free += len(list(islice(self.lock_free, tokens)))
+        self.is_moving = False

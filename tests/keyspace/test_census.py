@@ -1,22 +1,26 @@
 """All keys are counted by policy, each once: those in use, those that retire meanwhile, and those that are gone."""
 
+import sys
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from batchlimit import Quota
 from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.pages import SIZE, Counted, Page
+from batchlimit.lock import OwnLock
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.policy import MOST, OTHER, Policies, policies_of
 from batchlimit.reentry import own_lock
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import PolicyStatistics
-from batchlimit.reservoir.waiter import Admit, Refuse
+from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
-from tests.reservoir.world import made
+from tests.reservoir.world import Waking, made
 
 FIVE = Quota(5.0, 5)
 POLICIES = Policies({"user:*": HUNDRED, "*": FIVE})
@@ -28,7 +32,8 @@ class Key:
     page: Page
 
     def __init__(self, reservoir: Reservoir) -> None:
-        self.reservoir, self.lock = reservoir, own_lock()
+        self.reservoir = reservoir
+        self.lock: OwnLock = own_lock()
 
 
 class TaskKey:
@@ -46,7 +51,8 @@ class Broken(Key):
 
     def __init__(self) -> None:
         super().__init__(spent())
-        self.reservoir.state.tokens = None  # type: ignore[assignment]
+        self.reservoir.tokens.refused = 1  # so its figures are looked at under the lock
+        del self.reservoir.state.timed_out
 
 
 def nobody_else() -> None:
@@ -201,6 +207,110 @@ def test_a_place_that_got_free_is_taken_before_there_is_another_page() -> None:
     other = Key(made(FIVE))
     tallies.enter(other)
     assert other.page is not keys[0].page
+
+
+class Watched:
+    """A lock that notes whether a count asked for it."""
+
+    def __init__(self) -> None:
+        self.is_asked_for = False
+
+    def __enter__(self) -> bool:
+        self.is_asked_for = True
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def acquire(self) -> bool:
+        return self.__enter__()
+
+    def release(self) -> None:
+        pass
+
+    def _is_owned(self) -> bool:
+        return False
+
+
+def singly(key: Key) -> None:
+    key.reservoir.tokens.take(1)
+
+
+def severally(key: Key) -> None:
+    key.reservoir.tokens.take(3)
+
+
+def set_aside(key: Key) -> None:
+    key.reservoir.state.lease.reserve_for([None])
+
+
+def set_free(key: Key) -> None:
+    key.reservoir.state.lease.reserve_for([None])
+    key.reservoir.state.lease.reserve_for([])
+
+
+def thrown_away(key: Key) -> None:
+    key.reservoir.state.lease.take_all()
+
+
+def served(key: Key) -> None:
+    key.reservoir.state.lease.reserve_for([None])
+    key.reservoir.state.lease.serve(Waiter(2, NO_WAIT, Waking()))
+
+
+@pytest.mark.parametrize("is_laid_out", [True, False])
+@pytest.mark.parametrize("move", [singly, severally, set_aside, set_free, thrown_away, served])
+def test_between_any_two_steps_of_a_move_a_count_has_what_was_spent_or_waits_for_the_lock(
+    move: Callable[[Key], None], is_laid_out: bool
+) -> None:
+    key, counts = Key(spent()), list[tuple[bool, int, int]]()
+    if is_laid_out:
+        key.reservoir.tokens.take(1)
+    tallies = Tallies(Policies())
+    before = taken(tallies, key).total
+
+    def look(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode" and "reservoir" in frame.f_code.co_filename:
+            sys.settrace(None)
+            key.lock = lock = Watched()
+            total = taken(tallies).total
+            counts.append((lock.is_asked_for, total[0], total[0] - total[9]))
+            sys.settrace(look)
+        return look
+
+    sys.settrace(look)
+    try:
+        move(key)
+    finally:
+        sys.settrace(None)
+    after = taken(tallies).total
+    assert len(counts) > 5
+    assert all(waits or before[0] <= done <= after[0] for waits, done, _ in counts)
+    assert all(waits or own <= after[0] - after[9] for waits, _, own in counts)
+    assert not all(waits for waits, _, _ in counts)
+
+
+def test_a_count_beside_a_loop_lets_it_end_its_move() -> None:
+    tallies, key = Tallies(Policies()), TaskKey(spent())
+    tallies.enter(key)
+    tokens, turns = key.reservoir.tokens, list[int]()
+    tokens.free, tokens.is_moving = tokens.free - 5, True
+
+    def end() -> None:
+        turns.append(1)
+        if len(turns) == 3:
+            tokens.free, tokens.is_moving = tokens.free + 5, False
+
+    census = tallies.census()
+    census.take(end)
+    assert (len(turns), census.total[0]) == (3, 4)
+
+
+def test_a_count_does_not_wait_for_ever_for_a_move_that_was_interrupted() -> None:
+    tallies, key = Tallies(Policies()), TaskKey(spent())
+    key.reservoir.tokens.is_moving = True
+    assert taken(tallies, key).total[0] == 4
 
 
 def test_a_count_that_is_interrupted_holds_no_lock() -> None:
