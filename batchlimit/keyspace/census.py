@@ -9,8 +9,8 @@ from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
 from batchlimit.quota.policy import OTHER, Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
-from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.statistics import Figures, PolicyStatistics
 
 _RARE = (1, 3, 4, 5, 7, 8, 10, 11, 12)

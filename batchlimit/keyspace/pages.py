@@ -76,7 +76,7 @@ class Page:
         self.enter(entry)
 
     def look(self) -> tuple[Sequence[tuple[Counted, KeyState]], Figures]:
-        """Return the entries that are on the page at one moment, with their states, and the sum of those that were gone by then.
+        """Return the entries on the page at one moment, with their states, and the sum of those that were gone by then.
 
         An entry that leaves later keeps its figures: so each is counted once.
         """
