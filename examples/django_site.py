@@ -21,7 +21,7 @@ settings.configure(
     ALLOWED_HOSTS=["*"],
     ROOT_URLCONF=__name__,
     INSTALLED_APPS=["batchlimit.integrations.django"],  # checks the settings
-    MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware"],  # below what tells who the user is
+    MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware"],  # after the one that authenticates
     BATCHLIMIT={
         "URL": os.environ.get("STORE", "redis://localhost:6379/0"),
         "RULES": [  # or the path of a file of rules

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 
@@ -112,9 +112,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         handler = None
         try:
             if found := continuation(details):
-                if sheddable:
-                    found = SheddableHandler(found, lambda: permit).handler()
-                handler = Call(found, lambda context: self._ending(permit, context)).handler()
+                handler = _handler(found, lambda context: self._ending(permit, context), sheddable and (lambda: permit))
         finally:
             if handler is None:
                 give_back(permit)
@@ -137,9 +135,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
 
         try:
             if found := continuation(details):
-                if sheddable:
-                    found = SheddableHandler(found, lambda: held[0]).handler()
-                handler = queued.handler(Call(found, begin).handler())
+                handler = queued.handler(_handler(found, begin, sheddable and (lambda: held[0])))
         finally:
             if handler is None:
                 queued.forget()
@@ -158,7 +154,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
                 context.abort(answer.code, answer.details)
             return self._ending(held[0], context)
 
-        return Call(SheddableHandler(found, lambda: held[0]).handler(), begin).handler()
+        return _handler(found, begin, lambda: held[0])
 
     def _ending(self, permit: AnyPermit, context: Any) -> Ending:
         HELD.set(permit)
@@ -172,6 +168,15 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             return self._source.acquire(details, timeout=0, **options)
         back = queued.admitted, queued.refused
         return self._source.acquire_later(back, details, timeout=self._timeout, **options)
+
+
+def _handler(
+    found: Handler, begin: Callable[[Any], Ending], permit_of: "Callable[[], Any] | Literal[False]"
+) -> Handler:
+    """Return a handler that begins a call, and ends it early if its permit says so; False: it has none that may."""
+    if permit_of:
+        found = SheddableHandler(found, permit_of).handler()
+    return Call(found, begin).handler()
 
 
 def _refusing(answer: Refusal) -> Handler:
