@@ -15,7 +15,8 @@ from tests.aio.stage import KEY, Stage
 from tests.depth import depth
 from tests.reservoir.world import SECOND, excess
 
-TRIP = 0.0001
+TRIPS = {1: 0.002, 4: 0.0001}
+"""Seconds, by the number of processes: one that has the whole burst loses none, several hand each token over."""
 TASKS = 4
 TOKENS = 200
 
@@ -23,7 +24,8 @@ TOKENS = 200
 class Process:
     """One limiter, and tasks that acquire again and again."""
 
-    def __init__(self, store: MemoryStore, quota: Quota) -> None:
+    def __init__(self, store: MemoryStore, quota: Quota, trip: float) -> None:
+        self._trip = trip
         stage = Stage(AsyncMemoryStore(store))
         stage.before = stage.after = self._travel
         self.limiter = AsyncRateLimiter(stage, quota, clock=virtual_loop().time)
@@ -31,7 +33,7 @@ class Process:
         self.tasks = [asyncio.create_task(self._acquire()) for _ in range(TASKS)]
 
     async def _travel(self) -> None:
-        await asyncio.sleep(TRIP / 2)
+        await asyncio.sleep(self._trip / 2)
 
     async def _acquire(self) -> None:
         while True:
@@ -49,7 +51,7 @@ async def play(quota: Quota, processes: int) -> tuple[float, float, float]:
     """Return the share of the rate that was used, the excess, and the poorest process's part of the richest's."""
     random.seed(1)  # the jitter of pauses
     store = MemoryStore(virtual_loop().time)
-    crew = [Process(store, quota) for _ in range(processes)]
+    crew = [Process(store, quota, TRIPS[processes]) for _ in range(processes)]
     await asyncio.sleep(TOKENS / quota.rate)
     for each in crew:
         await each.end()
