@@ -19,6 +19,7 @@ from benchmarks.shared_permits.replay import handovers, most_at_once, tokens_gro
 Setting = tuple[str, int, dict[str, Any]]
 """Its name, how many processes, and the plan."""
 _FEW: dict[str, Any] = {"limit": 4, "callers": 2, "hold": 0.01}
+_MANY: dict[str, Any] = {"limit": 1000, "callers": 400, "hold": 0.01}
 _ONE: dict[str, Any] = {"limit": 1, "callers": 2, "hold": 0.01}
 
 
@@ -29,7 +30,8 @@ def _many(limit: int, hold: float, callers: int) -> Setting:
 
 SETTINGS: list[Setting] = [
     _many(1000, 0.01, 400),
-    ("the same, 1000 tasks, no limit", 4, {"kind": "none, tasks", "limit": 1000, "callers": 250, "hold": 0.01}),
+    ("the same, a semaphore of 250 in each", 4, {"kind": "semaphore, tasks", **_MANY, "own": 250}),
+    ("the same, 1000 tasks, no limit", 4, {"kind": "none, tasks", **_MANY, "callers": 250}),
     _many(1000, 0.1, 400),
     _many(1000, 0.5, 400),
     _many(100, 0.01, 50),
@@ -102,7 +104,7 @@ def measure(url: str, setting: Setting, seconds: float) -> list[str]:
         trips.append(ping(url))
         return now, now
 
-    return [name, *_figures(run(url, processes, seconds, meanwhile, **plan), plan, seconds, trips[0])]
+    return [name, *_figures(run(url, processes, seconds, meanwhile, **plan, buffered=True), plan, seconds, trips[0])]
 
 
 def _figures(found: Run, plan: dict[str, Any], seconds: float, trip: float) -> list[str]:

@@ -46,6 +46,10 @@ class Plan:
     look: float = 60.0
     """Seconds between two looks of a holder whether its permit is lost."""
     weight: int = 1
+    own: int = 1
+    """Permits of each process, for a semaphore of its own."""
+    buffered: bool = False
+    """Whether holds are written many at a time."""
     used: float = local_slots.USED
     """The part of a lease that is used; more than 1 breaks the promise, for an audit that has to fail."""
 
@@ -54,13 +58,17 @@ class Diary:
     """Logs the holds of one process."""
 
     def __init__(self, plan: Plan) -> None:
-        self._log, self._numbers = Log(Path(plan.log)), itertools.count()
+        self._log, self._numbers = Log(Path(plan.log), plan.buffered), itertools.count()
 
     def begin(self, asked: int, permit: Any) -> "Entry":
         """Note that a caller that began to ask then got a permit."""
         number, now = next(self._numbers), _now()
         self._log.start(number, now, permit.token, now - asked)
         return Entry(self._log, number, now, permit)
+
+    def close(self) -> None:
+        """Write down what is left."""
+        self._log.close()
 
 
 class Entry:
@@ -107,6 +115,7 @@ def threads(plan: Plan, enter: Callable[[], AbstractContextManager[Any]]) -> Non
         each.start()
     for each in all_:
         each.join()
+    diary.close()
 
 
 def _hold(entry: Entry, plan: Plan) -> None:
@@ -141,6 +150,28 @@ async def tasks_without_limit(plan: Plan) -> int:
     return 0
 
 
+async def tasks_by_semaphore(plan: Plan) -> int:
+    """Have tasks wait for a semaphore of asyncio, which no other process knows of."""
+    semaphore = Semaphore(plan.own)
+    await _tasks(plan, lambda: semaphore)
+    return 0
+
+
+class Semaphore:
+    """A semaphore of asyncio for which callers wait for 5 s at most, as for ours."""
+
+    def __init__(self, limit: int) -> None:
+        self._semaphore = asyncio.Semaphore(limit)
+
+    async def __aenter__(self) -> type[Never]:
+        async with asyncio.timeout(5.0):
+            await self._semaphore.acquire()
+        return Never
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._semaphore.release()
+
+
 async def _tasks(plan: Plan, enter: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
     diary = Diary(plan)
 
@@ -160,6 +191,7 @@ async def _tasks(plan: Plan, enter: Callable[[], AbstractAsyncContextManager[Any
                 asked = _now()
 
     await asyncio.gather(*(work() for _ in range(plan.callers)))
+    diary.close()
 
 
 def ours(plan: Plan) -> int:
@@ -186,6 +218,7 @@ KINDS: dict[str, Callable[[Plan], int]] = {
     "zset": others(lambda plan: zset(plan.url, plan.limit, plan.sleep)),
     "blpop": others(lambda plan: blpop(plan.url, plan.limit)),
     "none, tasks": lambda plan: asyncio.run(tasks_without_limit(plan)),
+    "semaphore, tasks": lambda plan: asyncio.run(tasks_by_semaphore(plan)),
     "none": others(lambda plan: lambda: nullcontext(Never)),
 }
 

@@ -115,8 +115,9 @@ def test_an_audit_notices_that_there_is_no_limit(valkey: Server) -> None:
     assert most_at_once(found.holds) > 1
 
 
-def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server) -> None:
-    plan = {"kind": "ours", "limit": 2, "callers": 2, "hold": 0.01}
+@pytest.mark.parametrize("kind", ["ours", "ours, tasks", "semaphore, tasks"])
+def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server, kind: str) -> None:
+    plan = {"kind": kind, "limit": 2, "callers": 2, "hold": 0.01, "own": 1}
     name, most, _rate, used_, *_rest, shares = measure(valkey.url, ("few", 2, plan), 3.0)
     assert (name, most) == ("few", "2")
     assert used_.endswith(" %")
