@@ -32,7 +32,7 @@ class Log:
     """
 
     def __init__(self, path: Path, buffered: bool = False) -> None:
-        self._file: BinaryIO = path.open("ab", 1 << 20 if buffered else 0)  # type: ignore[assignment]
+        self._file: BinaryIO = path.open("ab", 1 << 20 if buffered else 0)
 
     def start(self, number: int, now: int, token: int, wait: int = 0) -> None:
         self._file.write(f"S {number} {now} {token} {wait}\n".encode())

@@ -319,6 +319,17 @@ def test_one_wsgi_middleware_needs_a_permit_and_tokens() -> None:
         assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
 
 
+def test_one_wsgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
+    with ConcurrencyLimiter(Recording(1), queue=Queue(9, None)) as limiter, ThreadPoolExecutor(1) as caller:
+        both = ConcurrencyLimit(limiter=limiter, timeout=DEADLINE)
+        app = WSGIRateLimitMiddleware(App(), "memory://", RULES, concurrency=both)
+        with limiter.acquire():
+            waits = caller.submit(Reply, app, request())
+            await_fact(lambda: limiter.statistics().waiting == 1, "it waits")
+            assert app.statistics().requests == 0  # nobody has asked the rules
+        assert waits.result(DEADLINE).status == 200
+
+
 def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
     with ConcurrencyLimiter(Recording(2)) as limiter, ThreadPoolExecutor(2) as workers:
         interceptors = [ConcurrencyInterceptor(limiter), RateLimitInterceptor("memory://", RULES)]
