@@ -28,6 +28,9 @@ from tests.servers import Server
 from tests.sync.interrupter import Interrupter
 from tests.sync.stage import DEADLINE, start
 
+# On the clock of the machine: leases last for seconds, so that no stall loses a token.
+pytestmark = pytest.mark.usefixtures("far_away")
+
 QUEUE = Queue(9, None)
 THREADED: dict[str, Callable[[], Any]] = {
     "one": lambda: ConcurrencyLimiter(Fixed(1), queue=QUEUE),
