@@ -36,7 +36,7 @@ OPENED += [SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter]
 # to be found by whoever looks for it, with --hypothesis-profile=search, and not by whoever merges something else.
 settings.register_profile("search", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
-    "steady", settings.get_profile("search"), derandomize=True, database=None, max_examples=depth(40, 100)
+    "steady", settings.get_profile("search"), derandomize=True, database=None, max_examples=depth(30, 100)
 )
 settings.load_profile("steady")
 

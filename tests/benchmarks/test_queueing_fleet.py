@@ -77,7 +77,7 @@ def test_hidden_numbers_differ_from_seed_to_seed() -> None:
     assert len(one.members) == len(other.members) == 4
 
 
-@pytest.mark.parametrize(("limit", "least", "most"), [(3, 0.9, 1.03), (60, 0.0, 0.3)])
+@pytest.mark.parametrize(("limit", "least", "most"), depth([(3, 0.9, 1.03)], [(3, 0.9, 1.03), (60, 0.0, 0.3)]))
 def test_the_plain_simulation_agrees(limit: int, least: float, most: float) -> None:
     """It shares no line with the other one but the limiter itself."""
     plain = simulate(lambda: Fixed(limit), 4, 2.0, 40.0)[-1]

@@ -63,7 +63,7 @@ def test_every_call_is_logged_within_its_interval(unshared: tuple[Plan, FleetLog
         assert all(log.start <= call.before <= call.after <= process.ended for call in calls)
 
 
-@both_apis
+@one_api
 def test_processes_that_share_a_store_keep_the_promise_together(api: Api) -> None:
     shown = trial(plan_of("embedded://", api=api), ignore)
     assert shown.excess == 0

@@ -62,7 +62,6 @@ def marks(event: str) -> list[str]:
 
 THREADS = replace(PLAN, limiter=marked)
 TASKS = replace(PLAN, api=Api.ASYNC, async_limiter=marked_awaited)
-both_apis = pytest.mark.parametrize("plan", [THREADS, TASKS], ids=list(Api))
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -147,7 +146,7 @@ def test_the_report_counts_tokens_and_decisions() -> None:
     assert shown.planned == 1500
 
 
-@both_apis
+@pytest.mark.parametrize("plan", depth([THREADS], [THREADS, TASKS]))
 def test_a_process_that_joins_late_is_silent_until_then(plan: Plan) -> None:
     log = run(replace(plan, presence=((0, 1.5), (0.5, 1.5))))
     first, late = log.processes
@@ -157,7 +156,7 @@ def test_a_process_that_joins_late_is_silent_until_then(plan: Plan) -> None:
     assert float(marks("made")[1]) >= log.start + 0.5, "nor is its limiter there before it"
 
 
-@both_apis
+@pytest.mark.parametrize("plan", depth([TASKS], [THREADS, TASKS]))
 def test_a_process_that_vanishes_gives_nothing_back_and_leaves_its_log(plan: Plan) -> None:
     """Two limiters were made, and only the one of the process that stayed was closed."""
     log = run(replace(plan, presence=((0, 1.0), (0, 1.5))))

@@ -41,7 +41,7 @@ WAYS = {
     "gunicorn uvicorn": (gunicorn("uvicorn.workers.UvicornWorker"), ASGI),
     "gunicorn uvicorn preload": (gunicorn("uvicorn.workers.UvicornWorker", "--preload"), ASGI),
 }
-_USUAL = ["uvicorn", "gunicorn gthread preload", "gunicorn gevent preload", "gunicorn asgi preload"]
+_USUAL = ["gunicorn gthread preload", "gunicorn gevent preload", "gunicorn asgi preload"]
 _FIRST = {"gunicorn gevent preload": "from gevent import monkey; monkey.patch_all()"}
 """What an application does before it imports anything else."""
 _NEEDS = {"gevent": "gevent", "asgi": "gunicorn.asgi", "uvicorn.workers.UvicornWorker": "uvicorn.workers"}
@@ -98,7 +98,7 @@ def test_a_worker_whose_locks_were_patched_too_late_says_so_before_it_stops(
         crew.says("gevent.monkey.patch_all() before any other import")
 
 
-@pytest.mark.parametrize("name", ["uvicorn", "gunicorn sync"])
+@pytest.mark.parametrize("name", depth(["gunicorn sync"], ["uvicorn", "gunicorn sync"]))
 def test_memory_says_at_the_start_what_it_means_for_workers(name: str, prefix: str, tmp_path: Path) -> None:
     command, application = WAYS[name]
     source = "from tests.integrations.worker_app import by_url, by_url_threads\n"

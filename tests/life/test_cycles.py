@@ -10,8 +10,8 @@ from tests.sync.stage import process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by /proc")
 
-_MANY = depth(100, 1000)
-_LOOPS = depth(40, 300)
+_MANY = depth(50, 1000)
+_LOOPS = depth(20, 300)
 COUNT = """
 kept = []
 

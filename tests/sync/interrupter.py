@@ -22,9 +22,9 @@ from tests.sync.stage import DEADLINE, start
 def lines_interrupted(interrupted_at: Callable[[int], bool]) -> int:
     """Interrupt a call at its first line, at later ones until it has no more; return how many lines it has at least.
 
-    Every third one by default, with `scripts/test --deep` all of them: each is a call of its own.
+    Every fifth one by default, with `scripts/test --deep` all of them: each is a call of its own.
     """
-    return next(n for n in itertools.count(1, depth(3, 1)) if not interrupted_at(n)) - depth(3, 1)
+    return next(n for n in itertools.count(1, depth(5, 1)) if not interrupted_at(n)) - depth(5, 1)
 
 
 class Interrupter:

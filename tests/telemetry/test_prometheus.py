@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.telemetry.prometheus import export
+from tests.depth import depth
 from tests.integrations.worker_commands import DEADLINE, GUNICORN, Crew, working
 from tests.servers import Server
 from tests.sync.stage import until
@@ -46,10 +47,13 @@ def test_one_process_is_read_when_it_is_scraped() -> None:
 
 UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error", "examples.fastapi_metrics:app"]
 PRELOADED = [*GUNICORN, "-w", "3", "-k", "uvicorn.workers.UvicornWorker", "--preload", "-b", "fd://{fd}"]
+PRELOADED += ["examples.fastapi_metrics:app"]
 
 
 @pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("command", [UVICORN, [*PRELOADED, "examples.fastapi_metrics:app"]], ids=["uvicorn", "preload"])
+@pytest.mark.parametrize(
+    "command", depth([PRELOADED], [UVICORN, PRELOADED]), ids=depth(["preload"], ["uvicorn", "preload"])
+)
 def test_all_workers_together_count_what_their_clients_did(command: list[str], valkey: Server, tmp_path: Path) -> None:
     pytest.importorskip("uvicorn.workers")
     environment = {"REDIS_URL": valkey.url, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
