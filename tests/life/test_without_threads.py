@@ -73,14 +73,14 @@ def test_a_flood_of_keys_leaves_no_more_while_the_thread_is_busy() -> None:
         assert refresher._bell.qsize() <= 1
 
 
-def test_it_is_tried_anew_once_a_second_and_told_of_once(
+def test_it_is_tried_again_and_again_once_a_second_at_most_and_told_of_once(
     no_threads: NoThreads, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with no_threads(), RateLimiter(MemoryStore(), HUNDRED, clock=clock) as limiter:
         for i in range(100):
             assert limiter.try_acquire(f"key-{i}")
             clock.pass_by(0.1)
-        assert no_threads.tries == pytest.approx(10, abs=1)
+        assert 5 <= no_threads.tries <= 11, "in 10 s"
     assert caplog.text.count("not renewed or given back") == 1
 
 

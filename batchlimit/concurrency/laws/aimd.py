@@ -9,19 +9,20 @@ class AIMD:
 
     With L the limit: a drop, or a call that took longer than `timeout`, makes it L x backoff_ratio, rounded down. Any
     other call makes it L + 1, if at least half of the limit was in use. The result is held within the bounds. A call
-    that stays within the timeout never counts as slow, and an ordinary call over it counts each time. So the timeout
-    has no default: a few times what a call takes, and well below what callers wait. Of many limiters before one
-    backend, each needs a least limit of its share or less: set `minimum` to 1.
+    that stays within the timeout never counts as slow, and an ordinary call over it counts each time. Set a timeout of
+    a few times what a call takes, and well below what callers wait. The default is the one whose worst case was best
+    for calls of 50 ms to 1 s; the original's is 5 s. Of many limiters before one backend, each needs a least limit of
+    its share or less: set `minimum` to 1.
 
     Args:
-        timeout: How long a call may take (seconds).
         initial: The first limit (calls, default 20). Out of bounds, it stands until the first sample.
         minimum: The least limit (calls, default 20).
         maximum: The largest limit (calls, default 200).
         backoff_ratio: What a drop leaves of the limit (from 0.5 to below 1, default 0.9).
+        timeout: How long a call may take (seconds, default 1.0).
 
     Raises:
-        TypeError: An argument is no number, or `timeout` is missing.
+        TypeError: An argument is no number.
         ValueError: An argument is out of its range.
 
     Example:
@@ -37,11 +38,11 @@ class AIMD:
     def __init__(
         self,
         *,
-        timeout: float,
         initial: int = 20,
         minimum: int = 20,
         maximum: int = 200,
         backoff_ratio: float = 0.9,
+        timeout: float = 1.0,
     ) -> None:
         self._limit = setting.whole("initial", initial)
         self._minimum, self._maximum = setting.bounds(minimum, maximum)

@@ -40,9 +40,8 @@ def test_the_timeout_is_in_seconds() -> None:
     assert limits(AIMD(initial=100, timeout=5), [sample(5000), sample(5001)]) == [101, 90]
 
 
-def test_there_is_no_timeout_that_fits_all_calls_so_the_caller_tells_it() -> None:
-    with pytest.raises(TypeError, match="timeout"):
-        AIMD(initial=100)  # type: ignore[call-arg]
+def test_the_default_timeout_is_a_second() -> None:
+    assert limits(AIMD(initial=100), [sample(1000), sample(1001)]) == [101, 90]
 
 
 def test_a_timeout_is_rounded_to_the_nearest_nanosecond() -> None:
