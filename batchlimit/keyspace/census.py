@@ -121,24 +121,18 @@ class Census:
         return PolicyStatistics(self._keys[number], low, *done, waiting, self._waits.get(number, Histogram()))
 
 
-def _add_up(row: list[int], entries: Sequence[tuple[Counted, KeyState]], pause: Callable[[], None]) -> None:
+def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable[[], None]) -> None:
     # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum took
     # as long as all this. So did a lock for each entry: it lies elsewhere in memory. Instead the tokens are looked at
     # twice: if none moved meanwhile, what was spent is as of a moment in between, for hits only take what is laid out.
     # What was served is read after that: so memory is never said to have admitted more than it did.
     # tests/keyspace/test_census.py compares this with KeyState.figures, and looks between any two steps of a move.
     spent = calls = held = served = low = 0
-    for entry, state in entries:
+    for entry, state in entries.items():
         tokens, lease, view = state.tokens, state.lease, state.view
-        began_moving, came, free, laid_out = tokens.is_moving, tokens.came, tokens.free, tokens.lock_free
+        came, free, laid_out = tokens.came, tokens.free, tokens.lock_free
         here = free + laid_out.__length_hint__()
-        if (
-            began_moving
-            or tokens.lock_free is not laid_out
-            or tokens.came != came
-            or tokens.free != free
-            or tokens.is_moving
-        ):
+        if tokens.is_moving or tokens.lock_free is not laid_out or tokens.free is not free or tokens.came is not came:
             came, here = _look_again(entry, pause)
         spent += came - here
         calls += state.calls

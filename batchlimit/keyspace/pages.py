@@ -1,6 +1,6 @@
 """The key entries in use, in pages that are counted one at a time: no count takes hold of all keys at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from operator import add, sub
 from typing import Protocol
@@ -75,16 +75,16 @@ class Page:
         self._past = tuple(map(sub, self._past, done))  # it is in the figures of the entry as well
         self.enter(entry)
 
-    def look(self) -> tuple[Sequence[tuple[Counted, KeyState]], Figures]:
+    def look(self) -> tuple[Mapping[Counted, KeyState], Figures]:
         """Return the entries on the page at one moment, with their states, and the sum of those that were gone by then.
 
         An entry that leaves later keeps its figures: so each is counted once.
         """
-        left, found = self._left, (list(self._entries.items()), self._past)
+        left, found = self._left, (self._entries.copy(), self._past)
         for _ in range(_TRIES):
             if left == self._begun:
                 break
-            left, found = self._left, (list(self._entries.items()), self._past)
+            left, found = self._left, (self._entries.copy(), self._past)
         return found
 
 
