@@ -54,6 +54,7 @@ def test_what_a_killed_process_had_begun_lasts_until_it_was_killed(tmp_path: Pat
     log.start(1, 10, 7, 3)
     log.start(2, 20, 8)
     log.end(1, 30)
+    log.close()
     assert list(read(tmp_path / "log", 99)) == [Hold(10, 30, 7, 3), Hold(20, 99, 8)]
 
 
@@ -160,6 +161,7 @@ def test_a_holder_whose_permit_is_lost_while_it_stands_still_ends_when_it_last_h
     permit.lost = True
     assert not entry.goes_on()
     entry.end()
+    diary.close()
     assert list(read(tmp_path / "log", 0)) == [Hold(5 * SECOND, seen, 0, SECOND)]
 
 
@@ -174,6 +176,7 @@ def test_a_holder_that_works_on_after_it_lost_its_permit_is_counted_until_it_end
     assert entry.goes_on()
     permit.lost, now[0] = True, now[0] + SECOND // 100
     entry.end()
+    diary.close()
     assert [hold.end for hold in read(tmp_path / "log", 0)] == [now[0]]
 
 
