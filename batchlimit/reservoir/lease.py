@@ -131,9 +131,12 @@ class Lease:
         The bucket counts `starts_in` from when it heard the ask, so its answer's arrival is late enough. Where this
         instance had the whole burst, the ask itself is: what it tells as spent was spent by then, nobody else had a
         token, and the bucket does not refill before it hears of that. So the way of the ask is not lost to the rate.
+        The grant flows in from then on: the answer to a later copy of the ask would say less.
         """
-        is_ours = fetch.filled == (grant.epoch, grant.version) and now < self._tokens.expires
-        return max(now, (fetch.sent if is_ours else now) + grant.starts_in)
+        filled, begins = fetch.filled, now + grant.starts_in
+        if filled is None or filled[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:
+            return begins
+        return max(now, min(begins, fetch.sent + max(grant.starts_in, grant.granted / filled.rate)))
 
     def credit(self, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> None:
         """Take in a grant that `begins` then. If the bucket counts less as ours than we told it, all we had is gone."""
@@ -149,8 +152,8 @@ class Lease:
             self.reserved_for_waiters += grant.granted
         self._tokens.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
-        is_all = self._recorded >= quota.burst and not (quota.also or fetch.repeated) and grant.granted > 0
-        self.fills = (grant.epoch, grant.version) if is_all else None
+        is_all = 0 < quota.burst <= self._recorded and not (quota.also or fetch.repeated) and grant.granted > 0
+        self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
 
     def borrow(self, granted: int, lease: float, now: float) -> int:
         """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.

@@ -101,8 +101,12 @@ class Wait:
     seconds: float | None
 
 
-Filled = tuple[int, int]
-"""The epoch and version of a bucket whose whole burst is leased to one instance."""
+class Filled(NamedTuple):
+    """A bucket whose whole burst is leased to one instance: its epoch, its version, and its rate (tokens/s)."""
+
+    epoch: int
+    version: int
+    rate: float
 
 
 class Fetch(NamedTuple):

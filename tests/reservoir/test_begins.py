@@ -23,6 +23,7 @@ FROM_THE_ASK, FROM_THE_ANSWER = 0.016, 0.020
         (ONE, {}, {}, FROM_THE_ASK),
         (Quota(100.0, 3), {"granted": 3}, {}, FROM_THE_ASK),
         (Quota(100.0, 3), {"granted": 2}, {}, FROM_THE_ANSWER),  # others may have the third one
+        (ONE, {}, {"starts_in": 0.008}, FROM_THE_ASK),  # what answers a copy of the ask, 2 ms later, is no earlier
         (ONE, {"lease": 0.009}, {}, FROM_THE_ANSWER),  # the bucket may have refilled from the end of the lease on
         (ONE, {}, {"version": 2}, FROM_THE_ANSWER),  # or by another quota meanwhile
         (ONE, {}, {"epoch": 8}, FROM_THE_ANSWER),  # or be another bucket
