@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """So does what pytest keeps of each test: at the end of a file it is set aside too."""
+    """Freeze what pytest keeps of the tests of a file, too."""
     if nextitem is not None and nextitem.path != item.path:
         pytest_collection_finish()
 

@@ -16,7 +16,7 @@ from batchlimit.reservoir.statistics import Figures, PolicyStatistics
 _RARE = (1, 3, 4, 5, 7, 8, 10, 11, 12)
 """The places of those figures that are 0 at nearly every key."""
 _TRIES = 100
-"""A loop that amid a move let another thread run has its turn again so many times, to end the move."""
+"""So many times another thread gets a turn to end a move of tokens that it had begun."""
 
 
 class Tallies:
@@ -125,7 +125,7 @@ def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable
     # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum took
     # as long as all this. So did a lock for each entry: it lies elsewhere in memory. Instead the tokens are looked at
     # twice: if none moved meanwhile, what was spent is as of a moment in between, for hits only take what is laid out.
-    # What was served is read after that: so memory is never said to have admitted more than it did.
+    # The tokens served are read last, so memory is never said to have admitted more than it did.
     # tests/keyspace/test_census.py compares this with KeyState.figures, and looks between any two steps of a move.
     spent = calls = held = served = low = 0
     for entry, state in entries.items():

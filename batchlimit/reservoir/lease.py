@@ -42,7 +42,7 @@ class Lease:
         self.reserved_for_waiters = self.pending = self._recorded = 0
         self.pledged = 0  # tokens given to waiters that are tentative still
         self.prompt = 0  # and to those of them that are prompt
-        self.reports = 0  # how many were made: tokens spent before a report are spent for the bucket too
+        self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
@@ -129,9 +129,9 @@ class Lease:
         """Return when a grant begins that arrived at `now`.
 
         The bucket counts `starts_in` from when it heard the ask, so its answer's arrival is late enough. Where this
-        instance had the whole burst, the ask itself is: what it tells as spent was spent by then, nobody else had a
-        token, and the bucket does not refill before it hears of that. So the way of the ask is not lost to the rate.
-        The grant flows in from then on: the answer to a later copy of the ask would say less.
+        instance had the whole burst, the instant of the ask is. What it reports as spent was spent by then, and nobody
+        else had a token. The bucket refills nothing before the ask arrives. So the ask's way is not lost to the rate.
+        The grant refills from the ask on: the answer to a later copy of the ask would say less.
         """
         filled, begins = fetch.filled, now + grant.starts_in
         if filled is None or filled[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:

@@ -23,7 +23,7 @@ class Watched(Protocol):
 class LeaseWatch:
     """Rings when a lease would be over, for as long as permits are in blocks. A permit costs it no timer.
 
-    Only its timer and its permits keep it: if the loop is closed amid a block, the garbage collector finds the permit.
+    Only its timer and its permits keep it: if the loop closes during a block, the garbage collector finds the permit.
 
     Attributes:
         loop: The event loop.
