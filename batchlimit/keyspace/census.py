@@ -125,6 +125,7 @@ def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable
     # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum took
     # as long as all this. So did a lock for each entry: it lies elsewhere in memory. Instead the tokens are looked at
     # twice: if none moved meanwhile, what was spent is as of a moment in between, for hits only take what is laid out.
+    # Where tokens are free nobody waits: the queue, which lies elsewhere too, is looked at only where none are.
     # The tokens served are read last, so memory is never said to have admitted more than it did.
     # tests/keyspace/test_census.py compares this with KeyState.figures, and looks between any two steps of a move.
     spent = calls = held = served = low = 0
@@ -141,7 +142,7 @@ def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable
         if view.level * 5 < state.largest_cost:
             low += view.is_low(state.largest_cost)
         is_plain = state.fallback is NO_FALLBACK and state.overdraft is NO_OVERDRAFT
-        if not is_plain or tokens.refused or view.losses or state.queue.cost:
+        if not is_plain or tokens.refused or view.losses or (here == 0 and state.queue.cost):
             _add_rare(row, entry)
     for place, value in ((0, spent), (2, calls), (6, held), (9, served), (13, low)):
         row[place] += value

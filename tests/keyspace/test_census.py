@@ -126,6 +126,12 @@ def waiting() -> Reservoir:
     return entry.reservoir
 
 
+def waiting_for_more() -> Reservoir:
+    entry = Entry(tokens=5)
+    entry.join(7)
+    return entry.reservoir
+
+
 def owing() -> Reservoir:
     entry = Entry(tokens=5)
     entry.reservoir.corrections.debit(50, 0.0)
@@ -147,7 +153,7 @@ def lost() -> Reservoir:
     return entry.reservoir
 
 
-KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting, owing, lent, lost]
+KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting, waiting_for_more, owing, lent, lost]
 
 
 @pytest.mark.parametrize("kind", [Key, TaskKey])
