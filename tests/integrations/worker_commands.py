@@ -31,6 +31,15 @@ class Crew:
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read()) if reply.status == 200 else None
 
+    def session(self, path: str, count: int) -> Iterator[int]:
+        """The statuses of some requests over one connection, which is one worker's."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)) as connection:
+            for _ in range(count):
+                connection.request("GET", path)
+                reply = connection.getresponse()
+                reply.read()
+                yield reply.status
+
     @contextlib.contextmanager
     def asked(self, path: str) -> Iterator[None]:
         """Ask, and have no answer: it may never come."""

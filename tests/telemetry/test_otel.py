@@ -1,9 +1,14 @@
 """What OpenTelemetry sees: through the SDK's reader in memory, and at a receiver that speaks OTLP."""
 
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
@@ -16,6 +21,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExpor
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.laws import Fixed
 from batchlimit.telemetry.otel import export
+from tests.depth import depth
+from tests.integrations.worker_commands import working
+from tests.servers import Server
+from tests.sync.stage import until
 
 Points = dict[tuple[str, ...], float]
 
@@ -31,9 +40,14 @@ def points(reader: InMemoryMetricReader) -> Points:
     }
 
 
+def total(found: Points, metric: str, *wanted: str) -> float:
+    """The sum of the series of a metric that have these labels."""
+    series = dict(found)  # a receiver may be told meanwhile
+    return sum(value for (name, *labels), value in series.items() if name == metric and {*wanted} <= {*labels})
+
+
 def tokens(found: Points, result: str) -> float:
-    """Of any source."""
-    return sum(value for (name, *labels), value in found.items() if name == "batchlimit.tokens" and result in labels)
+    return total(found, "batchlimit.tokens", result)
 
 
 def test_each_collection_is_one_reading() -> None:
@@ -51,37 +65,64 @@ def test_each_collection_is_one_reading() -> None:
 
 
 class Receiver(MetricsServiceServicer):
-    """Keeps what it is sent."""
+    """Keeps what it is sent, by process."""
 
     def __init__(self) -> None:
         self.points: Points = {}
         self.units: dict[str, str] = {}
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  the protocol's name
-        for scope in request.resource_metrics[0].scope_metrics:
+        found = request.resource_metrics[0]
+        process = next(
+            (each.value.string_value for each in found.resource.attributes if each.key == "service.instance.id"), ""
+        )
+        for scope in found.scope_metrics:
             for metric in scope.metrics:
                 self.units[metric.name] = metric.unit
                 for point in metric.sum.data_points:
                     labels = [each.value.string_value for each in point.attributes]
-                    self.points[metric.name, *sorted(labels)] = point.as_int
+                    self.points[metric.name, *sorted(labels), process] = point.as_int
         return ExportMetricsServiceResponse()
 
 
-def test_a_receiver_that_speaks_otlp_gets_the_same_totals() -> None:
+@contextmanager
+def receiving() -> Iterator[tuple[Receiver, str]]:
+    """A server that speaks OTLP, and its address."""
     receiver, server = Receiver(), grpc.server(ThreadPoolExecutor(1))
     add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"127.0.0.1:{port}", insecure=True), 1e9)
-    provider = MeterProvider([reader])
     try:
-        with RateLimiter.from_url("memory://", "30/hour") as limiter:
-            export(limiter, name="api", meter_provider=provider)
-            admitted = sum(limiter.try_acquire("ann") for _ in range(50))
-            assert provider.force_flush()
+        yield receiver, f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def test_a_receiver_that_speaks_otlp_gets_the_same_totals() -> None:
+    with receiving() as (receiver, address), RateLimiter.from_url("memory://", "30/hour") as limiter:
+        provider = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(address, insecure=True), 1e9)])
+        export(limiter, name="api", meter_provider=provider)
+        admitted = sum(limiter.try_acquire("ann") for _ in range(50))
+        assert provider.force_flush()
+        provider.shutdown()
         assert tokens(receiver.points, "acquired") == admitted == 30
         assert tokens(receiver.points, "refused") == 20
         assert receiver.units["batchlimit.tokens"] == "{token}"
-    finally:
-        provider.shutdown()
-        server.stop(None).wait()
+
+
+def test_a_receiver_is_told_by_all_workers_what_their_clients_counted(valkey: Server, tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    command = ["uvicorn", "--workers", depth("2", "4"), "--fd", "{fd}", "--log-level", "error"]
+    command += ["tests.telemetry.otlp_app:app"]
+    with (
+        receiving() as (receiver, address),
+        working(command, tmp_path, REDIS_URL=valkey.url, OTLP_RECEIVER=address) as crew,
+    ):
+        counted = Counter(status for _ in range(30) for status in crew.session("/search", 10))
+
+        def told(result: str) -> float:
+            return total(receiver.points, "batchlimit.requests", "search", result)
+
+        until(lambda: (told("acquired"), told("refused")) == (counted[200], counted[429]))
+    assert counted.total() == 300
+    assert counted[429] > 0

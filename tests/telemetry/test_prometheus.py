@@ -1,9 +1,12 @@
-"""What Prometheus sees of an application with several workers: exactly what its clients counted."""
+"""What Prometheus sees of an application with several workers: exactly what its clients counted.
+
+A real Prometheus scrapes it under load where there is one.
+"""
 
 import http.client
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.telemetry.prometheus import export
+from benchmarks.prometheus import IS_HERE, Prometheus, prometheus
 from tests.depth import depth
 from tests.integrations.worker_commands import DEADLINE, GUNICORN, Crew, working
 from tests.servers import Server
@@ -57,21 +61,27 @@ PRELOADED += ["examples.fastapi_metrics:app"]
 def test_all_workers_together_count_what_their_clients_did(command: list[str], valkey: Server, tmp_path: Path) -> None:
     pytest.importorskip("uvicorn.workers")
     environment = {"REDIS_URL": valkey.url, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    with working(command, tmp_path, **environment) as crew:
-        counted = Counter(status for _ in range(30) for status in session(crew, 10))
+    with working(command, tmp_path, **environment) as crew, scraping(crew) as watching:
+        counted = Counter(status for _ in range(30) for status in crew.session("/search", 10))
         assert counted.total() == 300
         wanted = Counter(acquired=counted[200], refused=counted[429])
         until(lambda: Counter(requests(page(crew), "search")) == wanted)
+        if watching is not None:
+            until(lambda: scraped(watching) == wanted)
 
 
-def session(crew: Crew, count: int) -> Iterator[int]:
-    """The statuses of some requests over one connection, which is one worker's."""
-    with closing(http.client.HTTPConnection("127.0.0.1", crew.port, timeout=DEADLINE)) as connection:
-        for _ in range(count):
-            connection.request("GET", "/search")
-            reply = connection.getresponse()
-            reply.read()
-            yield reply.status
+@contextmanager
+def scraping(crew: Crew) -> Iterator[Prometheus | None]:
+    if not IS_HERE:
+        yield None
+        return
+    with prometheus({"api": crew.port}) as watching:
+        yield watching
+
+
+def scraped(watching: Prometheus) -> Counter[str]:
+    found = watching.answer('sum by (result) (batchlimit_requests_total{policy="search"})')
+    return Counter({each["metric"]["result"]: int(each["value"][1]) for each in found})
 
 
 def page(crew: Crew) -> Totals:
