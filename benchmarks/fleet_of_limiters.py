@@ -30,9 +30,11 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyL
 from batchlimit.concurrency.law import Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.laws import Fixed
+from benchmarks.child import served
 from benchmarks.markdown import table
+from benchmarks.slots import SERVICE, SLOTS, Slots, backend
 
-_SLOTS, _SERVICE, _DEADLINE, _SLICE = 10, 0.05, 1.0, 20
+_DEADLINE, _SLICE = 1.0, 20
 _QUEUE = Queue(100, max_wait=0.5)
 _THREADS = 200
 _LEAST = 0.93
@@ -57,26 +59,6 @@ Told = tuple[Counter[int], int]
 """Answers in time by 20 s, and the limit at the end."""
 
 
-def backend(ready: Connection) -> None:
-    """Serve for ever: each byte that comes is a call, and is sent back when a slot has served it."""
-    asyncio.run(_serve(ready))
-
-
-async def _serve(ready: Connection) -> None:
-    slots = asyncio.Semaphore(_SLOTS)
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while call := await reader.read(1):
-            async with slots:
-                await asyncio.sleep(_SERVICE)
-            writer.write(call)
-        writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=1000)
-    ready.send(server.sockets[0].getsockname()[1])
-    await server.serve_forever()
-
-
 def tasks(load: Load, told: Connection) -> None:
     """Be the callers of one process, in one event loop."""
     told.send(asyncio.run(_tasks(load)))
@@ -84,7 +66,7 @@ def tasks(load: Load, told: Connection) -> None:
 
 async def _tasks(load: Load) -> Told:
     async with AsyncConcurrencyLimiter(load.law(), queue=_QUEUE) as limiter:
-        slots = _Slots(load.port)
+        slots = Slots(load.port)
 
         async def call() -> bool:
             with suppress(ConcurrencyLimited):
@@ -127,7 +109,7 @@ class _Handler(grpc.GenericRpcHandler):
     """Any method takes a slot of the backend."""
 
     def __init__(self, port: int) -> None:
-        self._slots = _Slots(port)
+        self._slots = Slots(port)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         return grpc.unary_unary_rpc_method_handler(self._call)
@@ -135,20 +117,6 @@ class _Handler(grpc.GenericRpcHandler):
     async def _call(self, request: bytes, context: object) -> bytes:
         await self._slots.take()
         return request
-
-
-class _Slots:
-    """The slots of the backend, over connections that are kept."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-
-    async def take(self) -> None:
-        free = self._free.pop() if self._free else await asyncio.open_connection("127.0.0.1", self._port)
-        free[1].write(b"?")
-        await free[0].readexactly(1)
-        self._free.append(free)
 
 
 async def _offer(load: Load, call: Callable[[], Awaitable[bool]]) -> Counter[int]:
@@ -207,23 +175,19 @@ def measure(
 ) -> tuple[list[float], int, float]:
     """Run so many processes: answers in time over capacity, each 20 s; the sum of limits; poorest over richest."""
     context = multiprocessing.get_context("spawn")
-    ours, its = context.Pipe()
-    server = context.Process(target=backend, args=(its,), daemon=True)
-    server.start()
-    rate = times * _SLOTS / _SERVICE / processes
-    port = ours.recv()
-    loads = [Load(port, rate, seconds, seed, fixed) for seed in range(processes)]
-    pipes = [context.Pipe() for _ in loads]
-    started = [context.Process(target=crew, args=(load, pipe[1])) for load, pipe in zip(loads, pipes, strict=True)]
-    for each in started:
-        each.start()
-    told: list[Told] = [pipe[0].recv() for pipe in pipes]
-    for each in started:
-        each.join()
-    server.terminate()
+    rate = times * SLOTS / SERVICE / processes
+    with served(backend) as (port, _):
+        loads = [Load(int(port), rate, seconds, seed, fixed) for seed in range(processes)]
+        pipes = [context.Pipe() for _ in loads]
+        started = [context.Process(target=crew, args=(load, pipe[1])) for load, pipe in zip(loads, pipes, strict=True)]
+        for each in started:
+            each.start()
+        told: list[Told] = [pipe[0].recv() for pipe in pipes]
+        for each in started:
+            each.join()
     slices = [sum(in_time[part] for in_time, _ in told) for part in range(int(seconds / _SLICE))]
     answered = [sum(in_time.values()) for in_time, _ in told]
-    shares = [each * _SERVICE / _SLOTS / _SLICE for each in slices]
+    shares = [each * SERVICE / SLOTS / _SLICE for each in slices]
     return shares, sum(limit for _, limit in told), min(answered) / max(1, *answered)
 
 

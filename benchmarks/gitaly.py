@@ -23,8 +23,9 @@ import grpc
 import grpc.aio
 
 from batchlimit.concurrency import Keyed
+from benchmarks.child import served
 from benchmarks.figures import ran_on
-from benchmarks.gitaly_server import HTTP, LIMITS, SSH, Served, served
+from benchmarks.gitaly_server import HTTP, LIMITS, SSH, Served, serve
 from benchmarks.markdown import table
 from benchmarks.shared_permits.replay import most_at_once
 
@@ -152,7 +153,7 @@ def _shown(waits: list[float]) -> str:
 
 def measure(load: list[Callers], seconds: float) -> tuple[dict[str, Ends], list[Finding]]:
     """Offer a load to a new server; return how the calls ended, and what each limit did."""
-    with served() as (address, server):
+    with served(serve) as (address, server):
         ends = asyncio.run(offer(address, load, seconds))
         server.send("what happened?")
         return ends, findings(server.recv())

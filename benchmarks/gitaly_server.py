@@ -1,10 +1,7 @@
 """A gRPC server on asyncio in a process of its own, with Gitaly's limits by call, repository and user."""
 
 import asyncio
-import multiprocessing
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -44,21 +41,8 @@ class Served:
     statistics: KeyedStatistics
 
 
-@contextmanager
-def served() -> Iterator[tuple[str, Connection]]:
-    """Start the server; its address, and where it tells in the end what happened, if it is asked once."""
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    process = spawn.Process(target=_run, args=(there,), daemon=True)
-    process.start()
-    try:
-        yield here.recv(), here
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _run(parent: Connection) -> None:
+def serve(parent: Connection) -> None:
+    """Serve until the parent asks what happened, and tell it; the address goes to it first."""
     asyncio.run(_serve(parent))
 
 

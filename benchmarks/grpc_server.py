@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
+from benchmarks.child import served
 from benchmarks.figures import Figure, as_json, ran_on
 from benchmarks.poisson import Called, End, offer
-from benchmarks.served import Backend, laws, served
+from benchmarks.served import Backend, laws, serve
 
 _BACKEND = Backend()
 _WARM_UP = 0.25
@@ -70,7 +71,7 @@ def run(backend: Backend, law: str | None, load: float, seconds: float) -> Run:
 
 
 def _run(backend: Backend, law: str | None, load: float, seconds: float) -> Run:
-    with served(backend, law) as (address, server):
+    with served(serve, backend, law) as (address, server):
         calls = asyncio.run(offer(address, load * backend.capacity, seconds, seed=1))
         server.send("what is the limit?")
         limit = server.recv()

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Queue
 from batchlimit.concurrency.laws import Settable
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, report
 
 TASKS = 100_000
 THREADS = 1_000
@@ -163,12 +163,7 @@ def main() -> None:
     # Else the collector, which goes through every task that waits, makes the longest stops: Python's own, not ours.
     gc.disable()
     figures = (figure for part in ([args.only] if args.only else PARTS) for figure in PARTS[part]())
-    if args.json:
-        print(as_json(list(figures)))
-        return
-    print(ran_on())
-    for figure in figures:
-        print(figure, flush=True)
+    report(figures, as_document=args.json)
 
 
 if __name__ == "__main__":

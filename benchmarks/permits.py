@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Law, Sample
 from batchlimit.concurrency.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
-from benchmarks.figures import Figure, as_json, ran_on
+from benchmarks.figures import Figure, report
 
 _CALLS = 10_000
 Timing = tuple[float, float, float, float]
@@ -142,12 +142,7 @@ def main() -> None:
     gc.freeze()
     wanted = [args.only] if args.only else list(PARTS)
     figures = (figure for part in wanted for figure in PARTS[part](3 if args.quick else 21))
-    if args.json:
-        print(as_json(list(figures)))
-        return
-    print(ran_on())
-    for figure in figures:
-        print(figure, flush=True)
+    report(figures, as_document=args.json)
 
 
 if __name__ == "__main__":

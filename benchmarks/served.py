@@ -2,10 +2,8 @@
 
 import asyncio
 import math
-import multiprocessing
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -53,21 +51,8 @@ def laws(workers: int) -> dict[str, Callable[[], Law]]:
     }
 
 
-@contextmanager
-def served(backend: Backend, law: str | None) -> Iterator[tuple[str, Connection]]:
-    """Start a server, limited or not; its address, and where it says what the limit is, if it is asked once."""
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    process = spawn.Process(target=_run, args=(backend, law, there), daemon=True)
-    process.start()
-    try:
-        yield here.recv(), here
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _run(backend: Backend, law: str | None, parent: Connection) -> None:
+def serve(backend: Backend, law: str | None, parent: Connection) -> None:
+    """Serve, limited or not, until the parent asks what the limit is; the address goes to it first."""
     asyncio.run(_serve(backend, law, parent))
 
 

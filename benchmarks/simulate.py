@@ -14,8 +14,9 @@ from os import cpu_count
 from pathlib import Path
 
 from benchmarks.markdown import table
-from benchmarks.queueing.contestants import CONTESTANTS, LAWS, OURS
+from benchmarks.queueing.contestants import CONTESTANTS, LAWS
 from benchmarks.queueing.drawing import draw_goodput, draw_limits
+from benchmarks.queueing.laws import OURS
 from benchmarks.queueing.report import details, goodput_table, losses, verdicts
 from benchmarks.queueing.results import Results, measure
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, HIDDEN_SEEDS, JUDGED, SCENARIOS, SEEDS

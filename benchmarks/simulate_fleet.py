@@ -14,11 +14,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.markdown import table
-from benchmarks.queueing.fleet.contestants import CONTESTANTS, OURS
+from benchmarks.queueing.fleet.contestants import CONTESTANTS
 from benchmarks.queueing.fleet.drawing import draw_shares, draw_sums
 from benchmarks.queueing.fleet.report import by_law, by_scenario, misses
 from benchmarks.queueing.fleet.results import measure
 from benchmarks.queueing.fleet.scenario import HIDDEN_SEEDS, SCENARIOS, SEEDS
+from benchmarks.queueing.laws import OURS
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "performance"
 _BY_HAND = "## All laws"

@@ -8,7 +8,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.queueing.contestants import CONTESTANTS, OURS
+from benchmarks.queueing.contestants import CONTESTANTS
+from benchmarks.queueing.laws import OURS
 from benchmarks.queueing.results import Results
 from benchmarks.queueing.run import Run
 from benchmarks.queueing.scenario import SCENARIOS, Scenario

@@ -4,9 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from benchmarks.markdown import percent, table
-from benchmarks.queueing.contestants import LAWS, OURS
-from benchmarks.queueing.results import Results, Runs
+from benchmarks.queueing.contestants import LAWS
+from benchmarks.queueing.laws import OURS
+from benchmarks.queueing.results import Results
 from benchmarks.queueing.scenario import FALSE_REJECTIONS, GOODPUT, JUDGED, SCENARIOS
+from benchmarks.queueing.seeds import Runs
+from benchmarks.queueing.tally import Figures
 
 
 def goodput_table(results: Results, letters: Sequence[str]) -> str:
@@ -29,7 +32,7 @@ def details(results: Results) -> Iterator[str]:
         yield f"### {letter}: {SCENARIOS[letter].title}\n\n{figures}"
 
 
-def _row(who: str, runs: Runs) -> list[str]:
+def _row(who: str, runs: Runs[Figures]) -> list[str]:
     shares = [percent(runs.mean(name), 1) for name in ("rejected", "late")]
     spans = [_span(runs.mean("p50")), _span(runs.mean("p99")), _span(runs.worst("p99"))]
     false = [percent(runs.mean("false_rejections"), 2), percent(runs.worst("false_rejections"), 2)]

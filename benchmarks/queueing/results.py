@@ -1,14 +1,14 @@
 """Runs of every contestant in every scenario, many seeds each, and what they come to."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.queueing.contestants import CONTESTANTS
 from benchmarks.queueing.run import Run
 from benchmarks.queueing.scenario import SCENARIOS, jittered
+from benchmarks.queueing.seeds import Runs, carried_out
 from benchmarks.queueing.tally import Figures
 
 
@@ -29,31 +29,11 @@ def carry_out(task: Task) -> Figures:
     return Run(scenario, CONTESTANTS[task.who](scenario), task.seed).figures()
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """All seeds of one contestant in one scenario. The worst: the least goodput, the most of anything else."""
-
-    all: tuple[Figures, ...]
-
-    def mean(self, name: str) -> float:
-        values = self._values(name)
-        return sum(values) / len(values) if values else math.nan
-
-    def worst(self, name: str) -> float:
-        values = self._values(name)
-        return (min if name == "goodput" else max)(values, default=math.nan)
-
-    def _values(self, name: str) -> list[float]:
-        values: Iterable[float] = (getattr(each, name) for each in self.all)
-        return [value for value in values if not math.isnan(value)]
-
-
-Results = dict[str, dict[str, Runs]]
+Results = dict[str, dict[str, Runs[Figures]]]
 """By the letter of the scenario, then by contestant."""
 
 
 def measure(pool: Executor, letters: Sequence[str], who: Sequence[str], seeds: range, hidden: bool) -> Results:
     """Run all of it."""
-    tasks = [Task(letter, each, seed, hidden) for letter in letters for each in who for seed in seeds]
-    done = iter(list(pool.map(carry_out, tasks, chunksize=4)))
-    return {letter: {each: Runs(tuple(next(done) for _ in seeds)) for each in who} for letter in letters}
+    task = partial(Task, hidden=hidden)
+    return carried_out(pool, carry_out, task, letters, who, seeds, at_once=4)

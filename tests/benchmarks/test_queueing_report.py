@@ -2,17 +2,19 @@
 
 from math import nan
 
-from benchmarks.queueing.contestants import CONTESTANTS, LAWS, OURS
+from benchmarks.queueing.contestants import CONTESTANTS, LAWS
+from benchmarks.queueing.laws import OURS
 from benchmarks.queueing.report import details, goodput_table, losses, verdicts
-from benchmarks.queueing.results import Results, Runs
+from benchmarks.queueing.results import Results
+from benchmarks.queueing.seeds import Runs
 from benchmarks.queueing.tally import Figures
 
 
-def runs(*goodputs: float, false: float = nan) -> Runs:
+def runs(*goodputs: float, false: float = nan) -> Runs[Figures]:
     return Runs(tuple(Figures(each, false, 0.1, 0.0, 0.02, 0.05) for each in goodputs))
 
 
-def results(ours: Runs, theirs: Runs) -> Results:
+def results(ours: Runs[Figures], theirs: Runs[Figures]) -> Results:
     return {letter: {who: ours if who == OURS else theirs for who in CONTESTANTS} for letter in "AB"}
 
 

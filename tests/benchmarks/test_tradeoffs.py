@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("matplotlib", reason="the plots are of the group bench")
+
 from batchlimit.concurrency.queue import Queue
 from benchmarks import tradeoffs
 from benchmarks.queueing.fleet import tradeoff
 from benchmarks.queueing.fleet.choices import PLOTS
-from benchmarks.queueing.fleet.results import Runs
 from benchmarks.queueing.fleet.tally import FleetFigures
+from benchmarks.queueing.seeds import Runs
 
 
 def figures(goodput: float, p50: float) -> FleetFigures:

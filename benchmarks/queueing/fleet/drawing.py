@@ -8,9 +8,10 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.queueing.fleet.contestants import CONTESTANTS, OURS
+from benchmarks.queueing.fleet.contestants import CONTESTANTS
 from benchmarks.queueing.fleet.run import FleetRun
 from benchmarks.queueing.fleet.scenario import SCENARIOS
+from benchmarks.queueing.laws import OURS
 
 _LAWS = {
     "AIMD, 5 s": "#e69f00",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.markdown import percent
-from benchmarks.queueing.fleet.results import Results, Runs
+from benchmarks.queueing.fleet.results import Results
 from benchmarks.queueing.fleet.scenario import (
     CREEP,
     FAIRNESS,
@@ -13,6 +13,8 @@ from benchmarks.queueing.fleet.scenario import (
     SCENARIOS,
     WORST_GOODPUT,
 )
+from benchmarks.queueing.fleet.tally import FleetFigures
+from benchmarks.queueing.seeds import Runs
 
 
 def by_law(results: Results, laws: Sequence[str]) -> Iterator[list[str]]:
@@ -21,7 +23,7 @@ def by_law(results: Results, laws: Sequence[str]) -> Iterator[list[str]]:
         yield [name, *(_share(runs[law].mean("goodput")) for law in laws)]
 
 
-def by_scenario(runs: Mapping[str, Runs]) -> Iterator[list[str]]:
+def by_scenario(runs: Mapping[str, Runs[FleetFigures]]) -> Iterator[list[str]]:
     """A row for each scenario: all figures of one law."""
     for name, each in runs.items():
         yield [
@@ -30,7 +32,7 @@ def by_scenario(runs: Mapping[str, Runs]) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def misses(runs: Mapping[str, Runs]) -> Iterator[str]:
+def misses(runs: Mapping[str, Runs[FleetFigures]]) -> Iterator[str]:
     """Which targets were missed, where, and by how much."""
     for name, each in runs.items():
         scenario = SCENARIOS[name]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.queueing.fleet.choices import OURS, PLOTS, Axis, Plot
 from benchmarks.queueing.fleet.drawing import style
-from benchmarks.queueing.fleet.results import Runs
 from benchmarks.queueing.fleet.run import FleetRun
 from benchmarks.queueing.fleet.tally import FleetFigures
+from benchmarks.queueing.seeds import Runs, carried_out
 
 _COLOURS = {
     "fixed limit": "#777777",
@@ -33,6 +34,8 @@ _LABELS = {
 }
 """Where the label of a point stands, from the point."""
 _MS = (5, 10, 20, 50, 100, 200, 500)
+Measured = Runs[FleetFigures]
+"""All seeds of one choice in one panel."""
 
 
 class Try(NamedTuple):
@@ -53,20 +56,19 @@ def carry_out(task: Try) -> FleetFigures:
     return FleetRun(scenario, lambda _: choice.law(), task.seed).figures()
 
 
-def measure(pool: Executor, number: int, seeds: int) -> list[list[Runs]]:
+def measure(pool: Executor, number: int, seeds: int) -> list[list[Measured]]:
     """Try all choices of a plot: by panel, then by choice."""
     panels, choices = range(len(PLOTS[number].panels)), range(len(PLOTS[number].choices))
-    tasks = [Try(number, panel, choice, seed) for panel in panels for choice in choices for seed in range(seeds)]
-    done = iter(list(pool.map(carry_out, tasks)))
-    return [[Runs(tuple(next(done) for _ in range(seeds))) for _ in choices] for _ in panels]
+    results = carried_out(pool, carry_out, partial(Try, number), panels, choices, range(seeds))
+    return [[*each.values()] for each in results.values()]
 
 
-def value(axis: Axis, runs: Runs) -> float:
+def value(axis: Axis, runs: Measured) -> float:
     """Return the mean of a figure, in the unit of the axis."""
     return runs.mean(axis.figure) * (1000 if axis.in_ms else 1)
 
 
-def draw(path: Path, plot: Plot, panels: Sequence[Sequence[Runs]]) -> None:
+def draw(path: Path, plot: Plot, panels: Sequence[Sequence[Measured]]) -> None:
     """A panel for each scenario: a point for each choice."""
     rows = math.ceil(len(panels) / 2)
     with style():
@@ -80,7 +82,7 @@ def draw(path: Path, plot: Plot, panels: Sequence[Sequence[Runs]]) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def _panel(axes: Axes, plot: Plot, results: Sequence[Runs]) -> None:
+def _panel(axes: Axes, plot: Plot, results: Sequence[Measured]) -> None:
     for family in dict.fromkeys(choice.family for choice in plot.choices):
         points = [
             (value(plot.across, runs), value(plot.up, runs), choice.label)
