@@ -15,6 +15,7 @@ from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.reservoir.world import Moody
 from tests.servers import Server
+from tests.timelines import FOLLOWED_BY_REFUSALS
 
 HUNDRED = Quota(SLOW, 100)
 
@@ -44,20 +45,7 @@ async def test_time_brings_tokens_and_a_refusal_says_when(without_refresher: Non
     """The same timeline as the threaded API's: the rules are the same."""
     loop = virtual_loop()
     limiter = AsyncRateLimiter(MemoryStore(loop.time), "10/s", clock=loop.time)
-    timeline = [  # at, cost, allowed, retry after
-        (0.00, 10, True, 0.0),
-        (0.00, 1, False, 0.1),
-        (0.05, 1, False, 0.05),
-        (0.09, 1, False, 0.01),
-        (0.20, 2, True, 0.0),
-        (0.20, 3, False, 0.3),
-        (0.25, 1, False, 0.15),
-        (0.41, 3, False, 0.09),
-        (0.41, 1, True, 0.0),
-        (9.00, 10, True, 0.0),
-        (9.00, 1, False, 0.1),
-    ]
-    for at, cost, allowed, retry_after in timeline:
+    for at, cost, allowed, retry_after in FOLLOWED_BY_REFUSALS:
         loop.now = 1000.0 + at + 0.0001
         decision = await limiter.decide(KEY, cost)
         assert (at, decision.allowed) == (at, allowed)

@@ -1,11 +1,18 @@
-"""A gRPC server on either front, each in turn."""
+"""A gRPC server and an enforcer on either front, each in turn."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from batchlimit.batching import FixedBatch
 from batchlimit.integrations import permits
 from batchlimit.integrations.enforcement import no_rules
 from batchlimit.integrations.faults import Faults
+from batchlimit.rules import Rule
+from tests.integrations.enforcers import Make, Twin
 from tests.integrations.stage import SetUp, on_asyncio, threaded
+from tests.sync.stage import Clock
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +32,18 @@ def stage(request: pytest.FixtureRequest) -> SetUp:
     """What sets up a stage: of a law, with options for the limiter, and of those for the interceptor."""
     made: SetUp = request.param
     return made
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
+def make(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
+    """What makes an enforcer of rules, on a store of its own, with options."""
+    made: list[Twin] = []
+
+    def of(*rules: Rule, **options: Any) -> Twin:
+        made.append(Twin(request.param, rules, Clock(), sizer=FixedBatch(1), **options))
+        return made[-1]
+
+    yield of
+    for twin in made:
+        twin.store.away.clear()
+        twin.close()

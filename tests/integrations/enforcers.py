@@ -1,7 +1,7 @@
 """Both enforcers behind one face, on buckets in memory in whose time nothing happens by itself."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
@@ -123,6 +123,9 @@ class Twin:
         if self._loop is None:
             return call(*arguments, **options)
         return self._loop.run(_awaited(call, arguments, options))
+
+
+Make = Callable[..., Twin]
 
 
 async def _awaited(call: Any, arguments: Any, options: Any) -> Any:

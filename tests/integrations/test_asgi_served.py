@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
+from websockets.exceptions import InvalidStatus
 
 from batchlimit.rules import Rules
 from batchlimit.stores import RedisStore
 from tests.integrations.served import RULES
 from tests.integrations.structured import read_limits
+from tests.integrations.websocket import closed_after_two, echoed, shake
 from tests.servers import Server
 
 DEADLINE = 100.0
@@ -171,30 +171,20 @@ def test_a_client_that_goes_away_amid_its_head_costs_nothing(served: Served) -> 
 
 
 def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -> None:
-    def shake() -> Any:
-        return connect(f"ws://127.0.0.1:{served.port}/refused", additional_headers={"x-user": "ws"}, proxy=None)
-
-    with shake() as websocket:
-        websocket.send("hello")
-        assert websocket.recv(DEADLINE) == "hello"
+    with shake(served.port, "/refused", "ws") as websocket:
+        assert echoed(websocket, "hello") == "hello"
+        assert websocket.response is not None
         assert websocket.response.headers["RateLimit"].startswith('"handshake";r=0')
     with pytest.raises(InvalidStatus) as caught:
-        shake()
+        shake(served.port, "/refused", "ws")
     response = caught.value.response
     assert response.status_code == 429
     assert int(response.headers["Retry-After"]) >= 1
 
 
 def test_a_websocket_that_floods_is_closed(served: Served) -> None:
-    url = f"ws://127.0.0.1:{served.port}/chat"
-    with connect(url, additional_headers={"x-user": "flood"}, proxy=None) as websocket:
-        for number in range(3):
-            websocket.send(str(number))
-        assert [websocket.recv(DEADLINE) for _ in range(2)] == ["0", "1"]
-        with pytest.raises(ConnectionClosed) as caught:
-            websocket.recv(DEADLINE)
-    assert caught.value.rcvd is not None
-    assert caught.value.rcvd.code == 1008
+    with shake(served.port, "/chat", "flood") as websocket:
+        assert closed_after_two(websocket) == 1008
 
 
 def test_when_the_server_stops_its_tokens_go_back(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:

@@ -2,36 +2,16 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from batchlimit import FailurePolicy, RateLimiter
-from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Enforcer, Response
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
-from tests.integrations.enforcers import Twin
+from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
-
-Make = Callable[..., Twin]
-
-
-@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
-def make(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
-    made: list[Twin] = []
-
-    def of(*rules: Rule, **options: Any) -> Twin:
-        made.append(Twin(request.param, rules, Clock(), sizer=FixedBatch(1), **options))
-        return made[-1]
-
-    yield of
-    for twin in made:
-        twin.store.away.clear()
-        twin.close()
-
 
 USER = Rule("user", "2/hour", key="user:{user}", match="/api/*")
 ALL = Rule("all", "100/hour", key="all")

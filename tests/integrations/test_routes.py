@@ -1,35 +1,15 @@
 """What a route asks for, beside the rules that match its requests."""
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Response, RouteLimit
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, RulesError
-from tests.integrations.enforcers import Twin
+from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
-
-Make = Callable[..., Twin]
-
-
-@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
-def make(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
-    made: list[Twin] = []
-
-    def of(*rules: Rule, **options: Any) -> Twin:
-        made.append(Twin(request.param, rules, Clock(), sizer=FixedBatch(1), **options))
-        return made[-1]
-
-    yield of
-    for twin in made:
-        twin.store.away.clear()
-        twin.close()
-
 
 ALL = Rule("all", "100/hour", key="all")
 SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)

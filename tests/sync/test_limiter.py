@@ -18,6 +18,7 @@ from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.sync import store_calls
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
+from tests.timelines import FOLLOWED_BY_REFUSALS
 
 SLOW = 0.001
 HUNDRED = Quota(SLOW, 100)
@@ -60,20 +61,7 @@ def test_time_brings_tokens_and_a_refusal_says_when(
     """The bucket is asked no more than once in a fifth of its second after it gave its last tokens."""
     monkeypatch.setattr("batchlimit.sync.key_entry.uniform", lambda low, high: 1.0)
     limiter = RateLimiter(MemoryStore(clock), "10/s", clock=clock)
-    timeline = [  # at, cost, allowed, retry after
-        (0.00, 10, True, 0.0),
-        (0.00, 1, False, 0.1),
-        (0.05, 1, False, 0.05),
-        (0.09, 1, False, 0.01),
-        (0.20, 2, True, 0.0),
-        (0.20, 3, False, 0.3),
-        (0.25, 1, False, 0.15),
-        (0.41, 3, False, 0.09),
-        (0.41, 1, True, 0.0),
-        (9.00, 10, True, 0.0),
-        (9.00, 1, False, 0.1),
-    ]
-    for at, cost, allowed, retry_after in timeline:
+    for at, cost, allowed, retry_after in FOLLOWED_BY_REFUSALS:
         clock.now = 1000.0 + at + 0.0001
         decision = limiter.decide(KEY, cost)
         assert (at, decision.allowed) == (at, allowed)

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
+from websockets.exceptions import InvalidStatus
 
 from tests.depth import depth
 from tests.integrations.matrix.serve import HTTP, MESSAGES_CLOSED_BY, REFUSES_ITSELF, WEBSOCKETS
 from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
+from tests.integrations.websocket import closed_after_two, echoed, shake
 
 HOUR = 3600.0
 
@@ -99,48 +99,36 @@ def test_a_handler_that_raises_is_a_500_of_its_own_and_is_charged(served: Served
 
 @pytest.mark.parametrize("served", WEBSOCKETS, indirect=True)
 def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -> None:
-    url = f"ws://127.0.0.1:{served.port}/ws"
-    with connect(url, additional_headers={"x-user": "ann"}, proxy=None) as websocket:
-        websocket.send("hello")
-        assert websocket.recv(DEADLINE) == "hello"
+    with shake(served.port, "/ws", "ann") as websocket:
+        assert echoed(websocket, "hello") == "hello"
         assert websocket.response is not None
         assert websocket.response.headers["RateLimit"].startswith('"handshake";r=0')
     with pytest.raises(InvalidStatus) as caught:
-        connect(url, additional_headers={"x-user": "ann"}, proxy=None)
+        shake(served.port, "/ws", "ann")
     assert caught.value.response.status_code == 429
-    wait = int(caught.value.response.headers["Retry-After"])
-    served.pass_by(wait)
-    with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
+    served.pass_by(int(caught.value.response.headers["Retry-After"]))
+    with shake(served.port, "/ws", "ann"):
         pass
 
 
 @pytest.mark.parametrize("served", REFUSES_ITSELF, indirect=True)
 def test_a_server_that_answers_handshakes_by_itself_refuses_them_too(served: Served) -> None:
-    """Daphne hands no response of the application on: the client is not told when to come back."""
-    url = f"ws://127.0.0.1:{served.port}/ws"
-    with connect(url, additional_headers={"x-user": "ann"}, proxy=None) as websocket:
-        websocket.send("hello")
-        assert websocket.recv(DEADLINE) == "hello"
+    """Daphne sends its own response: it does not tell the client when to come back."""
+    with shake(served.port, "/ws", "ann") as websocket:
+        assert echoed(websocket, "hello") == "hello"
     with pytest.raises(InvalidStatus) as caught:
-        connect(url, additional_headers={"x-user": "ann"}, proxy=None)
+        shake(served.port, "/ws", "ann")
     assert caught.value.response.status_code == 403
     served.pass_by(HOUR)
-    with connect(url, additional_headers={"x-user": "ann"}, proxy=None):
+    with shake(served.port, "/ws", "ann"):
         pass
 
 
 @pytest.mark.parametrize("served", MESSAGES_CLOSED_BY, indirect=True)
-def test_a_websocket_is_closed_whose_message_is_refused(served: Served) -> None:
-    """Daphne cannot close with the code of the application, so the client is told of an error."""
-    url = f"ws://127.0.0.1:{served.port}/chat"
-    with connect(url, additional_headers={"x-user": "flood"}, proxy=None) as websocket:
-        for number in range(3):
-            websocket.send(str(number))
-        assert [websocket.recv(DEADLINE) for _ in range(2)] == ["0", "1"]
-        with pytest.raises(ConnectionClosed) as caught:
-            websocket.recv(DEADLINE)
-    assert caught.value.rcvd is not None
-    assert caught.value.rcvd.code == MESSAGES_CLOSED_BY[served.face]
+def test_a_refused_message_closes_its_websocket(served: Served) -> None:
+    """Daphne cannot close with the code of the application; its client gets an error code instead."""
+    with shake(served.port, "/chat", "flood") as websocket:
+        assert closed_after_two(websocket) == MESSAGES_CLOSED_BY[served.face]
 
 
 def test_a_server_goes_on_after_clients_that_went_away_amid_their_requests(served: Served) -> None:
