@@ -69,6 +69,12 @@ class Fleet:
                 attendant.look_after(entry)
         self._now[0] = instant
 
+    def levels(self, key: str) -> list[float]:
+        """Return the tokens that may still be spent: those in each bandwidth of the bucket, and with limiters."""
+        leased = [entry.tokens for each in self.limiters if (entry := each._entries.get(key)) is not None]
+        unspent = sum(tokens.available for tokens in leased if self._now[0] < tokens.expires)
+        return [level + unspent for level in self.store.levels(key)]
+
     def plan(self, attendant: "_Attendant", entry: KeyEntry) -> None:
         """Come to an entry at its `due`."""
         if entry.due < math.inf:
@@ -159,6 +165,12 @@ class _Counting(MemoryStore):
         bucket = Bucket(quota, now)
         bucket._levels = list(levels)
         self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+
+    def levels(self, key: str) -> list[float]:
+        """Return the tokens in each bandwidth of a bucket that is known."""
+        bucket, _ = self._buckets[stored(key)]
+        bucket._refill_to(self._now(), "", math.inf)
+        return list(bucket._levels)
 
     def _count(self, key: str) -> None:
         self.calls += 1

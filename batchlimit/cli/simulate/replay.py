@@ -1,6 +1,8 @@
 """Sends each line of a log to one of the instances, by the rules, and counts what became of it."""
 
+import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -15,6 +17,7 @@ from batchlimit.cli.simulate.result import Result, Tally
 from batchlimit.cli.simulate.route import Bucket, Charge, Route, Way, client_of
 from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
+from batchlimit.cli.simulate.trust import Trust
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
 
@@ -42,7 +45,7 @@ class Replay:
         by: which of them gets a request (default: any, at random).
         round_trip: of the store (seconds, default 0.001).
         seed: of the choice of instances, and of the jitter (default 1).
-        is_exact: whether reservoirs decide all requests (default False: see `screen`).
+        is_exact: whether reservoirs decide all requests (default False: see `screen` and `trust`).
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Replay:
     ) -> None:
         self._rules, self._instances, self._by, self._is_exact = rules, instances, by, is_exact
         self._sample = Sample()
-        self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._sample.call)
+        self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._call)
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
         self._known: dict[str, dict[str | tuple[str, str], Charge | Tally]] = {rule.name: {} for rule in rules}
@@ -78,7 +81,9 @@ class Replay:
             result.ended = at
         for bucket in self._buckets.values():
             self._settle(bucket.key, bucket.screen)
-        result.calls = self._fleet.store.calls + self._sample.calls
+            bucket.trust.settle()
+        trusted = sum(bucket.trust.calls for bucket in self._buckets.values())
+        result.calls = self._fleet.store.calls + self._sample.calls + round(trusted)
         return result
 
     def _instant(self, at: float, together: list[Line]) -> int:
@@ -88,17 +93,31 @@ class Replay:
             route = routes.get((method, target)) or self._route(method, target)
             if (way := route.only) is not None:
                 charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else client_of(way, ip, user))
-                if charge.__class__ is Charge and (screen := charge.bucket.screen).is_open and not screen.is_sampled:
-                    if screen.passes(at, charge.cost):
-                        charge.tally.admitted += 1
+                if charge.__class__ is Charge:
+                    bucket = charge.bucket
+                    if (screen := bucket.screen).is_open:
+                        if not screen.is_sampled:
+                            if screen.passes(at, charge.cost):
+                                charge.tally.admitted += 1
+                                admitted += 1
+                                screened += 1
+                                at += step
+                                continue
+                            self._open(bucket, at)
+                    elif (trust := bucket.trust).until > at:
+                        if screen.spends(at, charge.cost, trust.pace):
+                            charge.tally.admitted += 1
+                            admitted += 1
+                        else:
+                            charge.tally.refused += 1
+                        trust.count += 1
                         screened += 1
                         at += step
                         continue
-                    self._open(charge.bucket, at)
             admitted += self._decided(route, ip, user, status, at)
             at += step
         self.result.screened += screened
-        return admitted + screened
+        return admitted
 
     def _decided(self, route: Route, ip: str, user: str, status: int, at: float) -> bool:
         """Decide a request that has not one rule alone, or a rule that reservoirs decide."""
@@ -129,30 +148,61 @@ class Replay:
 
     def _refused(self, limiter: SimulatedLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
-        passed, costs = [], dict[str, int]()
+        passed, asked, short = list[Charge](), list[Charge](), None
         for charge in charges:
-            if self._passes(charge, at):
-                passed.append(charge)
-            else:
-                costs[charge.bucket.key] = costs.get(charge.bucket.key, 0) + charge.cost
-        short = _asked(limiter, costs)
+            match self._passes(charge, at):
+                case None:
+                    asked.append(charge)
+                case True:
+                    passed.append(charge)
+                case False:
+                    short = short or charge.bucket.key
+        if short is None:
+            short = _asked(limiter, asked)
+            for charge in asked:
+                self._compare(charge, at, is_admitted=short is None, is_alone=len(charges) == 1)
         if short is not None:
             for charge in passed:
                 charge.bucket.screen.take_back(charge.cost)
         self.result.screened += len(passed) if short is None else 0
         return short
 
-    def _passes(self, charge: Charge, at: float) -> bool:
-        """Whether arithmetic decides this charge: then it is charged."""
+    def _passes(self, charge: Charge, at: float) -> bool | None:
+        """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
         bucket, screen = charge.bucket, charge.bucket.screen
-        if not (screen.is_open or screen.reopens(at)):
-            return False
+        if not (screen.is_open or (bucket.trust.until <= at and screen.reopens(at))):
+            return self._plainly(charge, at)
         is_sampled, is_certain = screen.is_sampled, screen.passes(at, charge.cost)
         if not is_certain:
-            self._sample.leave(bucket.key)
-            if not is_sampled:
-                self._open(bucket, at)
-        return is_certain and not is_sampled
+            self._open(bucket, at, is_known=is_sampled)
+        return True if is_certain and not is_sampled else None
+
+    def _plainly(self, charge: Charge, at: float) -> bool | None:
+        """Whether the plain bucket admits this charge; None: it is not trusted to decide."""
+        trust, screen = charge.bucket.trust, charge.bucket.screen
+        if trust.until == -math.inf:
+            return None
+        if trust.until <= at and not trust.lasts(at):
+            self._open(charge.bucket, at)
+            return None
+        trust.count += 1
+        return screen.spends(at, charge.cost, trust.pace)
+
+    def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
+        """Compare with the plain bucket; where another key may have been short, it follows what was decided."""
+        bucket, screen = charge.bucket, charge.bucket.screen
+        if screen.is_open or self._is_exact:
+            return
+        cost = charge.cost if is_alone or is_admitted else 0
+        bucket.trust.add(is_admitted * cost, screen.spends(at, cost) * cost)
+        if bucket.trust.is_due(at):
+            plain, screen.levels = screen.levels, self._fleet.levels(bucket.key)
+            bucket.trust.judge(at, screen.levels[0] - plain[0])
+
+    def _call(self, key: str) -> None:
+        """Take note of a call of the store."""
+        self._sample.call(key)
+        self._buckets[key].trust.call()
 
     def _end(self, key: str, screen: Screen) -> None:
         """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""
@@ -169,11 +219,13 @@ class Replay:
         elif screen.is_open:
             self._sample.screen(screen.count)
 
-    def _open(self, bucket: Bucket, at: float) -> None:
-        """Have reservoirs decide from now on, with what is left."""
-        self._fleet.move(at)
+    def _open(self, bucket: Bucket, at: float, *, is_known: bool = False) -> None:
+        """Have reservoirs decide from now on, with what is left; `is_known`: they have decided as well until now."""
         self._sample.leave(bucket.key)
-        self._fleet.store.begin(bucket.key, bucket.quota, bucket.screen.levels)
+        bucket.trust.begin(at)
+        if not is_known:
+            self._fleet.move(at)
+            self._fleet.store.begin(bucket.key, bucket.quota, bucket.screen.levels)
 
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
@@ -213,15 +265,18 @@ class Replay:
 
     def _bucket(self, rule: Rule, key: str) -> Bucket:
         screen = Screen(rule.quota, self._now, partial(self._end, key), is_exact=self._is_exact)
-        found = self._buckets[key] = Bucket(key, rule.quota, screen)
+        found = self._buckets[key] = Bucket(key, rule.quota, screen, Trust())
         return found
 
 
-def _asked(limiter: SimulatedLimiter, costs: dict[str, int]) -> str | None:
+def _asked(limiter: SimulatedLimiter, charges: Sequence[Charge]) -> str | None:
     """Charge all keys or none; return the one that is short."""
-    if len(costs) == 1:
-        ((key, cost),) = costs.items()
-        return None if limiter.try_acquire(key, cost) else key
+    if len(charges) == 1:
+        key = charges[0].bucket.key
+        return None if limiter.try_acquire(key, charges[0].cost) else key
+    costs = Counter[str]()
+    for charge in charges:
+        costs[charge.bucket.key] += charge.cost
     for key, decision in limiter.decide_all(costs).items() if costs else ():
         if not decision.allowed:
             return key

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from batchlimit.cli.simulate.result import Tally
 from batchlimit.cli.simulate.screen import Screen
+from batchlimit.cli.simulate.trust import Trust
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Statuses
 from batchlimit.rules.key import KeyTemplate
@@ -17,6 +18,7 @@ class Bucket:
     key: str
     quota: Quota
     screen: Screen
+    trust: Trust
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ A bucket that every request asks ("plain") is compared with one that instances l
 tokens, without those that are leased and not spent: at most half of the burst. Tokens that are spent and not yet
 reported are missing from the plain one as well. A fair share is at least half of what is left. So where the plain one
 has half of the burst and twice the cost, the leased one admits. Any other key is decided by reservoirs, from then on
-until its bucket would have been full for a while.
+until its bucket would have been full for a while, or until they are trusted to decide as the plain one (see `trust`).
 """
 
 import math
@@ -75,12 +75,28 @@ class Screen:
 
     def _pass_others(self, passed: float, cost: int) -> bool:
         """Charge the bandwidths after the first, all or none."""
-        bands = zip(self._levels, self._others, strict=True)
-        self._levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
+        self._refill_others(passed)
         if any(level < floor + 2 * cost for level, (_, _, floor) in zip(self._levels, self._others, strict=True)):
             return False
         self._levels = [level - cost for level in self._levels]
         return True
+
+    def spends(self, now: float, cost: int, pace: float = 1.0) -> bool:
+        """Charge a request if the plain bucket has so many tokens; `pace`: of its refill (default 1)."""
+        passed, self.last = (now - self.last) * pace, now
+        rate, burst, _ = self._first
+        level = self._level + passed * rate
+        self._level = level if level < burst else burst
+        if self._others:
+            self._refill_others(passed)
+        if self._level < cost or (self._others and min(self._levels) < cost):
+            return False
+        self.take_back(-cost)
+        return True
+
+    def _refill_others(self, passed: float) -> None:
+        bands = zip(self._levels, self._others, strict=True)
+        self._levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
 
     def take_back(self, cost: int) -> None:
         """Return what was charged."""
@@ -92,9 +108,14 @@ class Screen:
         """Tokens in each bandwidth."""
         return [self._level, *self._levels]
 
+    @levels.setter
+    def levels(self, found: list[float]) -> None:
+        self._level, *self._levels = found
+
     def reopens(self, now: float) -> bool:
         """Whether arithmetic decides again, since nobody asked for so long."""
-        passed, self.last = now - self.last, now
+        passed = now - self.last
+        self.spends(now, 0)
         if passed > self._fills_in + _IDLE:
             self._begin(now)
             self.is_open = True

@@ -1,5 +1,6 @@
 """A log replayed through rules: by reservoirs in virtual time, and by arithmetic where no instance can be refused."""
 
+import math
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
 from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
+from batchlimit.cli.simulate.trust import Trust
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules
 
@@ -123,6 +125,77 @@ def test_arithmetic_and_reservoirs_admit_the_same() -> None:
     assert exact.screened == 0
     assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
     assert screened.calls == pytest.approx(exact.calls, rel=0.25)
+
+
+def uneven(quota: str, *, is_exact: bool) -> Result:
+    """Two busy users, at three times and at half of 20/s."""
+    log = sorted(steady(60.0, 60.0, user="ann") + steady(11.0, 60.0, user="bob"))
+    return replayed(Rule("users", quota, key="user:{user}"), log, is_exact=is_exact)
+
+
+def test_one_bucket_decides_refusals_where_reservoirs_waste_little() -> None:
+    screened, exact = (uneven("20/s", is_exact=is_exact) for is_exact in (False, True))
+    assert screened.screened > 0.7 * screened.requests
+    assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
+    assert screened.calls == pytest.approx(exact.calls, rel=0.1)
+
+
+def test_reservoirs_decide_where_a_small_burst_makes_them_waste_tokens() -> None:
+    screened, exact = (uneven("20/s burst 2", is_exact=is_exact) for is_exact in (False, True))
+    assert screened.screened < 0.2 * screened.requests
+    assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
+
+
+def test_one_bucket_also_decides_for_requests_that_other_rules_count() -> None:
+    rules = [Rule("users", "20/s", key="user:{user}"), Rule("all", "900/s", key="all", match="/x")]
+    chance = random.Random(5)
+    paths = ["/items", "/items", "/x"]
+    log = [line((n + chance.random()) / 60, chance.choice(paths), user="ann") for n in range(3600)]
+    screened, exact = (replayed(rules, log, is_exact=is_exact) for is_exact in (False, True))
+    assert screened.screened > 0.7 * screened.requests
+    assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
+    assert screened.of_rule("all").admitted == pytest.approx(exact.of_rule("all").admitted, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("now", "admitted", "plain", "more", "until"),
+    [
+        (3.0, 150, 150, 0.0, -math.inf),
+        (5.0, 99, 99, 0.0, -math.inf),
+        (5.0, 100, 111, 11.0, 10.0),
+        (5.0, 100, 112, 11.0, 10.0),
+        (5.0, 100, 113, 11.0, -math.inf),
+    ],
+    ids=["too short", "too few", "what limiters hold is not wasted", "a hundredth is wasted", "more is wasted"],
+)
+def test_a_plain_bucket_is_trusted_for_as_long_as_it_was_watched(
+    now: float, admitted: int, plain: int, more: float, until: float
+) -> None:
+    trust = Trust()
+    trust.begin(0.0)
+    trust.add(admitted, plain)
+    if trust.is_due(now):
+        trust.judge(now, more)
+    assert trust.until == until
+
+
+@pytest.mark.parametrize(
+    ("counts", "lasts"),
+    [([30], [True]), ([20, 45], [True, True]), ([19], [False]), ([46], [False]), ([30] * 12, [True] * 11 + [False])],
+    ids=["as before", "about as many", "fewer", "more", "too long"],
+)
+def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], lasts: list[bool]) -> None:
+    trust, found = Trust(), list[bool]()
+    trust.begin(0.0)
+    for _ in range(30):
+        trust.add(4, 4)
+        trust.call()
+    trust.judge(5.0, 0.0)
+    for window, count in enumerate(counts):
+        trust.count = count
+        found.append(trust.lasts(10.0 + 5 * window))
+    assert found == lasts
+    assert trust.calls == sum(counts), "reservoirs made a call for each request"
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
