@@ -124,6 +124,8 @@ class _Look:
 
 
 def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bool) -> Iterator[str]:
+    if override.is_for_all:
+        yield f"{override.name!r} names every key that no other override names"
     if not touched:
         seen = "" if is_whole else f" among the {names} names that were looked at"
         what = "matches no live bucket" if override.is_pattern else "has no live bucket"

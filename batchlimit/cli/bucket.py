@@ -7,7 +7,7 @@ import typer
 from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.cli.watching import Look
 from batchlimit.quota.key import stored
 
@@ -57,7 +57,7 @@ def refill(
 ) -> None:
     """Fill the bucket of a key, but for what limiters have leased of it. Asks first."""
     with opened(url, prefix, who) as admin:
-        _ask(f"Fill the bucket of {key!r}?", yes)
+        confirm(f"Fill the bucket of {key!r}?", yes)
         _say(key, "refilled", admin.buckets.refill(key, why=why))
 
 
@@ -66,13 +66,8 @@ def clear(
 ) -> None:
     """Have the bucket of a key as if it was never used, but for what limiters have leased of it. Asks first."""
     with opened(url, prefix, who) as admin:
-        _ask(f"Clear the bucket of {key!r}?", yes)
+        confirm(f"Clear the bucket of {key!r}?", yes)
         _say(key, "cleared", admin.buckets.clear(key, why=why))
-
-
-def _ask(question: str, yes: bool) -> None:
-    if not yes:
-        typer.confirm(question, abort=True, err=True)
 
 
 def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:

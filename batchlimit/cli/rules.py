@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin, Plan
+from batchlimit.admin.terms import Terms, override_of
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import NotUnderstood, Override
@@ -34,21 +35,21 @@ def set_(
     until: Annotated[str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d.")] = None,
     why: Why = "",
     who: Who = None,
+    yes: Yes = False,
     prefix: Prefix = DEFAULT_PREFIX,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     output: Form = Output.TABLE,
 ) -> None:
     """Set another quota for a key or a pattern. All processes obey within a lease, at most 1.5 s."""
     with opened(url, prefix, who) as admin:
-        before = admin.overrides().by_name.get(name)
-        mode: Mode = "shadow" if shadow else "enforce"
         policy = None if on_failure is None else FailurePolicy.parse(on_failure)
-        said: dict[str, Any] = {"mode": mode, "weight": weight, "on_failure": policy, "until": until, "why": why}
+        mode: Mode = "shadow" if shadow else "enforce"
+        terms = Terms(mode=mode, weight=weight, on_failure=policy, until=until, why=why)
         if dry_run:
-            _show_plan(admin.plan(name, quota, **said), _now(admin), output)
+            _show_plan(admin.plan(name, quota, **terms), _now(admin), output)
+            say(f"would be set; before: {_before(admin, name)}")
         else:
-            show(_row(admin.set(name, quota, **said), _now(admin)), output)
-        say(f"{'would be set' if dry_run else 'set'}; before: {before or 'no override'}")
+            _put(admin, name, quota, terms, yes, output)
 
 
 def hold(
@@ -57,11 +58,13 @@ def hold(
     url: Url,
     why: Why = "",
     who: Who = None,
+    yes: Yes = False,
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
     """Admit nothing for a key or a pattern, for a time. `unset` ends it earlier."""
-    set_(name, url, "0/s", False, None, None, until, why, who, prefix, False, output)
+    with opened(url, prefix, who) as admin:
+        _put(admin, name, "0/s", Terms(until=until, why=why), yes, output)
 
 
 def open_(
@@ -70,14 +73,13 @@ def open_(
     until: Annotated[str | None, typer.Option(help="How long everything is admitted: 30s, 5m, 1h.")] = None,
     why: Why = "",
     who: Who = None,
+    yes: Yes = False,
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
     """Admit everything for a key or a pattern. `unset` ends it earlier."""
     with opened(url, prefix, who) as admin:
-        before = admin.overrides().by_name.get(name)
-        show(_row(admin.open(name, until, why=why), _now(admin)), output)
-        say(f"open; before: {before or 'no override'}")
+        _put(admin, name, None, Terms(mode="open", until=until, why=why), yes, output)
 
 
 def unset(
@@ -94,8 +96,8 @@ def unset(
         if bool(names) == every:
             raise ValueError("name what to remove, or use --all")
         wanted = [each.name for each in admin.overrides()] if every else names or []
-        if every and wanted and not yes:
-            typer.confirm(f"Remove {len(wanted)} overrides?", abort=True, err=True)
+        if every and wanted:
+            confirm(f"Remove {len(wanted)} overrides?", yes)
         removed = admin.unset(*wanted, why=why) if wanted else ()
         say(f"removed: {', '.join(removed)}" if removed else "none of these was set")
         if not removed:
@@ -129,6 +131,19 @@ def log(
     """Show who changed which override, newest first."""
     with opened(url, prefix) as admin:
         show([_told(each) for each in admin.history(count)], output, empty="nothing was changed yet")
+
+
+def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output) -> None:
+    """Set an override, and show it; what names every key is set after a yes."""
+    if override_of(name, quota, terms, "", 0.0).is_for_all:
+        confirm(f"{name!r} names every key that no other override names. Set it?", yes)
+    before = _before(admin, name)
+    show(_row(admin.set(name, quota, **terms), _now(admin)), output)
+    say(f"set; before: {before}")
+
+
+def _before(admin: Admin, name: str) -> str:
+    return str(admin.overrides().by_name.get(name, "no override"))
 
 
 _MOST_SHOWN = 50

@@ -53,6 +53,12 @@ def looked_into(url: str, prefix: str) -> Iterator[RedisStore]:
         yield admin.store
 
 
+def confirm(question: str, yes: bool) -> None:
+    """End the command unless somebody at the terminal, or `--yes`, says that it is meant."""
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+
+
 def buckets_of(prefix: str) -> str:
     """Return the pattern by which SCAN finds buckets, those alone, of a prefix that may have wildcards."""
     literal = re.sub(r"([*?\[\]\\])", r"\\\1", prefix)

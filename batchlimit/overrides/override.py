@@ -85,6 +85,11 @@ class Override:
         return is_pattern(self.name)
 
     @property
+    def is_for_all(self) -> bool:
+        """Whether it changes what holds for every key, or nearly: its name has no letter of its own."""
+        return "*" in self.name and not literals(self.name) and not self.is_trial
+
+    @property
     def is_trial(self) -> bool:
         """Whether it is a trial, beside what counts."""
         return self.mode == "shadow" and self.quota is not None

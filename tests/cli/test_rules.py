@@ -47,7 +47,7 @@ def test_programs_read_json_and_yaml(run: Run) -> None:
 
 
 def test_what_counts_for_a_key_is_explained(run: Run) -> None:
-    run("set", "*", "100/s")
+    run("set", "*", "100/s", "--yes")
     run("set", "search:*", "20/s")
     told = json.loads(run("rules", "--explain", "search:ann", "-o", "json").stdout)
     assert (told["counts"], told["name"], told["quota"]) == ("override", "search:*", "20/s")
@@ -102,6 +102,42 @@ def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
     run("set", "ann", "20/s")
     assert run("unset", "--all", "--yes").exit_code == 0
     assert len(admin.overrides()) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set", "*", "20/s"),
+        ("set", "**", "0/s"),
+        ("set", "?*", "--shadow"),
+        ("set", "[!_]*", "--weight", "3"),
+        ("hold", "*", "1m"),
+        ("open", "*"),
+    ],
+    ids=" ".join,
+)
+def test_what_names_every_key_is_set_only_after_a_yes(run: Run, admin: Admin, words: tuple[str, ...]) -> None:
+    refused = run(*words, typed_in="n\n")
+    assert (refused.exit_code, len(admin.overrides()), "every key" in refused.stderr) == (1, 0, True)
+    assert run(*words).exit_code == 1, "a pipe cannot say yes"
+    assert (run(*words, typed_in="y\n").exit_code, len(admin.overrides())) == (0, 1)
+    assert run(*words, "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [("set", "*", "20/s", "--shadow"), ("set", "[ab]", "20/s"), ("set", "s*", "20/s")])
+def test_a_trial_of_every_key_and_a_pattern_of_few_need_no_yes(run: Run, words: tuple[str, ...]) -> None:
+    assert run(*words).exit_code == 0
+
+
+def test_a_dry_run_shows_what_a_pattern_of_every_key_would_touch(
+    run: Run, admin: Admin, valkey_store: RedisStore
+) -> None:
+    used(valkey_store, "search:ann", "export")
+    told = json.loads(run("set", "*", "20/s", "--dry-run", "-o", "json").stdout)
+    assert [each["key"] for each in told["touches"]] == ["export", "search:ann"]
+    assert told["warnings"][0] == "'*' names every key that no other override names"
+    assert list(admin.plan("*", "20/s").warnings) == told["warnings"]
+    assert list(admin.overrides()) == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +198,7 @@ def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:
 
 def test_a_quota_is_set_on_trial_and_all_are_put_in_shadow_mode(run: Run, admin: Admin) -> None:
     assert run("set", "search:*", "10/s", "--shadow", "--until", "1h").exit_code == 0
-    assert run("set", "*", "--shadow").exit_code == 0
+    assert run("set", "*", "--shadow", "--yes").exit_code == 0
     assert run("set", "*").exit_code == 2
     assert sorted(str(each) for each in admin.overrides()) == ["* shadow", "search:* trial of 10/s"]
 
