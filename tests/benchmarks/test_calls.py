@@ -36,7 +36,7 @@ def test_a_bucket_takes_some_hundred_bytes(valkey: Server) -> None:
     with valkey.client() as client:
         client.flushdb()
         cases(client)
-        bucket, _, instance = footprint(client, 4_000)
+        bucket, _, instance = footprint(client, 1_000)
         client.flushdb()
     assert 200 < bucket.value < 400
     assert 40 < instance.value < 100

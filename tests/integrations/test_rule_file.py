@@ -47,6 +47,10 @@ class Site:
         refusal = self._do(self.enforcer.ask, RouteLimit(key), outcome)
         return 200 if refusal is None else int(refusal.status)
 
+    def look(self) -> bool:
+        """Read the file anew, as its background thread does: while the loop runs, which puts the quotas in force."""
+        return self.file.look() if self._loop is None else self._loop.run(asyncio.to_thread(self.file.look))
+
     def close(self) -> None:
         self._do(self.limiter.close)
         if self._loop is not None:
@@ -80,11 +84,11 @@ def test_other_rules_hold_with_their_quotas_from_the_next_request_on(site: Site,
     assert [site.status("/login") for _ in range(2)] == [200, 429]
     assert [site.status("/items") for _ in range(3)] == [200] * 3
     put(path, FIRST.replace("1/hour", "3/hour") + SECOND)
-    assert site.file.look()
+    assert site.look()
     assert [site.status("/items") for _ in range(3)] == [200, 200, 429]
     assert site.status("/login") == 429, "what was used stays used"
     put(path, SECOND)
-    site.file.look()
+    site.look()
     assert [site.status("/login") for _ in range(3)] == [200] * 3
     statistics = site.enforcer.statistics()
     assert (statistics.rules["login"].matched, statistics.rules["items"].refused) == (3, 1), "counts stay"
@@ -92,10 +96,10 @@ def test_other_rules_hold_with_their_quotas_from_the_next_request_on(site: Site,
 
 def test_a_file_without_the_rule_that_a_route_asks_for_is_refused_whole(site: Site, path: Path) -> None:
     put(path, FIRST + ROUTE)
-    site.file.look()
+    site.look()
     assert site.ask("search:{ip}") == 200
     put(path, SECOND)
-    assert not site.file.look()
+    assert not site.look()
     assert "search:{ip}" in site.file.problem
     assert (site.ask("search:{ip}"), site.status("/login")) == (200, 200)
     assert site.status("/login") == 429
@@ -104,7 +108,7 @@ def test_a_file_without_the_rule_that_a_route_asks_for_is_refused_whole(site: Si
 
 def test_a_file_without_rules_of_requests_is_refused(site: Site, path: Path) -> None:
     put(path, '[limits]\n"*" = "1/s"\n')
-    assert not site.file.look()
+    assert not site.look()
     assert "no rules of requests" in site.file.problem
 
 
