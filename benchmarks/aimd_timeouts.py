@@ -1,9 +1,10 @@
-"""Which timeout of AIMD does least harm where nobody knows how long calls take, simulated.
+"""The timeout of AIMD that loses least where nobody knows how long calls take, simulated.
 
     python -m benchmarks.aimd_timeouts [--seconds 300]
 
-Answers in time over those of the best limiter, the worst of four cases: 1 or 4 limiters before 10 workers, at .7x or 2x
-their capacity, each with a least limit of 1. The same every time, on every machine.
+Each figure is the answers in time over those of the best limiter, in the worst of four cases. A case has 1 or 4
+limiters before 10 workers, and .7x or 2x their capacity; each limiter has a least limit of 1. The figures are the same
+every time, on every machine.
 """
 
 import argparse

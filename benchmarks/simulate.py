@@ -111,7 +111,8 @@ limit, and turned away at once otherwise. Mostly 60 s a run, the first 20 not co
 On-time goodput: answers before the deadline over what was possible, phase by phase the lesser of the callers that came
 and capacity x time. False rejections: of the callers that came while the load was below capacity, those turned away.
 Laws have their own defaults but for what a row says, and c is known to the first rows only. Scenarios and targets were
-fixed before our law was written; what it loses is shown as well.
+fixed before our law was written; what it loses is shown as well. Drains cost Knee goodput where calls take seconds and
+few are under way. Without drains F was 0.916 and N 0.890 in the last table of goodput.
 
 {scenarios}
 ![On-time goodput of each law in each scenario](goodput.svg)

@@ -114,8 +114,8 @@ class Code:
     def by_file(self, limits: Limits, before: "Code", now: float) -> "Code":
         """Return what holds by a file, from now on; this is what the limiter was made with, and `before` held so far.
 
-        A name that the file no longer has keeps its last quota here, for keys that no other name matches: code that
-        still uses such a key neither fails nor is unlimited.
+        A name that the file no longer has keeps its last quota, for keys that no other name matches. Code that still
+        uses such a key therefore neither fails nor becomes unlimited.
         """
         named = _Named(limits.by_name, before.named)
         revision = self.rank.revision if limits.revision is None else limits.revision

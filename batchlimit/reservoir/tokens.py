@@ -52,7 +52,7 @@ class FreeTokens:
         self.denied_until = LONG_AGO  # before it a call of cost 1 is refused without a lock
         self.low_watermark = 0  # with fewer tokens than this a hit becomes a miss, so that more are fetched in time
         self.expires = now
-        self.is_moving = False  # also for ever after an interrupt amid a move, until the next one
+        self.is_moving = False  # an interrupt during a move leaves it True until the next move ends
         self._singly = False  # whether the last caller of `take` took one
 
     def __repr__(self) -> str:

@@ -205,7 +205,7 @@ class RuleFile(Unique):
         for each in followers:
             try:
                 each.obey(self.said)
-            except Exception as error:  # noqa: BLE001  the others are told of the change too
+            except Exception as error:  # noqa: BLE001  the other followers obey the change as well
                 tell(
                     "rules.refused", "%r does not obey the file", each, error=error, path=self._path, reason=str(error)
                 )

@@ -4,13 +4,13 @@ Theory of operation
 -------------------
 Promises:
 
-1. Never more than `limit` permits of a key are held over all instances, as long as the store keeps its data, its clock
-   does not jump ahead by a tenth of a lease, and calls stop whose permit is lost.
+1. All instances together never hold more than `limit` permits of a key. This holds provided that the store keeps its
+   data, its clock does not jump ahead by a tenth of a lease, and a call stops when its permit is lost.
 2. A permit that cannot be renewed is lost for its holder before the store lends its slot to another one.
 3. A process that dies gives its permits back when their lease is over. A permit that nobody releases is found by the
    garbage collector.
-4. A caller waits in order; processes get slots by weight. Who is next hears of a release by a push, and looks by itself
-   every 0.5 to 1 s, in case that was lost.
+4. A caller waits in order; processes get slots by weight. A push tells the next instance of a release. In case
+   the push was lost, that instance asks every 0.5 to 1 s.
 
 Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalSlots are pure: they say who gets a slot
 here, how many to ask for and how many to give back. `lua/lend.lua` lends the slots. Its twin in Python,

@@ -65,7 +65,7 @@ class Engine:
         Raises:
             ConcurrencyLimited: Too many wait already.
             LimiterClosed: The limiter was closed.
-            RuntimeError: The call came amid another one of this thread, from a signal handler or a destructor.
+            RuntimeError: The call came during another one of this thread, from a signal handler or a destructor.
         """
         holdings = self._holdings
         with free(holdings.lock):
@@ -123,7 +123,7 @@ class Engine:
         self._holdings.desert(key, waiter)
 
     def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit; soon, if this came amid another call of this thread."""
+        """Take back the place of a permit; soon, if this came during another call of this thread."""
         holdings = self._holdings
         if holdings.lock._is_owned():
             self._talker.abandon(key, place)
@@ -131,7 +131,7 @@ class Engine:
             holdings.leave(key, place)
 
     def abandon(self, key: str, place: Place) -> None:
-        """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
+        """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""
         self._talker.abandon(key, place)
 
     def statistics(self) -> SharedStatistics:
@@ -145,7 +145,7 @@ class Engine:
         self._talker.close(seconds)
 
     def retire(self) -> None:
-        """Close soon: for a limiter that was dropped unclosed. This may run amid anything, and takes no lock."""
+        """Close soon: for a limiter that was dropped unclosed. This may interrupt any code, and takes no lock."""
         self._talker.retire()
 
     def after_fork(self) -> None:

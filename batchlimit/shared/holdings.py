@@ -18,7 +18,7 @@ class Holdings:
     Attributes:
         lock: Held to touch the keys and the totals; never while a waiter is woken or the store is asked.
         keys: The keys in use.
-        totals: What was counted.
+        totals: The counts of all keys.
         clock: Returns ns, and never runs backwards.
         wake: Set when the thread that asks the store has to look sooner than it meant to.
     """

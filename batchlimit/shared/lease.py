@@ -34,7 +34,7 @@ class Holder(Protocol):
 
 
 class Place:
-    """What one permit holds: a slot under a lease.
+    """The hold of one permit: a slot under a lease.
 
     Attributes:
         lease: The lease.

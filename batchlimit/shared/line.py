@@ -1,4 +1,4 @@
-"""Who waits in this process for a place at one key."""
+"""The waiters of this process for a place at one key."""
 
 from collections.abc import Callable, Iterator
 

@@ -24,7 +24,7 @@ class LocalSlots:
     Attributes:
         key: The key.
         lease: The lease; another object after one was over.
-        line: Who waits.
+        line: The waiters.
         due: When the store is to be asked next (ns; inf: not before something happens).
         planned: When the thread that asks means to look (ns); kept by it.
         last: The last reply; None: there was none.
@@ -262,7 +262,7 @@ class LocalSlots:
         return self.line.refuse(list(self.line), error)
 
     def refusal(self, reason: str) -> ConcurrencyLimited:
-        """Return what a caller is told that gets no place."""
+        """Return the refusal of a caller that gets no place."""
         last = self.last
         limit, lent = (last.limit, last.lent) if last else (self._shared.limit, self.in_flight)
         return ConcurrencyLimited(reason, None, limit=limit, in_flight=lent, key=self.key)

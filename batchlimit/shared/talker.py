@@ -93,7 +93,7 @@ class Talker:
         self._listener = listener
 
     def abandon(self, key: str, place: Place) -> None:
-        """Take back the place of a permit that the garbage collector found, soon: this may run amid anything."""
+        """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""
         self._abandoned.append((key, place))
         self.holdings.wake.set()
 

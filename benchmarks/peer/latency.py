@@ -1,8 +1,8 @@
 """How long a call takes from the instant at which it is due, at a rate that does not wait for answers.
 
 Each thread has its own schedule. A thread that waits for a slow answer is late for its next calls, and their lateness
-counts: a call ends at max(when it is due, when the one before ends) + what it takes, and took that long since it was
-due. That the harness itself wakes late, as every sleeper does, is measured apart.
+counts. A call starts when it is due or when the call before it ends, whichever is later. Its latency is the time from
+when it was due to its end. How late the harness itself wakes is measured apart.
 """
 
 import math

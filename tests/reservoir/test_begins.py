@@ -22,12 +22,12 @@ FROM_THE_ASK, FROM_THE_ANSWER = 0.016, 0.020
     [
         (ONE, {}, {}, FROM_THE_ASK),
         (Quota(100.0, 3), {"granted": 3}, {}, FROM_THE_ASK),
-        (Quota(100.0, 3), {"granted": 2}, {}, FROM_THE_ANSWER),  # others may have the third one
-        (ONE, {}, {"starts_in": 0.008}, FROM_THE_ASK),  # what answers a copy of the ask, 2 ms later, is no earlier
-        (ONE, {"lease": 0.009}, {}, FROM_THE_ANSWER),  # the bucket may have refilled from the end of the lease on
-        (ONE, {}, {"version": 2}, FROM_THE_ANSWER),  # or by another quota meanwhile
-        (ONE, {}, {"epoch": 8}, FROM_THE_ANSWER),  # or be another bucket
-        (ONE & Quota(1.0, 9), {}, {}, FROM_THE_ANSWER),  # the second bandwidth refilled all the time
+        (Quota(100.0, 3), {"granted": 2}, {}, FROM_THE_ANSWER),  # another instance may have the third token.
+        (ONE, {}, {"starts_in": 0.008}, FROM_THE_ASK),  # the answer to a copy, sent 2 ms later.
+        (ONE, {"lease": 0.009}, {}, FROM_THE_ANSWER),  # the bucket may have refilled since the lease ended.
+        (ONE, {}, {"version": 2}, FROM_THE_ANSWER),  # the bucket may have refilled by another quota.
+        (ONE, {}, {"epoch": 8}, FROM_THE_ANSWER),  # it may be another bucket.
+        (ONE & Quota(1.0, 9), {}, {}, FROM_THE_ANSWER),  # the second bandwidth refilled all the time.
     ],
 )
 def test_a_grant_begins_from_the_ask_where_this_instance_had_the_whole_burst(

@@ -1089,7 +1089,7 @@ def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
 
 
 def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:
-    """A hundred a second: of two hundred ahead a hundred have to flow in first, whatever the bucket says of one."""
+    """The rate is 100/s, and those ahead want 200 tokens: 100 must refill first, whatever the bucket answers."""
     entry = Entry()
     first = entry.join(100)
     entry.grant(entry.fetch(first), tokens=0, level=0, retry_after=0.1)

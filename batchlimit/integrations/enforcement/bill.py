@@ -1,4 +1,4 @@
-"""What one request is charged: rules, each with its key and its cost."""
+"""The bill of one request: rules, each with its key and its cost."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,7 +22,7 @@ class Bill:
         charged: as above.
         costs: tokens by key; rules with one key share its bucket.
         told: those of the rules that the fields tell of: all but those in shadow mode.
-        settled: those that have to hear of the response.
+        settled: the rules that charge by the response.
         prepared: the fields, but for what is left; None: nobody has written any.
 
     Example:
