@@ -22,4 +22,4 @@ def test_it_prints_its_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("gc.freeze", lambda: None)
     monkeypatch.setattr("sys.argv", ["scrape", "--keys", "30", "--rounds", "1"])
     main()
-    assert len(capsys.readouterr().out.splitlines()) == 1 + 5
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 6
