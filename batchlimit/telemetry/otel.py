@@ -45,8 +45,7 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
         ['batchlimit.tokens', 'batchlimit.keys']
     """
     found = Sources()
-    for source in sources:
-        found.add(name, source)
+    found.add(name, *sources)
     meter = (meter_provider or get_meter_provider()).get_meter("batchlimit", batchlimit.__version__)
     readings = _Readings(found)
     for metric in METRICS:

@@ -55,8 +55,7 @@ def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY
         ...
     """
     found = Sources()
-    for source in sources:
-        found.add(name, source)
+    found.add(name, *sources)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         return Exporter(found, deltas=Deltas(found, _Shared().add, every))
     return Exporter(found, registry=registry)

@@ -95,12 +95,9 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
     yield Series(metrics.LIMIT_CHANGES, ("", "raised")), seen.raised
     yield Series(metrics.LIMIT_CHANGES, ("", "lowered")), seen.lowered
     yield Series(metrics.LAST_RTT, ("",)), seen.last_rtt
-    yield Series(metrics.IN_FLIGHT, ("",)), seen.in_flight
-    yield Series(metrics.WAITING, ("",)), seen.waiting
-    for result in ("succeeded", "dropped", "ignored", "bypassed", "shed", "abandoned"):
+    yield from _calls("", seen)
+    for result in ("bypassed", "shed"):
         yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
-    for reason, value in seen.refused.items():
-        yield Series(metrics.CALLS, ("", "refused", reason)), value
     yield from _buckets(metrics.CALLS_WAITED, seen.waits, "")
     for each in seen.watchers:
         for result in ("polls", "events", "errors", "timeouts"):
@@ -109,18 +106,19 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
 
 def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, float]]:
     for number, (name, pattern) in enumerate(seen.patterns.items()):
-        yield from _pattern(_policy(name, number), pattern)
+        policy = _policy(name, number)
+        yield from _calls(policy, pattern)
+        if pattern.waits.total:
+            yield from _buckets(metrics.CALLS_WAITED, pattern.waits, policy)
 
 
-def _pattern(policy: str, seen: PatternStatistics) -> Iterator[tuple[Series, float]]:
+def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iterator[tuple[Series, float]]:
     yield Series(metrics.IN_FLIGHT, (policy,)), seen.in_flight
     yield Series(metrics.WAITING, (policy,)), seen.waiting
     for result in ("succeeded", "dropped", "ignored", "abandoned"):
         yield Series(metrics.CALLS, (policy, result, "")), getattr(seen, result)
     for reason, value in seen.refused.items():
         yield Series(metrics.CALLS, (policy, "refused", reason)), value
-    if seen.waits.total:
-        yield from _buckets(metrics.CALLS_WAITED, seen.waits, policy)
 
 
 def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, float]]:

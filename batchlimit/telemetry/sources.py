@@ -65,16 +65,20 @@ class Sources:
         """How many sources there are, those included that were gone since the last reading."""
         return len(self._found)
 
-    def add(self, name: str, source: Any) -> None:
-        """Read this one too.
+    def add(self, name: str, *sources: Any) -> None:
+        """Read these too.
 
         Args:
-            name: the value of its label "limiter". Sources of one name are one: most of their values are added up.
-            source: a limiter, or a web front: `statistics()` says what it counted.
+            name: the value of their label "limiter". Sources of one name are one: most of their values are added up.
+            sources: limiters, or web fronts: `statistics()` says what one counted.
 
         Raises:
-            TypeError: it has no `statistics`.
+            TypeError: one has no `statistics`.
         """
+        for source in sources:
+            self._add(name, source)
+
+    def _add(self, name: str, source: Any) -> None:
         if not callable(getattr(source, "statistics", None)):
             raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")
         try:

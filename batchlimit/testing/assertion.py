@@ -6,7 +6,6 @@ from typing import Any, ParamSpec, overload
 
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
-from batchlimit.testing.length import seconds_of
 from batchlimit.testing.scene import SCENE
 from batchlimit.testing.world import VirtualWorld
 
@@ -130,8 +129,7 @@ def _says_too_many(thing: object) -> bool:
 
 
 def _pass(within: float | str) -> None:
-    seconds = seconds_of(within)
     world = next((world for world in reversed(SCENE.worlds) if isinstance(world, VirtualWorld)), None)
     if world is None:
         raise RuntimeError("time would have to pass for real: use frozen_limits, or leave out `within`")
-    world.time.advance(seconds)
+    world.time.advance(within)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,13 +32,14 @@ class Faults:
             setattr(self, name, left - 1)
         return bool(left)
 
-    def check_down(self) -> None:
-        """Raise what a call raises that never reaches the store."""
+    @contextmanager
+    def around(self, forget: Callable[[], None]) -> Iterator[None]:
+        """Have a call, which is the block, meet what is wrong; `forget` has the store lose its state."""
         if self.use("down"):
             raise StoreUnavailable("a FaultStore is down, as its test says", code="REFUSED")
-
-    def check_reply(self) -> None:
-        """Raise what a call raises that was carried out."""
+        if self.use("loses_state"):
+            forget()
+        yield
         if self.use("loses_replies"):
             raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
 
@@ -127,12 +129,11 @@ class FaultStore(_Faulty):
     def _do(self, call: Callable[[Store], T]) -> T:
         if self.faults.slow:
             time.sleep(self.faults.slow)
-        self.faults.check_down()
-        if self.faults.use("loses_state"):
-            self._inner = self._make()
-        result = call(self._inner)
-        self.faults.check_reply()
-        return result
+        with self.faults.around(self._forget):
+            return call(self._inner)
+
+    def _forget(self) -> None:
+        self._inner = self._make()
 
 
 class AsyncFaultStore(_Faulty):
@@ -196,9 +197,8 @@ class AsyncFaultStore(_Faulty):
     async def _do(self, call: Callable[[AsyncStore], Awaitable[T]]) -> T:
         if self.faults.slow:
             await asyncio.sleep(self.faults.slow)
-        self.faults.check_down()
-        if self.faults.use("loses_state"):
-            self._inner = self._make()
-        result = await call(self._inner)
-        self.faults.check_reply()
-        return result
+        with self.faults.around(self._forget):
+            return await call(self._inner)
+
+    def _forget(self) -> None:
+        self._inner = self._make()

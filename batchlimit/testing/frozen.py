@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from batchlimit.clock import steady
 from batchlimit.quota.key import stored
 from batchlimit.redaction import shown
-from batchlimit.testing.length import seconds_of
 from batchlimit.testing.scene import SCENE
 from batchlimit.testing.world import VirtualWorld
 
@@ -47,7 +46,7 @@ class FrozenLimits:
         Raises:
             ValueError, TypeError: it is no length of time.
         """
-        self._time.advance(seconds_of(seconds))
+        self._time.advance(seconds)
 
     def drain(self, key: str) -> None:
         """Empty the bucket of a key: its next caller is refused.

@@ -14,13 +14,11 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import Grant
-from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.stores.outage import addressed, unavailable
-from batchlimit.testing.threads import EXACT, ChangedRule, be_patient
+from batchlimit.testing.threads import EXACT, ChangedRule, be_patient, failures_of
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import TURNS, VirtualTime
 
@@ -35,12 +33,8 @@ class PlainStore(GuardedStore):
         self._sender = None
 
     async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
-        try:
+        with failures_of(self.address):
             return await work()
-        except StoreUnavailable as error:
-            raise addressed(error, self.address) from error.__cause__
-        except Exception as error:
-            raise addressed(unavailable(error), self.address) from error
 
 
 class VirtualTimer(Timer):

@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
 
@@ -29,17 +30,24 @@ EXACT = FixedBatch(0)
 """Leases what callers wait for, and no more."""
 
 
+@contextmanager
+def failures_of(address: str) -> Iterator[None]:
+    """Have whatever a call of the store raises be StoreUnavailable, which names its address."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise addressed(error, address) from error.__cause__
+    except Exception as error:
+        raise addressed(unavailable(error), address) from error
+
+
 class PlainStore(GuardedStore):
     """Calls the store in the caller's thread, every time: after an outage the next call is served."""
 
     def call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """See GuardedStore.call."""
-        try:
+        with failures_of(self.address):
             return work(*args)
-        except StoreUnavailable as error:
-            raise addressed(error, self.address) from error.__cause__
-        except Exception as error:
-            raise addressed(unavailable(error), self.address) from error
 
 
 class Attendant(Refresher):

@@ -78,11 +78,8 @@ class FaultyVirtualStore(MemoryStore):
     def _do(self, call: Callable[[], T]) -> T:
         if seconds := min(self._faults.slow, self._deadline):
             self._time.move(self._time() + seconds)
-        self._faults.check_down()
-        if self._faults.use("loses_state"):
-            self._inner.forget()
-        result = call()
-        self._faults.check_reply()
+        with self._faults.around(self._inner.forget):
+            result = call()
         if self._faults.slow > self._deadline:
             raise too_late(self.address, self._deadline)
         return result

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from batchlimit.blocking import Event, TaskEvent, Turn
 from batchlimit.concurrency import async_permit
+from batchlimit.quota.grammar import read
+from batchlimit.redaction import shown
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""
@@ -61,9 +63,9 @@ class VirtualTime:
         """Seconds since it began."""
         return self._now - _BEGINS
 
-    def advance(self, seconds: float) -> None:
-        """Let so much time pass."""
-        self.move(self._now + seconds + _ROUNDING)
+    def advance(self, length: float | str) -> None:
+        """Let so much time pass: seconds, or text such as "1m"; ValueError or TypeError for anything else."""
+        self.move(self._now + _seconds_of(length) + _ROUNDING)
 
     def move(self, instant: float) -> None:
         """Set the clock to this instant, unless it is later already."""
@@ -230,3 +232,17 @@ class TaskTurn(async_permit.Turn):
                     look()
         finally:
             self._event.over()
+
+
+def _seconds_of(length: object) -> float:
+    if isinstance(length, str):
+        try:
+            (seconds,) = read(f"1/{length}", lambda _amount, seconds, _burst: seconds)
+        except ValueError as error:
+            raise ValueError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}') from error
+        return seconds
+    if isinstance(length, bool) or not isinstance(length, int | float):
+        raise TypeError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}')
+    if not 0.0 <= length < math.inf:
+        raise ValueError(f"a length of time is at least 0 seconds, and finite, not {shown(length)}")
+    return float(length)

@@ -14,19 +14,6 @@ from batchlimit.stores import MemoryStore
 from tests.sync.stage import Clock, Stage
 
 
-class Loop:
-    """A loop that a test goes on with, step by step."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-
-    def run(self, work: Any) -> Any:
-        return self._runner.run(work)
-
-    def close(self) -> None:
-        self._runner.close()
-
-
 class ForTasks:
     """A stage for tasks."""
 
@@ -78,7 +65,7 @@ class Twin:
 
     def __init__(self, asynchronous: bool, rules: Iterable[Rule], clock: Clock, **options: Any) -> None:
         self.clock, self.store, self.rules = clock, Apart(clock), Rules(rules)
-        self._loop = Loop() if asynchronous else None
+        self._loop = asyncio.Runner() if asynchronous else None
         limits = {name: options.pop(name) for name in ("on_failure", "sizer", "mode") if name in options}
         fields = Fields(secret=b"s", chance=lambda: 0.0)
         options = {"headers": fields, "clock": clock, **options}

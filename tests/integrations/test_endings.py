@@ -24,7 +24,6 @@ from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.asgi import http, part, start
-from tests.integrations.enforcers import Loop
 from tests.sync.stage import Clock
 
 BURST, PLACES, COST = 20, 3, 2
@@ -114,7 +113,7 @@ class Asgi:
 
     def __init__(self) -> None:
         clock = Clock()
-        self._loop = Loop()
+        self._loop = asyncio.Runner()
         self._loop.run(self._open(clock))
 
     async def _open(self, clock: Clock) -> None:

@@ -307,12 +307,12 @@ def test_tokens_that_arrive_as_the_interpreter_ends_go_back(
 
 def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: Server, prefix: str) -> None:
     program = """
-    class Lost(MemoryStore):
-        def give_back(self, key, quota, back):
-            raise StoreUnavailable("away")
+    from batchlimit.testing import FaultStore
 
-    limiter = RateLimiter(Lost(), "0.001/s burst 100", sizer=FixedBatch(50))
+    store = FaultStore()
+    limiter = RateLimiter(store, "0.001/s burst 100", sizer=FixedBatch(50))
     limiter.acquire(KEY)
+    store.down = True
     say("done")
     """
     with process(program, valkey.url, prefix) as other:
