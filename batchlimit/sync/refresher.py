@@ -126,7 +126,6 @@ class Refresher:
 
     def _sleep(self, until: float) -> None:
         """Sleep until something is due, or the bell rings. What came in before the bell could ring is seen here."""
-        self._plan_inbox()
         self._sleeps_until = min(until, self._plans.first_at)
         seconds = self._sleeps_until - self._clock()
         if not self._inbox and seconds > 0.0:
