@@ -4,15 +4,18 @@
 
 In each process four threads, or four tasks of one loop, call `acquire("k")` again and again; what they were admitted is
 divided by rate x seconds, from when all are there. `memory://` is one process's own. At a burst of 1 whatever a caller
-is late is lost, by the promise itself: so "only sleeping" tells what a thread or a task gets on this machine that
-sleeps for 1 / rate again and again, without a limiter. With `--keys N` one process waits at so many keys of 1/s burst 1
-instead, with two callers each, and the slowest key's share is told as well.
+is late is lost, by the promise itself. So two floors stand beside it, of a thread or a task without a limiter. One only
+sleeps for 1 / rate, again and again. The other sends a PING first, and sleeps for what is left of 1 / rate when it has its
+answer: as a limiter must. With `--keys N` one process waits at so many keys of 1/s burst 1 instead, with two callers each,
+and the slowest key's share is told as well.
 """
 
 import argparse
 import asyncio
+import contextlib
 import multiprocessing
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +29,8 @@ from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import Figure, report
 
 _CALLERS = 4
+_SOCKET = "unix://"
+_PING = b"PING\r\n"
 _GOAL = 97.0
 _SETTLED = 0.5
 """Seconds for which all call before anything is counted."""
@@ -123,23 +128,45 @@ def admitted(api: str, url: str, quota: str, processes: int, seconds: float, key
     return [sum(of_key) for of_key in zip(*counts, strict=True)]
 
 
-def sleeping(api: str, rate: float, seconds: float) -> float:
-    """Return how many tokens of 1 / rate seconds one gets who only sleeps."""
+def floor(api: str, rate: float, seconds: float, server: str = "") -> int:
+    """Return how many tokens of 1 / rate seconds one gets who only sleeps; with a server's socket, who asks it first."""
     if api == "asyncio":
-        return asyncio.run(_sleeping(rate, seconds))
+        return asyncio.run(_floor(rate, seconds, server))
     count, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(1 / rate)
-        count += 1
+    with socket.socket(socket.AF_UNIX) as link:
+        if server:
+            link.connect(server)
+        while (began := time.monotonic()) < end:
+            if server:
+                link.sendall(_PING)
+                link.recv(64)
+            time.sleep(max(0.0, began + 1 / rate - time.monotonic()))
+            count += 1
     return count
 
 
-async def _sleeping(rate: float, seconds: float) -> float:
+async def _floor(rate: float, seconds: float, server: str) -> int:
     count, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        await asyncio.sleep(1 / rate)
-        count += 1
+    async with contextlib.AsyncExitStack() as stack:
+        if server:
+            reader, writer = await asyncio.open_unix_connection(server)
+            stack.push_async_callback(writer.wait_closed)
+            stack.callback(writer.close)
+        while (began := time.monotonic()) < end:
+            if server:
+                writer.write(_PING)
+                await reader.readline()
+            await asyncio.sleep(began + 1 / rate - time.monotonic())
+            count += 1
     return count
+
+
+def _floors(api: str, store: str, rate: float, seconds: float) -> str:
+    said = f"only sleeping: {100 * floor(api, rate, seconds) / (rate * seconds):.1f} %"
+    if store.startswith(_SOCKET):
+        count = floor(api, rate, seconds, store.removeprefix(_SOCKET))
+        said += f"; only asking, then sleeping: {100 * count / (rate * seconds):.1f} %"
+    return said
 
 
 def shares(
@@ -152,7 +179,7 @@ def shares(
             count = sum(admitted(api, store, f"{rate:g}/s burst {burst}", many, took))
             where = "memory" if store == "memory://" else "server"
             name = f"{api}, {where}, {many} process{'es' * (many > 1)}: {rate:g}/s burst {burst}"
-            note = f"only sleeping: {100 * sleeping(api, rate, took) / (rate * took):.1f} %" if burst == 1 else ""
+            note = _floors(api, store, rate, took) if burst == 1 else ""
             yield Figure(name, 100 * count / (rate * took), "%", at_least=_GOAL, note=note)
 
 
