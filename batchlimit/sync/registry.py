@@ -18,7 +18,7 @@ from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.reentry import free, own_lock
+from batchlimit.reentry import free, own_lock, room_to_leave
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
@@ -125,6 +125,7 @@ class Registry:
             return None
         if (single := self._singles.made(check_key(key), self.code, cost, until, get_ident())) is None:
             return None
+        room_to_leave()
         try:
             with free(self._lock):
                 if self.closed:

@@ -6,6 +6,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reentry import room_to_leave
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -137,6 +138,7 @@ class SlowPath:
 
     def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
         """Wait in the queue of a key, as first in it by asking the store; None: the key entry has retired."""
+        room_to_leave()
         caller = WaitingThread(entry, cost, until)
         try:
             return caller.wait()

@@ -1,6 +1,8 @@
 """Waiting for tokens: in order of arrival, until a deadline, and never for ever, whatever happens to the others."""
 
+import inspect
 import math
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -502,6 +504,48 @@ def test_an_interrupt_anywhere_loses_tokens_at_most(
 ) -> None:
     lines = lines_interrupted(lambda n: then_nobody_hangs_and_nothing_is_minted(n, spent, call))
     assert lines > 100
+
+
+def nested(calls: int, call: Callable[[], object]) -> object:
+    return call() if calls <= 0 else nested(calls - 1, call)
+
+
+def frames() -> int:
+    frame, count = inspect.currentframe(), 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda limiter: limiter.try_acquire(KEY),
+        lambda limiter: limiter.decide(KEY),
+        lambda limiter: limiter.acquire(KEY, timeout=0),
+        lambda limiter: limiter.acquire(KEY, timeout=60.0),
+        lambda limiter: limiter.acquire_all({KEY: 1, "another": 1}),
+        lambda limiter: limiter.reserve(KEY, 1),
+        lambda limiter: limiter.refund(KEY),
+    ],
+    ids=["try_acquire", "decide", "acquire now", "acquire soon", "acquire_all", "reserve", "refund"],
+)
+def test_a_call_that_is_nested_too_deep_leaves_nobody_in_line(
+    without_refresher: None, clock: Clock, call: Callable[[RateLimiter], object]
+) -> None:
+    ends = set()
+    for room in range(60):
+        with RateLimiter(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(1), clock=clock) as limiter:
+            limiter.acquire(KEY)
+            try:
+                nested(sys.getrecursionlimit() - frames() - room, lambda limiter=limiter: call(limiter))
+                ends.add("done")
+            except RecursionError:
+                ends.add("too deep")
+            assert limiter.statistics().waiting == 0, f"with room for {room} calls"
+            entries = limiter._registry.entries.values()
+            assert [entry for entry in entries if entry.reservoir.state.in_flight] == [], f"with room for {room} calls"
+    assert ends == {"done", "too deep"}
 
 
 # When the limiter is closed
