@@ -30,8 +30,8 @@ def free(lock: OwnLock) -> OwnLock:
 def room_to_leave(calls: int = 32) -> None:
     """Raise RecursionError unless so many more calls can be nested here; takes 1.5 us.
 
-    Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to leave
-    takes as many calls. It would be waited for, and wait for itself, for ever.
+    Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to
+    leave takes as many calls. It would be waited for, and wait for itself, for ever.
     """
     if calls:
         room_to_leave(calls - 1)

@@ -4,15 +4,14 @@
 
 In each process four threads, or four tasks of one loop, call `acquire("k")` again and again; what they were admitted is
 divided by rate x seconds, from when all are there. `memory://` is one process's own. At a burst of 1 whatever a caller
-is late is lost, by the promise itself. So two floors stand beside it, of a thread or a task without a limiter. One only
-sleeps for 1 / rate, again and again. The other sends a PING first, and sleeps for what is left of 1 / rate when it has its
-answer: as a limiter must. With `--keys N` one process waits at so many keys of 1/s burst 1 instead, with two callers each,
-and the slowest key's share is told as well.
+is late is lost, by the promise itself. So two floors stand beside it, of a thread or a task without a limiter. One
+only sleeps for 1 / rate, again and again. The other sends a PING first, and sleeps for what is left of 1 / rate when it
+has its answer: as a limiter must. With `--keys N` one process waits at so many keys of 1/s burst 1 instead, with two
+callers each, and the slowest key's share is told as well.
 """
 
 import argparse
 import asyncio
-import contextlib
 import multiprocessing
 import secrets
 import socket
@@ -129,7 +128,7 @@ def admitted(api: str, url: str, quota: str, processes: int, seconds: float, key
 
 
 def floor(api: str, rate: float, seconds: float, server: str = "") -> int:
-    """Return how many tokens of 1 / rate seconds one gets who only sleeps; with a server's socket, who asks it first."""
+    """Return how many tokens of 1 / rate seconds one gets who only sleeps; with a server's socket: who asks it too."""
     if api == "asyncio":
         return asyncio.run(_floor(rate, seconds, server))
     count, end = 0, time.monotonic() + seconds
@@ -146,18 +145,17 @@ def floor(api: str, rate: float, seconds: float, server: str = "") -> int:
 
 
 async def _floor(rate: float, seconds: float, server: str) -> int:
+    reader, writer = await asyncio.open_unix_connection(server) if server else (None, None)
     count, end = 0, time.monotonic() + seconds
-    async with contextlib.AsyncExitStack() as stack:
-        if server:
-            reader, writer = await asyncio.open_unix_connection(server)
-            stack.push_async_callback(writer.wait_closed)
-            stack.callback(writer.close)
-        while (began := time.monotonic()) < end:
-            if server:
-                writer.write(_PING)
-                await reader.readline()
-            await asyncio.sleep(began + 1 / rate - time.monotonic())
-            count += 1
+    while (began := time.monotonic()) < end:
+        if reader is not None and writer is not None:
+            writer.write(_PING)
+            await reader.readline()
+        await asyncio.sleep(began + 1 / rate - time.monotonic())
+        count += 1
+    if writer is not None:
+        writer.close()
+        await writer.wait_closed()
     return count
 
 

@@ -5,8 +5,8 @@ from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
-from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reentry import room_to_leave
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -538,7 +539,7 @@ def test_a_call_that_is_nested_too_deep_leaves_nobody_in_line(
         with RateLimiter(Stage(MemoryStore(clock)), TEN, sizer=FixedBatch(1), clock=clock) as limiter:
             limiter.acquire(KEY)
             try:
-                nested(sys.getrecursionlimit() - frames() - room, lambda limiter=limiter: call(limiter))
+                nested(sys.getrecursionlimit() - frames() - room, partial(call, limiter))
                 ends.add("done")
             except RecursionError:
                 ends.add("too deep")
