@@ -5,8 +5,10 @@ from itertools import cycle
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.overrides.overrides import FORM, RULE
 from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import digest, give_back_arguments, script, take_arguments
 
 Command = tuple[str | bytes, ...]
@@ -31,13 +33,17 @@ RICH = Quota(1e6, 1_000_000)
 RICH_TWICE = Quota(1e6, 1_000_000, (Quota(1e5, 10_000_000),))
 DRY = Quota(0.001, 1)
 INSTANCES = (1, 20, 100, 200)
-_WANT = 20
+OVERRIDDEN = "take: granted, 1 instance, by an override"
+_WANT, _REVISION, _OVERRIDES, _LOOKS = 20, 7, 1000, 10
+"""One of so many takes asks for the revision of the overrides: of a limiter that asks 20 times a second."""
 
 
 def cases(client: Any) -> dict[str, Case]:
     """Return all by name; the client's server has been told their scripts."""
     for name in ("take", "give_back"):
         client.script_load(script(name))
+    set_by_operators = {f"{RULE}tenant:{each}": '{"quota": "5/s"}' for each in range(_OVERRIDES)}
+    client.hset(rules_name("batchlimit"), mapping={"revision": _REVISION, "form": FORM} | set_by_operators)
     minimal: Command = (
         "EVALSHA",
         client.script_load(MINIMAL),
@@ -53,6 +59,7 @@ def cases(client: Any) -> dict[str, Case]:
         "take: refused": refused,
         "take and give_back in turn": back_and_forth,
         "take of two bandwidths": granted("two", RICH_TWICE, 1),
+        OVERRIDDEN: overridden,
     } | {taken_by(instances): granted(f"instances-{instances}", RICH, instances) for instances in INSTANCES}
 
 
@@ -69,6 +76,14 @@ def granted(key: str, quota: Quota, instances: int) -> Case:
             yield _take(key, quota, seq, instance, held=seq % 4)
 
     return case
+
+
+def overridden(start: int, calls: int) -> Iterator[Command]:
+    """The first of these cases, of an instance that knows overrides, where others may be set at any time."""
+    return (
+        _take("overridden", RICH, seq, 0, held=seq % 4, rules=_REVISION, look=not seq % _LOOKS)
+        for seq in range(start, start + calls)
+    )
 
 
 def refused(start: int, calls: int) -> Iterator[Command]:
@@ -89,11 +104,14 @@ def first_takes(quota: Quota, tenants: Iterable[int], instances: int) -> Iterato
     return (_take(str(tenant), quota, 1, instance) for tenant in tenants for instance in range(instances))
 
 
-def _take(key: str, quota: Quota, seq: int, instance: int, held: int = 0) -> Command:
+def _take(
+    key: str, quota: Quota, seq: int, instance: int, held: int = 0, rules: int = 0, look: bool = False
+) -> Command:
     # A quota does not get younger: answers that took longer than any before it are rare.
     age = 3.0 + seq
     ask = Ask(_instance(instance), seq, need=1, queued=1, want=_WANT, held=held, age=age, round_trip=0.0005)
-    return _call("take", key, take_arguments(quota, ask))
+    ask = ask._replace(rules=rules, look=look)
+    return _call("take", key, take_arguments(quota, ask, [rules_name("batchlimit")]))
 
 
 def _instance(number: int) -> str:

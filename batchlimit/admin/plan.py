@@ -1,6 +1,6 @@
 """What a change would touch: live buckets, seen by a look that is bounded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import redis
@@ -70,7 +70,8 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     try:
         for _, client in store.primaries():
             look = _Look(client, prefix, override)
-            touched += [found for key in look.keys(most) if (found := look.touch(key, then, now)) is not None]
+            for keys in look.keys(most):
+                touched += look.touches([key for key in keys if look.counts(key, then, now)], now)
             names, is_whole = names + look.names, is_whole and look.is_whole
     except redis.exceptions.NoPermissionError:
         return Plan(override, (), 0, False, ("not looked: this user may not SCAN, see docs/redis.md",))
@@ -88,11 +89,11 @@ class _Look:
         self._prefix, self._override = prefix, override
         self.names, self.is_whole = 0, True
 
-    def keys(self, most: int) -> Iterator[str]:
-        """Return the keys that begin as the pattern does, from at most so many names."""
+    def keys(self, most: int) -> Iterator[list[str]]:
+        """Yield the keys that begin as the pattern does, some at a time, from at most so many names."""
         if not self._override.is_pattern:
             self.names += 1
-            yield self._override.name
+            yield [self._override.name]
             return
         start = "{" + self._prefix + ":"
         pattern = _escaped(start + literal_start(self._override.name)) + "*}"
@@ -100,26 +101,36 @@ class _Look:
         while True:
             cursor, names = self._client.scan(cursor, match=pattern, count=_STEP)
             self.names += _STEP
-            for key in (text(name)[len(start) : -1] for name in names):
-                if key not in seen:
-                    seen.add(key)
-                    yield key
+            found = {text(name)[len(start) : -1] for name in names} - seen
+            seen |= found
+            yield sorted(found)
             if not int(cursor) or self.names >= most:
                 self.is_whole = not int(cursor)
                 return
 
-    def touch(self, key: str, then: Overrides, now: float) -> Touch | None:
-        """Return what happens to the bucket of a key; None: nothing, or there is none."""
+    def counts(self, key: str, then: Overrides, now: float) -> bool:
+        """Whether the override would be the one that counts for a key."""
         found = then.trial(key, now) if self._override.is_trial else then.find(key, now)
-        if found is not self._override:
-            return None
+        return found is self._override
+
+    def touches(self, keys: Sequence[str], now: float) -> list[Touch]:
+        """Return what happens to the buckets of these keys, of those that have one here, in one round trip."""
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.hgetall(bucket_name(self._prefix, key))
+        replies = pipeline.execute(raise_on_error=False) if keys else []
+        found = [self._touch(key, fields, now) for key, fields in zip(keys, replies, strict=True)]
+        return [each for each in found if each is not None]
+
+    def _touch(self, key: str, fields: Any, now: float) -> Touch | None:
+        if isinstance(fields, redis.exceptions.NoPermissionError):
+            raise fields
+        if isinstance(fields, Exception):
+            return None  # it is at another node, or is no bucket
         try:
-            fields = self._client.hgetall(bucket_name(self._prefix, key))
             state = read_bucket({text(name): text(value) for name, value in fields.items()}, now)
-        except (BucketUnavailable, redis.ResponseError) as error:
-            if isinstance(error, redis.exceptions.NoPermissionError):
-                raise
-            return None  # it has gone, or is at another node, or is no bucket
+        except BucketUnavailable:
+            return None  # it has gone, or is damaged
         return Touch(key, state.quota, self._override.said)
 
 

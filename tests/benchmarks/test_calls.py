@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.calls import cases
+from benchmarks.calls import OVERRIDDEN, cases
 from benchmarks.footprint import footprint
 from benchmarks.pipeline import pipelined
 from tests.servers import Server
@@ -18,6 +18,7 @@ from tests.servers import Server
         ("take: granted, 1 instance", [20, 20, 20, 20]),
         ("take: granted, 20 instances", [20, 20, 20, 20]),
         ("take of two bandwidths", [20, 20, 20, 20]),
+        ("take: granted, 1 instance, by an override", [20, 20, 20, 20]),
         ("take and give_back in turn", [20, 20, 20, 20]),
         ("take: refused", [1, 0, 0, 0]),
     ],
@@ -29,6 +30,14 @@ def test_each_case_is_what_its_name_says(valkey: Server, name: str, replies: lis
         found: list[Any] = pipelined(client, commands)
         client.flushdb()
     assert [reply[0] if isinstance(reply, list) else reply for reply in found] == replies
+
+
+def test_an_override_is_asked_for_as_often_as_limiters_do_it(valkey: Server) -> None:
+    with valkey.client() as client:
+        client.flushdb()
+        found: list[Any] = pipelined(client, list(cases(client)[OVERRIDDEN](1, 20)))
+        client.flushdb()
+    assert [reply[9] for reply in found].count(7) == 2, "the revision"
 
 
 def test_a_bucket_takes_some_hundred_bytes(valkey: Server) -> None:

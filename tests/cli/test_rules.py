@@ -241,3 +241,14 @@ def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: Redis
     assert [(each["instance"], each["held"]) for each in shown["instances"]] == [("one", 10)]
     assert "one" in run("get", "search:ann").stdout
     assert json.loads(run("get", "never used", "-o", "json").stdout)["bucket"].startswith("none")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("batchlimit un", ["unset"]), ("batchlimit set search:* 20/s --dr", ["--dry-run"]), ("batchlimit zzz", [])],
+)
+def test_a_shell_completes_commands_and_options(typed: str, expected: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_BATCHLIMIT_COMPLETE": "complete_bash"}
+    line = [sys.executable, "-m", "batchlimit.cli"]
+    done = subprocess.run(line, env=os.environ | words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == expected

@@ -120,6 +120,26 @@ def test_an_override_ends_by_the_servers_clock() -> None:
     assert not limiter.known.expire()
 
 
+@pytest.mark.parametrize(
+    ("step", "ends_in"),
+    [(0.0, 50.0), (30.0, 20.0), (-30.0, 80.0), (60.0, 0.0)],
+    ids=["no step", "forward", "back", "over the end"],
+)
+def test_a_step_of_the_servers_clock_moves_an_end_when_the_overrides_are_read_next(step: float, ends_in: float) -> None:
+    limiter, rule = Limiter(), '{"quota": "5/s", "until": 1060.0}'
+    limiter.learn(7, rule, now=1000.0)
+    limiter.now += 10.0
+    assert (limiter.known.expire(), limiter.known.next_end - limiter.now) == (False, 50.0), "until then it stays"
+    limiter.learn(8, rule, now=1010.0 + step)
+    if ends_in:
+        assert limiter.known.next_end - limiter.now == ends_in
+        limiter.now += ends_in - 0.5
+        assert (limiter.known.expire(), limiter.rate) == (False, 5.0)
+        limiter.now += 0.5
+        assert limiter.known.expire()
+    assert limiter.rate == 1000.0
+
+
 def test_a_busy_instance_has_itself_told_the_revision_twice_a_second() -> None:
     limiter = Limiter()
     told = 0
