@@ -44,6 +44,30 @@ class BaseKeyedLimiter(Unique):
         """
         return self._gates.statistics()
 
+    def listen(self, changed: Callable[[str, int, int], object]) -> None:
+        """Have a function called after each change of the limit of a key.
+
+        It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
+        whose law is shared takes over the limit when one of its own calls ends, and is told of then.
+
+        Args:
+            changed: Gets the key, and its limit before and after (calls).
+
+        Raises:
+            TypeError: `changed` is no function.
+
+        Example:
+            >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
+            >>> from batchlimit.laws import AIMD
+            >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
+            ...     limiter.listen(lambda key, before, after: print(key, before, "->", after))
+            ...     limiter.acquire("repo:42").drop()
+            repo:42 20 -> 18
+        """
+        if not callable(changed):
+            raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
+        self._gates.listen(changed)
+
     def busiest(self, count: int = 10) -> list[KeyStatistics]:
         """Return the keys with the most calls under way and waiting now.
 

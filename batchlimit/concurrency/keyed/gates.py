@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.keyed.limits import Keyed, Pattern, patterns
@@ -16,6 +17,8 @@ from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
 
+Changed = Callable[[str, int, int], object]
+"""Called when the limit of a key has changed, with the key, and the limit before and after."""
 _SECOND = 1_000_000_000
 _LOOKS = 4
 """How many kept gates are looked at when one more is kept. So their number falls while few new keys come."""
@@ -47,7 +50,7 @@ class _Known(weakref.ref[LockedGate]):
         if (gate := self()) is None:
             return None
         all_ = gate.statistics(())
-        return KeyStatistics(self.key, self.pattern.name, all_.limit, all_.in_flight, all_.waiting)
+        return KeyStatistics(self.key, self.pattern.name, all_.limit, all_.in_flight, all_.waiting, all_.baselines)
 
 
 class KeyedGates:
@@ -79,6 +82,7 @@ class KeyedGates:
         self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
         self._gone: deque[_Known] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
+        self._listeners: tuple[Changed, ...] = ()
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
         living.add(self)
@@ -117,11 +121,22 @@ class KeyedGates:
         """Let no call enter any more, and wake every waiter."""
         with self._lock:
             self._is_closed = True
-            alive = [gate for known in self._known.values() if (gate := known()) is not None]
+            alive = self._alive()
             self.by_key.clear()
             self._looks.clear()
-        for gate in alive:
+        for _key, gate in alive:
             gate.close()
+
+    def listen(self, changed: Changed) -> None:
+        """Call a function after each change of the limit of a key."""
+        with self._lock:
+            self._listeners += (changed,)
+            alive = self._alive()
+        for key, gate in alive:  # without the lock: this takes the gates' own
+            gate.control.listen(partial(changed, key))
+
+    def _alive(self) -> list[tuple[str, LockedGate]]:
+        return [(key, gate) for key, known in self._known.items() if (gate := known()) is not None]
 
     def statistics(self) -> KeyedStatistics:
         """Return what was counted, by pattern."""
@@ -160,6 +175,8 @@ class KeyedGates:
             clock=self.clock,
             key=key,
         )
+        for changed in self._listeners:
+            gate.control.listen(partial(changed, key))
         self._known[key] = _Known(gate, self._gone.append, key, pattern)
         return gate
 

@@ -12,14 +12,14 @@ class SharedLaw:
     out: a law is never called in the middle of its own work.
     """
 
-    __slots__ = ("_is_learning", "_law", "_lock")
+    __slots__ = ("_is_learning", "_lock", "law")
 
     def __init__(self, law: Law) -> None:
-        self._law = law
+        self.law = law
         self.after_fork()
 
     def __repr__(self) -> str:
-        return f"<SharedLaw {self._law!r}>"
+        return f"<SharedLaw {self.law!r}>"
 
     def after_fork(self) -> None:
         """Forget who holds the lock: a thread of the parent may have."""
@@ -28,15 +28,15 @@ class SharedLaw:
     @property
     def limit(self) -> int:
         """How many calls of each key may be under way now."""
-        return self._law.limit
+        return self.law.limit
 
     def update(self, sample: Sample) -> int:
         """Learn from a call of any of the keys; return the limit."""
         with self._lock:
             if self._is_learning:
-                return self._law.limit
+                return self.law.limit
             self._is_learning = True
             try:
-                return self._law.update(sample)
+                return self.law.update(sample)
             finally:
                 self._is_learning = False

@@ -73,12 +73,14 @@ class KeyStatistics:
         limit: How many of its calls may be under way now.
         in_flight: How many of its calls are under way now.
         waiting: How many callers wait now.
+        baselines: How long its calls take without a queue, by operation, as the law holds (seconds; default: it holds
+            nothing). Under "" is the one of a law that does not tell operations apart.
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
         >>> with KeyedConcurrencyLimiter({"repo:*": 2}) as limiter, limiter.acquire("repo:42"):
         ...     limiter.busiest()
-        [KeyStatistics(key='repo:42', pattern='repo:*', limit=2, in_flight=1, waiting=0)]
+        [KeyStatistics(key='repo:42', pattern='repo:*', limit=2, in_flight=1, waiting=0, baselines={})]
     """
 
     key: str
@@ -86,6 +88,7 @@ class KeyStatistics:
     limit: int
     in_flight: int
     waiting: int
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

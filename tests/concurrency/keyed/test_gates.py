@@ -9,7 +9,7 @@ import pytest
 
 from batchlimit import ConcurrencyLimited, LimiterClosed
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Sample
-from batchlimit.laws import Fixed
+from batchlimit.laws import AIMD, Fixed, Vegas
 
 SECOND = 1_000_000_000
 
@@ -155,3 +155,31 @@ def test_a_child_holds_nothing_of_its_parents_calls() -> None:
         assert os.waitpid(child, 0)[1] == 0
         with pytest.raises(ConcurrencyLimited):
             limiter.acquire("a")
+
+
+def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
+    told: list[tuple[str, int, int]] = []
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: AIMD(initial=4, minimum=1, timeout=5))})
+    limiter.acquire("early").drop()
+    limiter.listen(lambda *change: told.append(change))
+    for key in ("early", "late", "late"):
+        limiter.acquire(key).drop()
+    assert [key for key, _before, _after in told] == ["early", "late", "late"]
+    assert told[1][1:] == (4, told[2][1]), "the change that one call made is where the next one begins"
+    assert all(after < before for _key, before, after in told)
+
+
+def test_a_keyed_limiter_refuses_a_listener_that_is_no_function() -> None:
+    with pytest.raises(TypeError, match="a key and two limits, not 5"):
+        KeyedConcurrencyLimiter({"*": 1}).listen(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_busiest_keys_tell_with_what_their_laws_compare(shared: bool) -> None:
+    clock = Clock()
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(Vegas, shared=shared)}, clock=clock)
+    with limiter.acquire("repo:1"):
+        assert limiter.busiest()[0].baselines == {}
+        clock.now += SECOND // 4
+    with limiter.acquire("repo:1"):
+        assert limiter.busiest()[0].baselines == {"": 0.25}
