@@ -48,3 +48,19 @@ def test_a_limit(frozen_limits):
     assert [limiter.try_acquire("ann") for _ in range(2)] == [True, False]
 """,
     )
+
+
+def test_each_worker_of_xdist_has_prefixes_of_its_own(tmp_path: Path) -> None:
+    run_pytest(
+        tmp_path,
+        """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_prefix(limit_prefix, worker_id, number):
+    assert limit_prefix.startswith(f"test-{worker_id}-")
+    assert worker_id.startswith("gw")
+""",
+        "-n",
+        "2",
+    )
