@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import suite
+from tests.depth import depth
+
+_RUNS = [("pass", True), ("raise AssertionError", False)]
 
 
-@pytest.mark.parametrize(("body", "passes"), [("pass", True), ("raise AssertionError", False)])
+@pytest.mark.parametrize(("body", "passes"), depth(_RUNS[1:], _RUNS))
 def test_a_suite_is_timed_and_a_failure_is_told(tmp_path: Path, body: str, passes: bool) -> None:
     file = tmp_path / "test_one.py"
     file.write_text(f"def test_one():\n    {body}\n", encoding="utf-8")
