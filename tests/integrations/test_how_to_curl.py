@@ -149,6 +149,19 @@ def test_the_output_of_curl_on_a_page_is_what_its_application_answers(told_by: S
             assert {name: reply.fields.get(name) for name in expected.fields} == expected.fields
 
 
+@pytest.mark.parametrize("page", ["fastapi", "litestar"])
+def test_the_code_of_a_page_with_an_application_of_its_own_refuses_as_the_page_shows(page: str, tmp_path: Path) -> None:
+    code = (PAGES / f"{page}.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    *_, (request, expected) = shown(page)
+    with redis_server(valkey_binary()) as url:
+        (tmp_path / "main.py").write_text(code.replace("redis://localhost:6379/0", url), encoding="utf-8")
+        with serving("uvicorn main:app --port {port}", tmp_path, url) as port:
+            replies = [asked(port, request) for _ in range(3)]
+    assert [reply.status for reply in replies] == ["HTTP/1.1 200 OK"] * 2 + [expected.status]
+    assert replies[-1].body == expected.body
+    assert {name: replies[-1].fields.get(name) for name in expected.fields} == expected.fields
+
+
 def test_every_page_of_a_web_framework_is_run() -> None:
     pages = {path.stem for path in PAGES.glob("*.md") if "$ curl" in path.read_text(encoding="utf-8")}
     assert pages == {each.page for each in SHOWN}
