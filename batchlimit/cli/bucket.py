@@ -36,10 +36,10 @@ def get(
 
 
 def look_at(admin: Admin, key: str) -> Look:
-    """Return what the bucket of a key holds, and which override counts for it."""
-    state, now = admin.buckets.get(key), admin.clock()
-    found = admin.overrides().find(stored(key), now)
-    return Look(key, now, state, None if found is None else str(found))
+    """Return what the bucket of a key holds, which override counts for it, and which trial beside it."""
+    state, now, overrides = admin.buckets.get(key), admin.clock(), admin.overrides()
+    found = overrides.find(stored(key), now), overrides.trial(stored(key), now)
+    return Look(key, now, state, "; ".join(str(each) for each in found if each) or None)
 
 
 def _row(look: Look) -> Row:

@@ -14,6 +14,7 @@ from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import NotUnderstood, Override
 from batchlimit.overrides.view import spelled
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.key import stored
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
 
@@ -117,9 +118,10 @@ def rules(
             ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
             show([_row(each, now) for each in ordered], output, empty="no overrides: the code counts", columns=_SHOWN)
             return
-        one = found.find(explain, now)
+        one, trial = found.find(stored(explain), now), found.trial(stored(explain), now)
         counts = {"key": explain, "counts": "the code" if one is None else "override"}
-        show(counts if one is None else counts | _row(one, now), output)
+        row = counts if one is None else counts | _row(one, now)
+        show(row | {"trial": None if trial is None else str(trial)}, output)
 
 
 def log(

@@ -35,6 +35,8 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
     """Open the store, and end the command with a message and a status if something is wrong."""
     try:
         with Admin.from_url(url, prefix=prefix, who=who) as admin:
+            if not isinstance(admin.store, RedisStore):
+                raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
             yield admin
     except RulesChanged as error:
         _end(error, NOTHING_DONE)
@@ -48,8 +50,6 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
 def looked_into(url: str, prefix: str) -> Iterator[RedisStore]:
     """Open the store as `opened` does, for commands that read its buckets."""
     with opened(url, prefix) as admin:
-        if not isinstance(admin.store, RedisStore):
-            raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
         yield admin.store
 
 

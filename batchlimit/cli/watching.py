@@ -32,7 +32,7 @@ class Look(NamedTuple):
         key: whose bucket it is.
         at: when (seconds since 1970).
         state: the bucket; None: there is none.
-        override: the override that counts; None: the code does.
+        override: the override that counts, and a trial beside it; None: the code counts.
     """
 
     key: str

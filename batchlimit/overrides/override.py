@@ -16,6 +16,7 @@ LONGEST_NAME = 1024
 """Characters of a key or a pattern."""
 LONGEST_TEXT = 1000
 """Characters of a reason, and of who gave it."""
+_INSTEAD = "name a quota, such as 20/s, or another mode, weight or failure policy"
 _FIELDS = ("quota", "mode", "weight", "on_failure", "until", "at", "why", "who")
 
 
@@ -171,7 +172,9 @@ def check_name(name: object) -> str:
 
 
 def _check_quota(quota: object, mode: Mode, *, needed: bool) -> None:
-    if quota is None and not needed:
+    if quota is None:
+        if needed:
+            raise TypeError(f"nothing would change: {_INSTEAD}")
         return
     if mode == "open":
         raise ValueError(f"what admits everything has no quota: {shown(quota)}")

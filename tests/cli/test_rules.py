@@ -55,6 +55,26 @@ def test_what_counts_for_a_key_is_explained(run: Run) -> None:
     assert json.loads(run("rules", "--explain", "export", "-o", "json").stdout)["counts"] == "the code"
 
 
+def test_a_trial_beside_what_counts_is_told_by_rules_and_get(run: Run) -> None:
+    run("set", "search:*", "20/s")
+    run("set", "search:ann", "3/s", "--shadow")
+    told = json.loads(run("rules", "--explain", "search:ann", "-o", "json").stdout)
+    assert (told["name"], told["quota"], told["trial"]) == ("search:*", "20/s", "search:ann trial of 3/s")
+    assert json.loads(run("rules", "--explain", "search:bob", "-o", "json").stdout)["trial"] is None
+    looked = json.loads(run("get", "search:ann", "-o", "json").stdout)
+    assert looked["override"] == "search:* 20/s; search:ann trial of 3/s"
+
+
+def test_a_change_without_a_change_says_what_to_name(run: Run) -> None:
+    assert "name a quota, such as 20/s, or another mode, weight or failure policy" in run("set", "ann").stderr
+
+
+@pytest.mark.parametrize("words", [("set", "ann", "20/s"), ("rules",), ("log",), ("get", "ann"), ("unset", "ann")])
+def test_a_store_within_one_process_is_none_for_operators(run: Run, words: tuple[str, ...]) -> None:
+    done = run(*words, "--url", "memory://")
+    assert (done.exit_code, "within one process" in done.stderr) == (2, True)
+
+
 def test_a_dry_run_changes_nothing(run: Run, admin: Admin) -> None:
     done = run("set", "search:*", "20/s", "--dry-run")
     assert (done.exit_code, "would be set" in done.stderr) == (0, True)
