@@ -17,7 +17,6 @@ from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.override import is_pattern
 from batchlimit.quota.key import stored
-from batchlimit.stores.redis import RedisStore
 
 Watch = Annotated[
     list[str] | None, typer.Option("--watch", "-w", help="A key, or a pattern of keys; it is a label. Repeat it.")
@@ -35,8 +34,6 @@ def exporter(
 ) -> None:
     """Serve what the store knows of the fleet to Prometheus, at /metrics, until Ctrl-C."""
     with opened(url, prefix) as admin:
-        if not isinstance(admin.store, RedisStore):
-            raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
         prometheus = _prometheus()
         registry = prometheus.CollectorRegistry()
         registry.register(Fleet(admin, prefix, watch or (), budget))

@@ -46,13 +46,6 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
         _end(error, WRONG)
 
 
-@contextmanager
-def looked_into(url: str, prefix: str) -> Iterator[RedisStore]:
-    """Open the store as `opened` does, for commands that read its buckets."""
-    with opened(url, prefix) as admin:
-        yield admin.store
-
-
 def confirm(question: str, yes: bool) -> None:
     """End the command unless somebody at the terminal, or `--yes`, says that it is meant."""
     if not yes:

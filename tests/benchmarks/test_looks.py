@@ -11,7 +11,7 @@ def test_each_look_is_told_of_and_leaves_nothing() -> None:
     with node(valkey_binary()) as one:
         found = {each.name: each for each in looks.figures(one.url, 3_000, 0.1)}
         assert one.ask("DBSIZE") == 0
-    assert found["top: commands of a look"].value > 100
+    assert found["top: commands of a look"].value > 50
     assert 0 < found["top: buckets of a look"].value < 3_000, "one step, whatever the budget is"
     assert found["set --dry-run of all keys"].note.endswith(" commands")
     assert int(found["get: a look"].note.split()[0]) < 10, "however many buckets there are"

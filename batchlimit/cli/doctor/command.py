@@ -7,7 +7,7 @@ import typer
 from batchlimit.cli.doctor.examination import Examination
 from batchlimit.cli.doctor.findings import Finding, Verdict
 from batchlimit.cli.output import Output, say, show
-from batchlimit.cli.store import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, looked_into
+from batchlimit.cli.store import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, opened
 
 _SHOWN = "check", "verdict", "found", "remedy"
 
@@ -20,8 +20,8 @@ def doctor(
     output: Form = Output.TABLE,
 ) -> None:
     """Check whether the store is fit for limiters. Status 1 if a check fails, 3 if the store does not answer."""
-    with looked_into(url, prefix) as store:
-        found = list(Examination(store, prefix, deadline).findings())
+    with opened(url, prefix) as admin:
+        found = list(Examination(admin.store, prefix, deadline).findings())
     several = any(each.server for each in found)
     columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
     show([_row(each) for each in found], output, columns=columns)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 
 from batchlimit.cli.output import Output, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, looked_into
+from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, opened
 from batchlimit.cli.top.board import Board, Row
 from batchlimit.cli.top.keyboard import Keyboard, keyboard
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
@@ -35,8 +35,8 @@ def top(
 ) -> None:
     """Show which keys use and refuse the most: live at a terminal, else one sample of two looks."""
     view = View(sort=sort, pattern=pattern)
-    with looked_into(url, prefix) as store:
-        watch = _Watch(Sampler(store, prefix, budget), store.address, budget, view)
+    with opened(url, prefix) as admin:
+        watch = _Watch(Sampler(admin.store, prefix, budget), admin.store.address, budget, view)
         if once or output is not Output.TABLE or not (sys.stdin.isatty() and sys.stdout.isatty()):
             watch.print(interval, count, output)
         else:
