@@ -27,7 +27,6 @@ LEGACY_REMAINING = b"x-ratelimit-remaining"
 LEGACY_RESET = b"x-ratelimit-reset"
 QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 REDUCED_CAPACITY = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-ABNORMAL_USAGE = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 
 Form = Literal["draft-11", "legacy", "both", "off"]
 Header = tuple[bytes, bytes]

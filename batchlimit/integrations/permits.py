@@ -88,7 +88,12 @@ def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
     if isinstance(permit, SharedPermit | AsyncSharedPermit):
         permit.release()
         return
-    match _told(outcome, response):
+    judge(permit, _told(outcome, response))
+
+
+def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
+    """Complete a permit by what its request told about the load."""
+    match outcome:
         case Outcome.SUCCESS:
             permit.success()
         case Outcome.DROPPED:

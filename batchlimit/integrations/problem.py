@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchlimit.integrations.headers import ABNORMAL_USAGE, QUOTA_EXCEEDED, REDUCED_CAPACITY
+from batchlimit.integrations.headers import QUOTA_EXCEEDED, REDUCED_CAPACITY
 
 MEDIA_TYPE = b"application/problem+json"
 SCHEMA = {
@@ -63,12 +63,6 @@ def reduced_capacity(policies: Sequence[str] = (), detail: str = "") -> Problem:
     """Return the 503 of a store that is away, or of a concurrency limit."""
     title = "Request cannot be satisfied due to temporary server capacity constraints"
     return Problem(503, REDUCED_CAPACITY, title, detail, tuple(policies))
-
-
-def abnormal_usage(policies: Sequence[str]) -> Problem:
-    """Return the 429 of a request pattern that no quota describes, such as a ban after many refusals."""
-    title = "Request not satisfied due to detection of abnormal request pattern"
-    return Problem(429, ABNORMAL_USAGE, title, policies=tuple(policies))
 
 
 def unidentified(policies: Sequence[str]) -> Problem:

@@ -150,7 +150,6 @@ def test_a_refusal_tells_the_rule_and_when_to_return() -> None:
     [
         (problem.quota_exceeded(["login"]), 429, "quota-exceeded"),
         (problem.reduced_capacity(["login"]), 503, "temporary-reduced-capacity"),
-        (problem.abnormal_usage(["login"]), 429, "abnormal-usage-detected"),
     ],
 )
 def test_a_problem_is_of_a_type_of_the_draft_and_names_the_policies(

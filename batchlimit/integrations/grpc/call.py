@@ -5,10 +5,9 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import grpc
 
-from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.events import tell
 from batchlimit.integrations.grpc.status import OutcomeOf, status
-from batchlimit.integrations.permits import AnyPermit
+from batchlimit.integrations.permits import AnyPermit, judge
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
 
@@ -123,23 +122,13 @@ def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         elif code is not None:
-            _complete(permit, outcome(code))
+            judge(permit, outcome(code))
         elif error is None:
             permit.success()
         else:
             permit.__exit__(type(error), error, error.__traceback__)
 
     return ended
-
-
-def _complete(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
-    match outcome:
-        case Outcome.SUCCESS:
-            permit.success()
-        case Outcome.DROPPED:
-            permit.drop()
-        case Outcome.IGNORED:
-            permit.ignore()
 
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
