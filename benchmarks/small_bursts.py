@@ -128,14 +128,14 @@ def admitted(api: str, url: str, quota: str, processes: int, seconds: float, key
 
 
 def floor(api: str, rate: float, seconds: float, server: str = "") -> int:
-    """Return how many tokens of 1 / rate seconds one gets who only sleeps; with a server's socket: who asks it too."""
+    """Return how many tokens, of 1 / rate seconds each, one gets who only sleeps; with a server: who asks it, too."""
     if api == "asyncio":
         return asyncio.run(_floor(rate, seconds, server))
     count, end = 0, time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX) as link:
         if server:
             link.connect(server)
-        while (began := time.monotonic()) < end:
+        while (began := time.monotonic()) < end or count == 0:
             if server:
                 link.sendall(_PING)
                 link.recv(64)
@@ -147,7 +147,7 @@ def floor(api: str, rate: float, seconds: float, server: str = "") -> int:
 async def _floor(rate: float, seconds: float, server: str) -> int:
     reader, writer = await asyncio.open_unix_connection(server) if server else (None, None)
     count, end = 0, time.monotonic() + seconds
-    while (began := time.monotonic()) < end:
+    while (began := time.monotonic()) < end or count == 0:
         if reader is not None and writer is not None:
             writer.write(_PING)
             await reader.readline()
