@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.queueing.fleet.choices import OURS, PLOTS, Axis, Plot
 from benchmarks.queueing.fleet.drawing import style
+from benchmarks.queueing.fleet.labels import Labels
 from benchmarks.queueing.fleet.run import FleetRun
 from benchmarks.queueing.fleet.tally import FleetFigures
 from benchmarks.queueing.seeds import Runs, carried_out
@@ -25,14 +26,6 @@ _COLOURS = {
     "Knee and a queue": "#009e73",
     OURS: "#0072b2",
 }
-_LABELS = {
-    "fixed limit": (0, -9),
-    "AIMD, by timeout": (4, -8),
-    "other laws": (5, -2),
-    OURS: (2, 6),
-    "Knee and a queue": (4, 4),
-}
-"""Where the label of a point stands, from the point."""
 _MS = (5, 10, 20, 50, 100, 200, 500)
 Measured = Runs[FleetFigures]
 """All seeds of one choice in one panel."""
@@ -74,36 +67,28 @@ def draw(path: Path, plot: Plot, panels: Sequence[Sequence[Measured]]) -> None:
     with style():
         figure = Figure(figsize=(7.2, 3.2 * rows + 0.4), layout="constrained")
         all_axes = figure.subplots(rows, min(2, len(panels)), squeeze=False).flat
+        drawn = []
         for axes, scenario, results in zip(all_axes, plot.panels, panels, strict=True):
             _panel(axes, plot, results)
             axes.set_title(scenario.name, fontsize=8)
+            drawn.append((axes, results))
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, frameon=False, ncols=5, loc="outside lower center")
+        figure.draw_without_rendering()  # where a label fits is known once the panels have their sizes
+        for axes, results in drawn:
+            _label(axes, plot, results)
         figure.savefig(path, metadata={"Date": None})
 
 
 def _panel(axes: Axes, plot: Plot, results: Sequence[Measured]) -> None:
     for family in dict.fromkeys(choice.family for choice in plot.choices):
-        points = [
-            (value(plot.across, runs), value(plot.up, runs), choice.label)
-            for choice, runs in zip(plot.choices, results, strict=True)
-            if choice.family == family
-        ]
-        columns, heights = [x for x, _, _ in points], [y for _, y, _ in points]
+        shown = [runs for choice, runs in zip(plot.choices, results, strict=True) if choice.family == family]
+        columns, heights = [value(plot.across, runs) for runs in shown], [value(plot.up, runs) for runs in shown]
         line = "none" if family == "other laws" else "-"
         size = 6 if family == OURS else 3.5
         axes.plot(
             columns, heights, "o", linestyle=line, linewidth=0.7, markersize=size, color=_COLOURS[family], label=family
         )
-        for x, y, label in points:
-            axes.annotate(
-                label,
-                (x, y),
-                _LABELS.get(family, (4, 3)),
-                textcoords="offset points",
-                fontsize=5.5,
-                color=_COLOURS[family],
-            )
     if plot.across.in_ms:
         _log(axes, [value(plot.across, runs) for runs in results])
     else:
@@ -112,6 +97,18 @@ def _panel(axes: Axes, plot: Plot, results: Sequence[Measured]) -> None:
     axes.set_ylim(-0.04, 1.08)
     axes.set_xlabel(plot.across.title)
     axes.set_ylabel(plot.up.title)
+
+
+def _label(axes: Axes, plot: Plot, results: Sequence[Measured]) -> None:
+    points = {
+        choice: (value(plot.across, runs), value(plot.up, runs))
+        for choice, runs in zip(plot.choices, results, strict=True)
+    }
+    # A law that answered nobody has no fairness, and so no point.
+    points = {choice: point for choice, point in points.items() if all(map(math.isfinite, point))}
+    labels = Labels(axes, [*points.values()])
+    for choice, point in points.items():
+        labels.place(choice.label, point, _COLOURS[choice.family])
 
 
 def _log(axes: Axes, spans: Sequence[float]) -> None:
