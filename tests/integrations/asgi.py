@@ -83,12 +83,13 @@ async def call(app: App, scope: dict[str, Any], *incoming: dict[str, Any]) -> Re
         if left:
             return left.pop(0)
         await ended.wait()
-        return {"type": "http.disconnect"}
+        return {"type": f"{scope['type']}.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         reply.messages.append(message)
         answered.set()
-        if message["type"] == "http.response.body" and not message.get("more_body"):
+        is_last = message["type"].endswith("http.response.body") and not message.get("more_body")
+        if is_last or message["type"] == "websocket.close":
             ended.set()
 
     await app(scope, receive, send)
