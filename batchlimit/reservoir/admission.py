@@ -74,20 +74,19 @@ class Admission:
             state.fallback.pay_back(state.lease, now)
         state.lease.advance(now)
         self.serve()
-        if state.tokens.low_watermark:
-            self._prefetch.notice()
+        if state.tokens.available < state.tokens.low_watermark:
+            self._prefetch.want_refill()
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
         queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
         lease.reserve_for(queue.waiters)
         is_served = False
-        while queue.waiters and (first := queue.first) and (self._pay() if first is debt else self._serve(first)):
+        while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
             is_served = is_served or first is not debt
-        if queue.waiters and is_served:
+        if is_served:
             queue.wake_leader()
-        if lease.reserved_for_waiters:
-            lease.reserve_for(queue.waiters)
+        lease.reserve_for(queue.waiters)
 
     def refuse(self, waiter: Waiter, now: float) -> Admit | Refuse:
         """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""
@@ -107,6 +106,12 @@ class Admission:
         elif not state.lease.borrowed:  # then memory says so, in the store's place
             state.turned_away += waiter.cost
         return Refuse(self._forecast.retry_after(waiter, now))
+
+    def turn_away(self, waiter: Waiter, now: float) -> Admit | Refuse:
+        """Refuse a caller who looked; if it was the leader, another is now."""
+        verdict = self.refuse(waiter, now)
+        self._state.queue.wake_leader()
+        return verdict
 
     def refuse_answered(self, now: float, fetch: Fetch | None = None, grant: Grant | None = None) -> None:
         """Refuse the waiters that take the first answer, and then the hopeless ones.
@@ -169,9 +174,9 @@ class Admission:
         return paid > 0
 
     def _confirm(self, waiter: Waiter) -> bool:
-        was_held_up = self._forecast.is_held_up
+        was_held_up = self._state.is_held_up
         self._state.lease.confirm(waiter)
-        if is_free := was_held_up and not self._forecast.is_held_up:
+        if is_free := was_held_up and not self._state.is_held_up:
             self._state.queue.wake_leader()
         return is_free
 

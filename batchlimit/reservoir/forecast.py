@@ -9,9 +9,6 @@ from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.waiting import NO_WAIT
 
-_SMALL = 16
-"""Where the burst is this many times as large, tokens that are about to be spent are no part of it that matters."""
-
 
 class Prospect(IntEnum):
     """What memory says of a call. A caller of several keys goes through them in this order: the store comes last."""
@@ -66,15 +63,6 @@ class Forecast:
         """Return how many tokens are here for the next caller."""
         tokens = self._state.tokens
         return tokens.available if now < tokens.expires else 0
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether requests wait until prompt waiters have confirmed, within this turn of their event loop.
-
-        A request sent before would report tokens as held that are about to be spent. The bucket would keep room for
-        them: at a burst of 1 that left half of the rate unused.
-        """
-        return self._state.lease.prompt * _SMALL > self._state.largest_cost
 
     def pause(self, waiter: Waiter, now: float) -> float:
         """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""

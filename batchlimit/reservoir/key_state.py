@@ -24,6 +24,8 @@ from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.waiting import LONG_AGO
 
 _FIRST = Rank(0, 0.0)
+_SMALL = 16
+"""Where the burst is this many times as large, tokens that are about to be spent are no part of it that matters."""
 _UNHEARD = Durations()
 """Of reservoirs outside of a keyspace: nobody reads it."""
 
@@ -31,7 +33,7 @@ _UNHEARD = Durations()
 class KeyState:
     """Each part of a Reservoir is given this object; all but reading it requires the API's lock.
 
-    It has 12 public methods, because each of them is asked by several parts.
+    It has 13 public methods, because each of them is asked by several parts.
     """
 
     __slots__ = (
@@ -116,8 +118,17 @@ class KeyState:
         return 1 if first is self.overdraft.waiter else first.cost
 
     def is_short(self, now: float) -> bool:
-        """Whether memory may refuse a call: the bucket was short lately, or the store is away."""
-        return now < self.denials.dry_until or now < self.failing_until
+        """Whether anything speaks against an ask: a grant begins later, the bucket was short, or the store is away."""
+        return self.lease.pending > 0 or now < self.denials.dry_until or now < self.failing_until
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether requests wait until prompt waiters have confirmed, within this turn of their event loop.
+
+        A request sent before would report tokens as held that are about to be spent. The bucket would keep room for
+        them: at a burst of 1 that left half of the rate unused.
+        """
+        return self.lease.prompt * _SMALL > self.largest_cost
 
     @property
     def most(self) -> int:

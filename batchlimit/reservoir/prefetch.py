@@ -52,14 +52,15 @@ class Prefetch:
     """Fetches more tokens in the background before those that are here run out.
 
     `wants_refill` says that it is time to: the next `tend` sends the request. `checks_at` is when `tend` looks at the
-    number of tokens again (inf: not at all). A caller who finds fewer than `tokens.low_watermark` asks at once.
+    number of tokens again (inf: not at all). A caller who finds fewer than `tokens.low_watermark` asks at once. All
+    three come from a watermark that was set after a grant, so there is nothing to `stop` unless `is_set`.
     """
 
-    __slots__ = ("_state", "checks_at", "wants_refill")
+    __slots__ = ("_state", "checks_at", "is_set", "wants_refill")
 
     def __init__(self, state: KeyState) -> None:
         self._state = state
-        self.wants_refill = False
+        self.wants_refill = self.is_set = False
         self.checks_at = math.inf
 
     def __repr__(self) -> str:
@@ -71,6 +72,7 @@ class Prefetch:
         demand, tokens = state.demand.rate, state.tokens.available
         low = 0 if state.denials.pause(1, now) else low_mark(tokens, demand, state.view.round_trip)
         state.tokens.set_low_watermark(low)
+        self.is_set = low > 0
         seconds = first_look(tokens, low, demand) if low else math.inf
         self.checks_at = now + seconds if seconds < math.inf else math.inf
 
@@ -84,11 +86,9 @@ class Prefetch:
             self.checks_at = now + seconds
             self.wants_refill = self.wants_refill or seconds == 0.0
 
-    def notice(self) -> None:
-        """Want a refill if fewer tokens are here than the low watermark."""
-        tokens = self._state.tokens
-        if tokens.available < tokens.low_watermark:
-            tokens.low_watermark, self.wants_refill = 0, True
+    def want_refill(self) -> None:
+        """Fewer tokens are here than the low watermark: from now on they may be spent, and more are wanted."""
+        self._state.tokens.low_watermark, self.wants_refill = 0, True
 
     def take_low(self, cost: int) -> float:
         """Spend some of the last tokens and want a refill; as `FreeTokens.take`, after that found too few.
@@ -99,9 +99,10 @@ class Prefetch:
         state, tokens = self._state, self._state.tokens
         if not tokens.low_watermark or cost > tokens.available or state.queue or state.in_flight is not None:
             return NO_WAIT
-        tokens.low_watermark, self.wants_refill = 0, True
+        self.want_refill()
         return tokens.take(cost)
 
     def stop(self) -> None:
         """A request is sent, so nothing is wanted or checked until its answer."""
-        self.wants_refill, self._state.tokens.low_watermark, self.checks_at = False, 0, math.inf
+        self.wants_refill = self.is_set = False
+        self._state.tokens.low_watermark, self.checks_at = 0, math.inf

@@ -127,6 +127,12 @@ class Requests:
         self._begin(back, waiter)
         return back
 
+    def granted(self, fetch: Fetch) -> None:
+        """Take note that an Ask had its answer, so the bucket knows of the refusals that it told."""
+        self._state.in_flight = self.lost_number = None
+        self.refusals_told += fetch.ask.refused
+        self.shadow_told += fetch.ask.shadow_refused
+
     def lost(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that an Ask had no answer; if it was sent, the bucket may have carried it out all the same."""
         self._state.in_flight = None
@@ -184,7 +190,8 @@ class Requests:
             refused,
             shadow,
         )
-        self._prefetch.stop()
+        if self._prefetch.is_set:
+            self._prefetch.stop()
         self._state.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None, filled)
         self._begin(fetch, waiter)

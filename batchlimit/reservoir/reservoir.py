@@ -86,7 +86,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
-from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
 from batchlimit.waiting import NO_WAIT
 
 
@@ -168,16 +168,15 @@ class Reservoir:
             self._wake_next()
             return verdict or _wait(0.0, waiter, now)
         if NO_WAIT < waiter.deadline <= now:
-            return self._turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
-        if state.in_flight is not None or (state.lease.prompt and self.forecast.is_held_up):
+            return self.admission.turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
+        if state.in_flight is not None or state.is_held_up:
             return _wait(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return _wait(rest if waiter is queue.leader else math.inf, waiter, now)
-        may_be_in_vain = state.lease.pending or state.is_short(now)  # else nothing speaks against a request
-        if not may_be_in_vain or (pause := self.forecast.pause(waiter, now)) == 0.0:
+        if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
-            return self._turn_away(waiter, now)
+            return self.admission.turn_away(waiter, now)
         if waiter is not queue.leader:
             return _wait(math.inf, waiter, now)
         self.admission.refuse_hopeless(now)  # those that came while a request was in flight: nobody told them yet
@@ -215,9 +214,8 @@ class Reservoir:
         if state.in_flight is not fetch:
             return  # its caller was interrupted: the next Ask repeats the number, and gets the same tokens
         state.count(now)
-        state.in_flight = self.requests.lost_number = self.outage = None
-        self.requests.refusals_told += fetch.ask.refused
-        self.requests.shadow_told += fetch.ask.shadow_refused
+        self.outage = None
+        self.requests.granted(fetch)
         state.view.learn(fetch, grant, now)
         begins = state.lease.begins(fetch, grant, now)
         if fetch.ask.look:
@@ -281,12 +279,6 @@ class Reservoir:
                 self.admission.rejoin(waiter, now - waiter.verdict.before)
         if self.lifecycle.ended is not None and waiter.verdict is None:
             self.state.queue.dismiss(waiter, Fail(self.lifecycle.ended))
-
-    def _turn_away(self, waiter: Waiter, now: float) -> Admit | Refuse:
-        """Refuse a caller who looked; if it was the leader, another is now."""
-        verdict = self.admission.refuse(waiter, now)
-        self.state.queue.wake_leader()
-        return verdict
 
     def _wake_next(self) -> None:
         """Wake the leader, who may send a request now, and the caller that closes."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import named, tell
 from batchlimit.reservoir.waiter import Waiter
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.waiting import NO_WAIT
 
@@ -56,7 +56,7 @@ def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: flo
         ended.wait(max(0.0, deadline - time.monotonic()))
     try:
         if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:
-            store_calls.fetch(entry, fetch)
+            key_entry.fetch(entry, fetch)
         if (back := entry.locked(entry.reservoir.lifecycle.drain)) is not None:
             store_calls.give_back(entry, back)
     except StoreUnavailable as error:

@@ -1,22 +1,24 @@
 """One key's reservoir under its lock; which thread sends its request, and where the others wait for a refill."""
 
 import math
-import threading
 from collections.abc import Callable
 from functools import partial
 from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.blocking import Event, TaskEvent, warn_in_loop
+from batchlimit.blocking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
+from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.refill_gate import RefillGate
 from batchlimit.waiting import NO_WAIT
 
 
@@ -45,32 +47,6 @@ class Sender:
 NO_SENDER = Sender(None)
 
 
-class RefillGate:
-    """Lets one thread at a time look for tokens and ask the store; the threads behind it find the tokens it brought.
-
-    In the queue each thread has to be woken, to be served one token. With 64 threads and a batch of 1,000 tokens that
-    took three times as long as everything else.
-    """
-
-    __slots__ = ("_lock", "_patience")
-
-    def __init__(self, patience: float) -> None:
-        """`patience`: how long (s) a thread waits here at most."""
-        self._lock, self._patience = threading.Lock(), patience
-
-    def __repr__(self) -> str:
-        return f"<RefillGate, {'shut' if self._lock.locked() else 'open'}>"
-
-    def enter(self) -> bool:
-        """Wait until this thread may pass, then call `leave`. False: it may not, its patience has ended."""
-        warn_in_loop()
-        return self._lock.acquire(timeout=self._patience)
-
-    def leave(self) -> None:
-        """Let the next thread pass."""
-        self._lock.release()
-
-
 T = TypeVar("T")
 _LOOK = 60.0
 """The background thread looks at a key entry after so many seconds at the latest, so that its plans do not pile up."""
@@ -81,8 +57,8 @@ _LOST = 1.0
 class KeyEntry:
     """Where the threads that use one key meet: every change of its reservoir is made here, under the lock.
 
-    What a thread does without the lock stands elsewhere: a WaitingThread waits, store_calls asks the store. `due` is
-    the instant at which the background thread comes next.
+    What a thread does without the lock: `fetch` asks the store and reports; a WaitingThread waits. `due` is the instant
+    at which the background thread comes next.
     """
 
     __slots__ = (
@@ -225,3 +201,31 @@ class KeyEntry:
             return False
         self.due = min(max(due, now), now + _LOOK)
         return True
+
+
+def fetch(entry: KeyEntry, request: Fetch) -> None:
+    """Ask the store and report."""
+    outcome: Grant | StoreUnavailable
+    try:
+        outcome = entry.store.take(entry.key, request.quota, request.ask)
+    except StoreUnavailable as error:
+        outcome = error
+    except BaseException:
+        lose(entry, request)
+        raise
+    report(entry, request, outcome)
+
+
+def lose(entry: KeyEntry, request: Fetch) -> None:
+    """Report that a request has no answer and that nobody waits for one: another caller asks again."""
+    entry.locked(lambda: entry.reservoir.failed(request, None, entry.clock()))
+
+
+def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -> None:
+    """Report what became of a request."""
+    if isinstance(outcome, StoreUnavailable):
+        entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
+        return
+    is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
+    entry.granted(request, outcome)
+    entry.refill_gate = (entry.refill_gate or RefillGate(entry.store.brief)) if is_for_many else None

@@ -12,7 +12,7 @@ from batchlimit.events import named, tell
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.reentry import own_lock
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 
@@ -148,7 +148,7 @@ class Refresher:
                 case Fetch() as fetch if self._store.is_pipelined:
                     asks.append((entry, fetch))
                 case Fetch() as fetch:
-                    store_calls.fetch(entry, fetch)
+                    key_entry.fetch(entry, fetch)
                 case GiveBack() as back:
                     self._ask(asks)  # first: callers of those keys wait for it
                     asks.clear()

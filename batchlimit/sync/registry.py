@@ -23,7 +23,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Ruled, Store
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry
 from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
@@ -151,7 +151,7 @@ class Registry:
             self._refresher.come_by(idle_at)
         if entry is None:
             return single
-        store_calls.report(entry, single.fetch, outcome)
+        key_entry.report(entry, single.fetch, outcome)
         return WaitingThread.resumed(entry, single).result()
 
     def _give_up(self, single: SingleAsk) -> None:

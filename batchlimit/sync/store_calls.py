@@ -1,32 +1,18 @@
-"""The requests of a key entry to the store: each is sent without the lock and reported under it, whatever happens."""
+"""The requests of key entries that no miss sends alone: for several keys in one write, refunds, tokens that return."""
 
 from collections.abc import Sequence
 
 from batchlimit.blocking import Event
-from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
-from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_entry import KeyEntry, RefillGate
+from batchlimit.sync.key_entry import KeyEntry, lose, report
 from batchlimit.waiting import NO_WAIT
 
 TOGETHER = 32
 """Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""
-
-
-def fetch(entry: KeyEntry, request: Fetch) -> None:
-    """Ask the store and report."""
-    outcome: Grant | StoreUnavailable
-    try:
-        outcome = entry.store.take(entry.key, request.quota, request.ask)
-    except StoreUnavailable as error:
-        outcome = error
-    except BaseException:
-        lose(entry, request)
-        raise
-    report(entry, request, outcome)
 
 
 def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch]]) -> None:
@@ -39,11 +25,6 @@ def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch
         raise
     for (entry, request), outcome in zip(requests, outcomes, strict=True):
         report(entry, request, outcome)
-
-
-def lose(entry: KeyEntry, request: Fetch) -> None:
-    """Report that a request has no answer and that nobody waits for one: another caller asks again."""
-    entry.locked(lambda: entry.reservoir.failed(request, None, entry.clock()))
 
 
 def give_back(entry: KeyEntry, back: GiveBack) -> None:
@@ -79,13 +60,3 @@ def refund(entry: KeyEntry, cost: int) -> bool:
     if failed is not None and entry.reservoir.state.fallback.fails_closed:
         raise failed.to_raise(entry.key)
     return is_live
-
-
-def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -> None:
-    """Report what became of a request."""
-    if isinstance(outcome, StoreUnavailable):
-        entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
-        return
-    is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
-    entry.granted(request, outcome)
-    entry.refill_gate = (entry.refill_gate or RefillGate(entry.store.brief)) if is_for_many else None

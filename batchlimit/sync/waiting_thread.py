@@ -9,7 +9,7 @@ from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.waiting import NO_WAIT
 
@@ -109,7 +109,7 @@ class WaitingThread:
 
     def _fetch(self, fetch: Fetch) -> None:
         self.waited = self._asked = True
-        store_calls.fetch(self.entry, fetch)
+        key_entry.fetch(self.entry, fetch)
 
     def _sleep(self, seconds: float | None) -> None:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
@@ -174,10 +174,10 @@ class WaitingCoroutine:
         self._waiter.request = None  # the thread's own from here on: the caller may leave
         self._entry.sender.hand_over()
         try:
-            asking = _threads.submit(store_calls.fetch, self._entry, fetch)
+            asking = _threads.submit(key_entry.fetch, self._entry, fetch)
         except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
             _renew_threads()
-            store_calls.lose(self._entry, fetch)
+            key_entry.lose(self._entry, fetch)
             raise
         await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a thread is not cancelled
 

@@ -54,7 +54,7 @@ def test_who_was_served_and_wakes_too_late_asks_again_in_its_place() -> None:
     assert entry.step(following) == Wait(None)
     assert isinstance(entry.step(served, 2.0), Fetch)
     assert entry.step(following, 2.0) == Wait(None)
-    assert not entry.reservoir.forecast.is_held_up
+    assert not entry.reservoir.state.is_held_up
 
 
 def test_who_waits_for_others_to_confirm_waits_no_longer_than_its_deadline() -> None:
@@ -83,7 +83,7 @@ def test_an_ask_waits_where_what_is_about_to_be_spent_is_a_part_of_the_burst_tha
 ) -> None:
     entry, _, following = served_and_next(Quota(1.0, burst))
     assert isinstance(entry.step(following), Wait if held_up else Fetch)
-    assert entry.reservoir.forecast.is_held_up == held_up
+    assert entry.reservoir.state.is_held_up == held_up
 
 
 def test_what_a_caller_of_several_keys_holds_does_not_keep_others_from_asking() -> None:

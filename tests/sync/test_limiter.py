@@ -15,7 +15,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 from tests.timelines import FOLLOWED_BY_REFUSALS
@@ -235,7 +235,7 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     entry = limiter._registry.entry(KEY)
     renewal = entry.tend()
     assert isinstance(renewal, Fetch)
-    store_calls.fetch(entry, renewal)
+    key_entry.fetch(entry, renewal)
     assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
 
 

@@ -20,7 +20,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry, store_calls
 from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.fields import fields_of
@@ -61,7 +61,7 @@ class World:
         try:
             match entry.tend():
                 case Fetch() as fetch:
-                    store_calls.fetch(entry, fetch)
+                    key_entry.fetch(entry, fetch)
                 case GiveBack() as back:
                     store_calls.give_back(entry, back)
                 case None:
@@ -126,7 +126,7 @@ class SpelledOut(World):
         waiter = Waiter(cost, NO_WAIT, Event())
         entry.locked(lambda: reservoir.admission.join(waiter))
         while isinstance(step := entry.locked(lambda: reservoir.step(waiter, self.clock())), Fetch):
-            store_calls.fetch(entry, step)
+            key_entry.fetch(entry, step)
         return isinstance(step, Admit)
 
 
