@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
     return {name: _plain(getattr(value, name)) for name in slots if name not in IGNORED}
 
 
-IGNORED = {"_awake", "_instance", "_options", "_state", "_prefetch", "_admission", "_requests"}
+IGNORED = {"_awake", "_tokens", "_instance", "_options", "_state", "_prefetch", "_admission", "_requests"}
 
 
 class Bound(World):
@@ -116,7 +116,7 @@ class SpelledOut(World):
     """The same by the reservoir's own methods, one at a time."""
 
     def try_acquire(self, cost: int) -> bool:
-        entry = self.limiter._registry.entry(KEY)
+        entry = self.limiter._registry.live_entry(KEY)
         reservoir = entry.reservoir
         if entry.locked(lambda: reservoir.admission.deny(cost, self.clock())):
             return False
