@@ -9,6 +9,8 @@ from collections.abc import Callable
 from batchlimit.telemetry.sources import Labelled, Sources
 
 Add = Callable[[Labelled, float], None]
+_PATIENCE = 1.0
+"""A fork waits so long (s) for a look at most: a look takes milliseconds, and one that forks itself never ends."""
 
 
 class Deltas:
@@ -63,6 +65,14 @@ class Deltas:
         while not stopped.wait(self._every) and self._sources:
             self.look()
 
+    def pause(self) -> bool:
+        """Wait until a look has ended; then none begins before `go_on`. False: it lasted for too long."""
+        return self._lock.acquire(timeout=_PATIENCE)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._lock.release()
+
     def after_fork(self) -> None:
         """Go on in a forked child."""
         is_running = not self._stopped.is_set() and self._thread is not None
@@ -77,9 +87,21 @@ def _is_counter(labelled: Labelled) -> bool:
 
 
 _living: "weakref.WeakSet[Deltas]" = weakref.WeakSet()
+_paused: list[Deltas] = []
+
+
+def _before_fork() -> None:
+    """Wait for the looks: prometheus-client has one lock for all counters, and a child would find it locked for ever."""
+    _paused.extend(deltas for deltas in list(_living) if deltas.pause())
+
+
+def _after_in_parent() -> None:
+    while _paused:
+        _paused.pop().go_on()
 
 
 def _after_fork() -> None:
+    _paused.clear()
     for deltas in list(_living):
         deltas.after_fork()
 
@@ -90,5 +112,5 @@ def _at_exit() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_fork)
 atexit.register(_at_exit)

@@ -1,6 +1,8 @@
 """Counters that outlive their process: each change is told once, and a forked child tells of its own alone."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -85,3 +87,40 @@ def test_a_child_tells_of_its_own_calls_alone() -> None:
     assert os.waitpid(child, 0)[1] == 0
     told.deltas.look()
     assert told.acquired == 5
+
+
+FORK_AMID_A_LOOK = """
+import os, threading
+
+from batchlimit import RateLimiter
+from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.sources import Sources
+
+counters = threading.Lock()  # as the one of prometheus-client, which nobody renews in a child
+looks, forks, forked = threading.Event(), threading.Event(), threading.Event()
+
+
+def add(labelled, change):
+    with counters:
+        if not looks.is_set():
+            looks.set()
+            forks.wait()
+            forked.wait(0.2)
+
+
+limiter, sources = RateLimiter.from_url("memory://", "5/s"), Sources()
+sources.add("api", limiter)
+deltas = Deltas(sources, add, every=1000)
+os.register_at_fork(before=forks.set, after_in_parent=forked.set)
+threading.Thread(target=deltas.look, daemon=True).start()
+looks.wait()
+if (child := os.fork()) == 0:
+    os._exit(counters.locked())
+assert os.waitpid(child, 0)[1] == 0, "the child cannot count"
+deltas.look()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_forks_between_two_looks() -> None:
+    subprocess.run([sys.executable, "-c", FORK_AMID_A_LOOK], check=True)
