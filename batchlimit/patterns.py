@@ -3,21 +3,15 @@
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import translate
-from typing import Never, TypeVar, overload
+from typing import TypeVar
 
 from batchlimit.redaction import shown
 
 T = TypeVar("T")
 
 
-@overload
-def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]: ...
-@overload
-def by_name(names: Mapping[str, T], missing: Callable[[str], Never]) -> Callable[[str], T]: ...
-def by_name(
-    names: Mapping[str, T], missing: Callable[[str], T | None] = lambda _key: None
-) -> Callable[[str], T | None]:
-    """Return what a key is given by a mapping; if that is nothing, what `missing` says, which may raise.
+def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
+    """Return what a key is given by a mapping, or None.
 
     The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
     last, wherever it stands.
@@ -30,10 +24,7 @@ def by_name(
     def find(key: str) -> T | None:
         if key in exact:
             return exact[key]
-        for matches, value in patterns:
-            if matches(key):
-                return value
-        return missing(key)
+        return next((value for matches, value in patterns if matches(key)), None)
 
     return find
 

@@ -7,7 +7,7 @@ from batchlimit.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.patterns import by_name
 from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
 from batchlimit.quota.key import stored
-from batchlimit.quota.lookup import ByName, QuotaSource, quota_rule
+from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.quota.policy import Policies, policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
@@ -102,7 +102,7 @@ class Code:
     __slots__ = ("is_enforced", "mode", "named", "policies", "policy", "quota", "rank")
 
     def __init__(self, quota: Rule, on_failure: FailureSource, mode: ModeSource, rank: Rank) -> None:
-        self.quota, self.rank = quota.find if isinstance(quota, ByName) else quota, rank
+        self.quota, self.rank = quota, rank
         self.policy, self.mode = failure_rule(on_failure), mode_rule(mode)
         self.is_enforced = mode == "enforce"
         self.policies = policies_of(quota)

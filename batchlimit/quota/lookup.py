@@ -1,7 +1,6 @@
 """The quota of a key: one for all keys, one by name or pattern, or one that a function returns."""
 
 from collections.abc import Callable, Mapping
-from typing import Never
 
 from batchlimit.patterns import by_name
 from batchlimit.quota.policy import Policies
@@ -72,28 +71,25 @@ class ByName:
     """A function of the key by a mapping from names and patterns.
 
     Attributes:
-        find: from a key to its quota; ValueError: it has none.
         policies: its entries.
     """
 
-    __slots__ = ("find", "policies")
+    __slots__ = ("_find", "policies")
 
     def __init__(self, names: Mapping[str, Quota | str]) -> None:
         if not names:
             raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
         quotas = {name: _own(_as_quota(value, shown(name))) for name, value in names.items()}
-        self.find, self.policies = by_name(quotas, _no_quota), Policies(quotas)
+        self._find, self.policies = by_name(quotas), Policies(quotas)
 
     def __repr__(self) -> str:
         return f"<ByName {self.policies!r}>"
 
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key; ValueError: it has none."""
-        return self.find(key)
-
-
-def _no_quota(key: str) -> Never:
-    raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
+        if (quota := self._find(key)) is None:
+            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
+        return quota
 
 
 def _own(quota: Quota) -> Quota:
