@@ -91,7 +91,7 @@ _paused: list[Deltas] = []
 
 
 def _before_fork() -> None:
-    """Wait for the looks: prometheus-client has one lock for all counters, and a child would find it locked for ever."""
+    """Wait for the looks: prometheus-client has one lock for all counters, and in a child it would stay locked."""
     _paused.extend(deltas for deltas in list(_living) if deltas.pause())
 
 
