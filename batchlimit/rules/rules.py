@@ -10,6 +10,7 @@ from typing import Self
 from batchlimit.overrides.code import Limit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
@@ -50,6 +51,8 @@ class Rules:
     __slots__ = ("_by_pattern", "_matching", "_of_routes", "_rules")
 
     def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None) -> None:
+        if isinstance(rules, str | PathLike):
+            raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
         self._rules = tuple(rules)
         check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)

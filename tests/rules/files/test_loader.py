@@ -230,3 +230,9 @@ def test_without_pyyaml_the_extra_is_named() -> None:
 )
 def test_statuses_decide_what_is_charged(codes: tuple[int | str, ...], status: int, charged: bool) -> None:
     assert Statuses(*codes)(SimpleNamespace(status=status)) is charged
+
+
+@pytest.mark.parametrize("name", ["rules.toml", Path("rules.toml")])
+def test_the_name_of_a_file_is_no_rules_and_load_is_named(name: str | Path) -> None:
+    with pytest.raises(TypeError, match=r"rules\.toml.*Rules\.load reads a file"):
+        Rules(name)  # type: ignore[arg-type]
