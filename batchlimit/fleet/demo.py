@@ -30,7 +30,6 @@ class Pattern(StrEnum):
 
 def demo(
     processes: Annotated[int, typer.Option(min=1, max=256, help="Processes, each with a limiter of its own.")] = 4,
-    hosts: Annotated[int | None, typer.Option(min=1, max=256, hidden=True, help="Former name of --processes.")] = None,
     threads: Annotated[int, typer.Option(min=1, max=256, help="Threads, or tasks, in each process.")] = 8,
     seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="Length of the run in seconds.")] = 10.0,
     url: Annotated[
@@ -43,7 +42,6 @@ def demo(
         Pattern, typer.Option(help="steady: even demand. burst: half the time at 0.1 of the rate, then at DEMAND.")
     ] = Pattern.STEADY,
     api: Annotated[Api, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Api.THREADS,
-    front: Annotated[Api | None, typer.Option(hidden=True, help="Former name of --api.")] = None,
     key: Annotated[str, typer.Option(help="The key of all calls (default: a new one).")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
@@ -52,7 +50,6 @@ def demo(
     Exit status: 0 the quota was kept, 1 it was broken, 2 wrong options, 3 the store or a process failed, 130
     interrupted.
     """
-    processes, api = hosts or processes, front or api
     try:
         limit = _checked(quota, cost)
     except ValueError as error:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import pytest
 
 from batchlimit.cli import main
-from batchlimit.fleet.fleet import FleetError, Watcher
-from batchlimit.fleet.plan import Api, Plan
 
 SMALL = ("--processes", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
@@ -49,33 +47,6 @@ def test_without_a_terminal_it_prints_lines_and_a_verdict_and_tasks_are_called_t
     assert "2 processes x 2 tasks" in ended.stdout
     assert "the promise was kept" in ended.stdout
     assert "\x1b" not in ended.stdout
-
-
-def test_front_is_the_former_name_of_api(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    plans: list[Plan] = []
-
-    def note(plan: Plan, watch: Watcher) -> None:
-        plans.append(plan)
-        raise FleetError("noted")
-
-    monkeypatch.setattr("batchlimit.fleet.demo.trial", note)
-    for name in ("--api", "--front"):
-        here((name, "async", "--json"), monkeypatch, capsys)
-    assert [plan.api for plan in plans] == [Api.ASYNC] * 2
-
-
-def test_hosts_is_the_former_name_of_processes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plans: list[Plan] = []
-
-    def note(plan: Plan, watch: Watcher) -> None:
-        plans.append(plan)
-        raise FleetError("noted")
-
-    monkeypatch.setattr("batchlimit.fleet.demo.trial", note)
-    here(("--hosts", "3", "--json"), monkeypatch, capsys)
-    assert [plan.processes for plan in plans] == [3]
 
 
 def test_a_limiter_that_cheats_is_convicted() -> None:
