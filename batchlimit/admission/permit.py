@@ -13,7 +13,6 @@ from batchlimit.shared.permit import BaseSharedPermit
 
 THREADED = (ConcurrencyLimiter, KeyedConcurrencyLimiter, SharedConcurrencyLimiter)
 ASYNC = (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
-SHARED = (SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
 KEYED = (KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter)
 
 Names = str | Iterable[str]
