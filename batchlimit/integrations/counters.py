@@ -148,21 +148,18 @@ class Counters:
         """Count a request that no rule matched, and whose route asked for one."""
         next(self._asked_after_all)
 
-    def fault(
-        self, what: str, rules: Collection[str], message: str, *arguments: object, level: int = logging.ERROR
-    ) -> None:
+    def fault(self, what: str, rules: Collection[str], message: str, *arguments: object) -> None:
         """Count a fault by rule, and have the log told once a minute.
 
         Args:
             what: the thing; two of one name and of one rule are the same fault.
             rules: the names of the rules concerned.
             message, arguments: as for `Faults.tell`.
-            level: of the message (default ERROR, with the traceback of the last argument).
         """
         for name in rules:
             if (tally := self.rules.get(name)) is not None:
                 next(tally.faults)
-        self._faults.tell((what, *rules), message, *arguments, level=level, trace=level >= logging.ERROR)
+        self._faults.tell((what, *rules), message, *arguments)
 
     def unanswered(self, rules: Collection[str], error: Exception) -> None:
         """Count an `on_rejected` that raised, by the rules that refused, and have the log told once a minute."""
