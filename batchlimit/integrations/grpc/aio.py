@@ -109,6 +109,6 @@ def _refusing(answer: Refusal) -> Handler:
     """
 
     async def refuse(requests: object, context: Any) -> None:
-        await context.abort(answer.code, answer.details, answer.metadata)
+        await answer.end_async(context)
 
     return grpc.stream_unary_rpc_method_handler(refuse)

@@ -89,8 +89,7 @@ class AsyncCall:
         except (ConcurrencyLimited, PermitLost) as error:
             if not getattr(self._permit, "shed", False) and not getattr(self._permit, "lost", False):
                 raise
-            answer = refusal(error)
-            await context.abort(answer.code, answer.details, answer.metadata)
+            await refusal(error).end_async(context)
 
 
 async def _only(context: Any) -> Any:

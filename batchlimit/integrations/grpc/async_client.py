@@ -13,7 +13,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
-from batchlimit.integrations.grpc.every_call import Patience, Shortened
+from batchlimit.integrations.grpc.every_call import Patience
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -90,10 +90,8 @@ class AsyncRateLimitClient:
         outcome = await self._front.admit("POST", method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             raise AsyncRefusedCall(outcome.refusal)
-        if timeout != 0.0 and details.timeout is not None:
-            details = Shortened(details, time.monotonic() - began)
         try:
-            call = await continuation(details, request)
+            call = await continuation(self._patience.rest(details, began), request)
         except BaseException as error:
             self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
             raise

@@ -12,7 +12,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
-from batchlimit.integrations.grpc.every_call import Patience, Shortened
+from batchlimit.integrations.grpc.every_call import Patience
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -84,10 +84,8 @@ class AsyncConcurrencyClient:
             )
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refusal(error)) from None
-        if timeout != 0.0 and details.timeout is not None:
-            details = Shortened(details, time.monotonic() - began)
         try:
-            call = await continuation(details, request)
+            call = await continuation(self._patience.rest(details, began), request)
         except BaseException:
             give_back(permit)
             raise

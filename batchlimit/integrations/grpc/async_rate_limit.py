@@ -10,7 +10,6 @@ from batchlimit.integrations.arguments import Options
 from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.async_call import AsyncMethod
 from batchlimit.integrations.grpc.call import Handler
@@ -114,7 +113,7 @@ class _LimitedCall:
         outcome = await self._front.admit("POST", self._name, address_of(context.peer()), fields, context)
         if outcome.refusal is not None:
             spare()
-            await _abort(context, outcome.refusal)
+            await refusal_of(outcome.refusal).end_async(context)
         if outcome.headers:
             context.set_trailing_metadata(metadata_of(outcome.headers))
 
@@ -152,18 +151,13 @@ class _WatchedContext:
         if message is grpc.aio.EOF:
             return message
         if (refused := await self._front.refused_message(self._request)) is not None:
-            await _abort(self._context, refused)
+            await refusal_of(refused).end_async(self._context)
         return message
 
     async def requests(self) -> AsyncIterator[Any]:
         """Yield the messages."""
         while (message := await self.read()) is not grpc.aio.EOF:
             yield message
-
-
-async def _abort(context: Any, refused: Refusal) -> None:
-    answer = refusal_of(refused)
-    await context.abort(answer.code, answer.details, answer.metadata)
 
 
 async def _missing(requests: object, context: Any) -> None:

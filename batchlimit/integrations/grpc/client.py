@@ -10,7 +10,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Unidentified
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, Shortened, at_the_end
+from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, at_the_end
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
@@ -75,10 +75,8 @@ class RateLimitClientInterceptor(EveryCall):
         outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             return RefusedCall(outcome.refusal)
-        if timeout != 0.0 and details.timeout is not None:
-            details = Shortened(details, time.monotonic() - began)
         try:
-            call = continuation(details, request)
+            call = continuation(self._patience.rest(details, began), request)
         except Exception as error:
             self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
             raise

@@ -9,7 +9,7 @@ from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
-from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, Shortened, at_the_end
+from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, at_the_end
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -73,10 +73,8 @@ class ConcurrencyClientInterceptor(EveryCall):
             permit = self._source.acquire(details, timeout=timeout, **options)
         except BatchLimitError as error:
             return RefusedCall(refusal_of(error), refusal(error))
-        if timeout != 0.0 and details.timeout is not None:
-            details = Shortened(details, time.monotonic() - began)
         try:
-            call = continuation(details, request)
+            call = continuation(self._patience.rest(details, began), request)
         except BaseException:
             give_back(permit)
             raise

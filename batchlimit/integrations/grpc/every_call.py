@@ -1,5 +1,6 @@
 """What both interceptors of threaded clients share: how long a call may wait, and when it has ended."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,12 @@ class Patience:
         if not self._wait:
             return 0.0
         return min((each for each in (self._timeout, deadline) if each is not None), default=None)
+
+    def rest(self, details: Any, began: float) -> Any:
+        """Return the details of a call that may have waited since `began`: the rest of its time is left."""
+        if not self._wait or details.timeout is None:
+            return details
+        return Shortened(details, time.monotonic() - began)
 
 
 class Shortened(grpc.ClientCallDetails):

@@ -63,9 +63,7 @@ class QueuedCall:
         """Return the permit; end the call if it got none. In the thread that runs the call."""
         self._known.wait()
         if self._refusal is not None or self._permit is None:
-            answer = self._refusal or _closed()
-            context.set_trailing_metadata(answer.metadata)
-            context.abort(answer.code, answer.details)
+            (self._refusal or _closed()).end(context)
             raise RuntimeError("abort returned")  # grpcio's raises
         return self._permit
 

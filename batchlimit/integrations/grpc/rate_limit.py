@@ -119,9 +119,7 @@ class _LimitedCall:
         self._outcome = outcome = self._front.admit("POST", self._method, address_of(context.peer()), fields, context)
         if outcome.refusal is not None:
             spare()
-            answer = refusal_of(outcome.refusal)
-            context.set_trailing_metadata(answer.metadata)
-            context.abort(answer.code, answer.details)
+            refusal_of(outcome.refusal).end(context)
         if outcome.headers:
             context.set_trailing_metadata(metadata_of(outcome.headers))
 
@@ -134,9 +132,7 @@ class _LimitedCall:
     def _receive(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         for request in requests:
             if (refused := self._front.refused_message(self._outcome.request)) is not None:
-                answer = refusal_of(refused)
-                context.set_trailing_metadata(answer.metadata)
-                context.abort(answer.code, answer.details)
+                refusal_of(refused).end(context)
             yield request
 
 

@@ -94,9 +94,7 @@ class SheddableHandler:
         permit = self._permit
         if permit.lost if isinstance(permit, SharedPermit) else permit.shed and getattr(error, "reason", "") == "shed":
             give_back(permit)
-            answer = refusal(error)
-            context.set_trailing_metadata(answer.metadata)
-            context.abort(answer.code, answer.details)
+            refusal(error).end(context)
 
 
 def _kind(streams: bool) -> str:

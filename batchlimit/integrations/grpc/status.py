@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -64,6 +64,15 @@ class Refusal(NamedTuple):
     code: grpc.StatusCode
     details: str
     metadata: Metadata
+
+    def end(self, context: Any) -> None:
+        """End a call of a threaded server with this answer: `abort` of grpcio raises."""
+        context.set_trailing_metadata(self.metadata)
+        context.abort(self.code, self.details)
+
+    async def end_async(self, context: Any) -> None:
+        """End a call of a server on asyncio with this answer."""
+        await context.abort(self.code, self.details, self.metadata)
 
 
 def refusal(error: BatchLimitError) -> Refusal:

@@ -149,9 +149,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             try:
                 held.append(self._acquire(details, sheddable=False))
             except BatchLimitError as error:
-                answer = refusal(error)
-                context.set_trailing_metadata(answer.metadata)
-                context.abort(answer.code, answer.details)
+                refusal(error).end(context)
             return self._ending(held[0], context)
 
         return _handler(found, begin, lambda: held[0])
@@ -185,9 +183,8 @@ def _refusing(answer: Refusal) -> Handler:
     As one whose requests stream it waits for none of them.
     """
 
-    def refuse(requests: object, context: grpc.ServicerContext) -> object:
-        context.set_trailing_metadata(answer.metadata)
-        context.abort(answer.code, answer.details)
+    def refuse(requests: object, context: grpc.ServicerContext) -> None:
+        answer.end(context)
 
     refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]
     return grpc.stream_unary_rpc_method_handler(refuse)
