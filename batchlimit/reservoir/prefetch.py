@@ -53,7 +53,8 @@ class Prefetch:
 
     `wants_refill` says that it is time to: the next `tend` sends the request. `checks_at` is when `tend` looks at the
     number of tokens again (inf: not at all). A caller who finds fewer than `tokens.low_watermark` asks at once. All
-    three come from a watermark that was set after a grant, so there is nothing to `stop` unless `is_set`.
+    three come from a watermark that was set after a grant, so there is nothing to `stop` unless `is_set`. An interrupt
+    between two lines never leaves one of them without `is_set`: a refill would be wanted again after every answer.
     """
 
     __slots__ = ("_state", "checks_at", "is_set", "wants_refill")
@@ -71,8 +72,8 @@ class Prefetch:
         state = self._state
         demand, tokens = state.demand.rate, state.tokens.available
         low = 0 if state.denials.pause(1, now) else low_mark(tokens, demand, state.view.round_trip)
+        self.is_set = low > 0  # first
         state.tokens.set_low_watermark(low)
-        self.is_set = low > 0
         seconds = first_look(tokens, low, demand) if low else math.inf
         self.checks_at = now + seconds if seconds < math.inf else math.inf
 
@@ -104,5 +105,6 @@ class Prefetch:
 
     def stop(self) -> None:
         """A request is sent, so nothing is wanted or checked until its answer."""
-        self.wants_refill = self.is_set = False
         self._state.tokens.low_watermark, self.checks_at = 0, math.inf
+        self.wants_refill = False
+        self.is_set = False  # last

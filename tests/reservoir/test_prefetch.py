@@ -1,18 +1,21 @@
 """The low mark: where it lies, and that in steady demand somebody looks before a caller comes upon it."""
 
 import math
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir import prefetch
 from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import Entry
 from tests.reservoir.world import about
+from tests.sync.interrupter import Interrupter
 
 RICH = Quota(1e6, 1_000_000)
 BATCH = 1000
@@ -174,6 +177,31 @@ def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
     assert look < 0.5, "long before the lease ends"
     assert entry.reservoir.prefetch.take_low(700) != NO_WAIT
     entry.tend(look)
+
+
+@pytest.mark.parametrize("change", ["a grant arrives", "a request begins"])
+def test_after_an_interrupt_nothing_is_wanted_for_ever(change: str) -> None:
+    """An ask takes along what was wanted before it; else an idle key asks for more after each answer."""
+    lines = 0
+    while is_interrupted(lines + 1, change):
+        lines += 1
+    assert lines > 2
+
+
+def is_interrupted(n: int, change: str) -> bool:
+    """Return whether a change runs so many lines of the module; check what an interrupt at the last one left."""
+    entry = Entry(RICH, sizer=FixedBatch(BATCH))
+    one, fetch = entry.reservoir, entry.fetch(entry.join(BATCH))
+    work: list[Callable[[], object]] = [lambda: entry.grant(fetch, 0.05, 2 * BATCH), lambda: one.requests.ask(0.06)]
+    interrupter = Interrupter(n, prefetch.__file__, under_lock=True)
+    if change == "a request begins":
+        work.pop(0)()
+    was_interrupted = interrupter.run(work[0])
+    if one.tokens.low_watermark:  # a caller comes upon it
+        one.prefetch.want_refill()
+    one.requests.ask(0.07)
+    assert not one.prefetch.wants_refill, f"interrupted in {interrupter.line}"
+    return was_interrupted
 
 
 def test_at_a_bucket_that_was_short_nobody_looks() -> None:
