@@ -122,6 +122,28 @@ def test_a_permit_that_is_collected_amid_a_shared_law_changes_nothing_in_its_wor
     assert limiter.statistics().patterns["*"].succeeded == 2
 
 
+def test_a_shared_law_learns_nothing_while_it_is_read() -> None:
+    """Else its baselines would change under whoever goes through them, and a scrape would fail."""
+
+    class Read(Counting):
+        """A law while which is read a permit of another key ends: in this thread, since others wait for its lock."""
+
+        @property
+        def baselines(self) -> dict[str, float]:
+            (shared,) = limiter._gates._shared.values()
+            assert shared._lock._is_owned()  # type: ignore[attr-defined]
+            if held:
+                held.pop().success()
+            return {"": float(self.seen)}
+
+    law = Read()
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: law, shared=True)})
+    held = [limiter.acquire("a")]
+    with limiter.acquire("b"):
+        assert limiter.busiest()[0].baselines == {"": 0.0}
+    assert law.seen == 1, "by the permit of b"
+
+
 def test_a_closed_limiter_lets_nobody_enter_and_calls_under_way_end() -> None:
     limiter = KeyedConcurrencyLimiter({"*": 2})
     with limiter.acquire("a"):
