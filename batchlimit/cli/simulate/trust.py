@@ -45,11 +45,13 @@ class Trust:
 
     def __init__(self) -> None:
         self.pace, self.count, self.calls = 1.0, 0, 0.0
-        self._left, self._length = 0, 0.0
+        self._left = self._asked = self._called = 0
+        self._length = 0.0
         self.begin(math.inf)
 
     def begin(self, now: float) -> None:
         """Begin a window in which reservoirs decide."""
+        self.settle()
         self.until, self._begun = -math.inf, now
         self._asked = self._admitted = self._plain = self._called = 0
 

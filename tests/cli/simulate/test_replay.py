@@ -198,6 +198,20 @@ def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], las
     assert trust.calls == sum(counts), "reservoirs made a call for each request"
 
 
+def test_calls_count_by_the_window_whose_requests_they_are_of() -> None:
+    """A plain bucket that is trusted may become full, and then short, before its window is looked at again."""
+    trust = Trust()
+    trust.begin(0.0)
+    for _ in range(30):
+        trust.add(4, 4)
+        trust.call()
+    trust.judge(5.0, 0.0)
+    trust.count = 20
+    trust.begin(1000.0)
+    trust.settle()
+    assert trust.calls == 20
+
+
 def test_the_same_seed_gives_the_same_result() -> None:
     rule, log = Rule("all", "30/s", key="all"), steady(90.0, 10.0)
     first, second = replayed(rule, log), replayed(rule, log)
