@@ -87,21 +87,30 @@ def _is_counter(labelled: Labelled) -> bool:
 
 
 _living: "weakref.WeakSet[Deltas]" = weakref.WeakSet()
-_paused: list[Deltas] = []
+
+
+class _Paused(threading.local):
+    """Those that this thread has paused, to fork: another thread may fork at the same time."""
+
+    def __init__(self) -> None:
+        self.deltas: list[Deltas] = []
+
+
+_paused = _Paused()
 
 
 def _before_fork() -> None:
     """Wait for the looks: prometheus-client has one lock for all counters, and in a child it would stay locked."""
-    _paused.extend(deltas for deltas in list(_living) if deltas.pause())
+    _paused.deltas.extend(deltas for deltas in list(_living) if deltas.pause())
 
 
 def _after_in_parent() -> None:
-    while _paused:
-        _paused.pop().go_on()
+    while _paused.deltas:
+        _paused.deltas.pop().go_on()
 
 
 def _after_fork() -> None:
-    _paused.clear()
+    _paused.deltas.clear()
     for deltas in list(_living):
         deltas.after_fork()
 

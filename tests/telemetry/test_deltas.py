@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from batchlimit import RateLimiter
+from batchlimit.telemetry import deltas as deltas_module
 from batchlimit.telemetry.deltas import Deltas
 from batchlimit.telemetry.metrics import HELD, TOKENS
 from batchlimit.telemetry.reading import Series
@@ -124,3 +126,19 @@ deltas.look()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_process_forks_between_two_looks() -> None:
     subprocess.run([sys.executable, "-c", FORK_AMID_A_LOOK], check=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_thread_that_has_forked_ends_no_pause_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas_module, "_PATIENCE", 0)
+    one = Told().deltas
+    deltas_module._before_fork()
+    other = Told().deltas
+    thread = threading.Thread(target=deltas_module._before_fork)
+    thread.start()
+    thread.join()
+    deltas_module._after_in_parent()
+    paused = [one.pause(), other.pause()]
+    one.go_on()
+    other.go_on()
+    assert paused == [True, False], "the other thread forks still"
