@@ -24,6 +24,7 @@ from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
+from batchlimit.reentry import room_to_leave
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
@@ -99,6 +100,7 @@ class Registry:
         if self._loop is loop:
             self.thread = 0 if self.closed else threading.get_ident()  # a loop may go on in another thread
             return
+        room_to_leave()  # to be bound in part is to be of no use
         if self._loop is not None:
             self._leave_loop(self._loop)
         self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()

@@ -13,6 +13,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.overrides.code import Code
+from batchlimit.reentry import room_to_leave
 
 
 class SingleCalls:
@@ -47,7 +48,10 @@ class SingleCalls:
         To be followed by a wait for `who`, and by `leave` if that is interrupted.
         """
         single = self._asks.made(key, code, cost, until)
-        if single is None or (ask := self._asks.begin(single)) is None:
+        if single is None:
+            return None
+        room_to_leave()
+        if (ask := self._asks.begin(single)) is None:
             return None
         single.who = asyncio.get_running_loop().create_future()
         self._send(single, ask)

@@ -1,6 +1,9 @@
 """A call for a key that is not in use is settled by one ask, and by the rules of its reservoir if that is not all."""
 
 import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -58,3 +61,32 @@ async def test_a_limiter_that_is_closed_meanwhile_fails_its_caller() -> None:
     await limiter.close()
     with pytest.raises(LimiterClosed):
         await caller
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first call", "a later call"])
+async def test_a_call_that_is_nested_too_deep_leaves_its_key_to_others(is_first: bool) -> None:
+    ends = set()
+    for room in range(60):
+        limiter = limiter_on(Sender())
+        if not is_first:
+            assert await limiter.try_acquire("another")
+        try:
+            await nested(sys.getrecursionlimit() - frames() - room, lambda limiter=limiter: limiter.try_acquire(KEY))
+            ends.add("done")
+        except RecursionError:
+            ends.add("too deep")
+        assert limiter.statistics().waiting == 0, f"with room for {room} calls"
+        assert await limiter.try_acquire(KEY)
+        await limiter.close()
+    assert ends == {"done", "too deep"}
+
+
+async def nested(calls: int, call: Callable[[], Awaitable[object]]) -> object:
+    return await (call() if calls <= 0 else nested(calls - 1, call))
+
+
+def frames() -> int:
+    frame, count = inspect.currentframe(), 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
