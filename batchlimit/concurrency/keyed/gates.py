@@ -136,7 +136,8 @@ class KeyedGates:
             gate.control.listen(partial(changed, key))
 
     def _alive(self) -> list[tuple[str, LockedGate]]:
-        return [(key, gate) for key, known in self._known.items() if (gate := known()) is not None]
+        """Return the keys with their gates; requires the lock. A destructor may add keys meanwhile."""
+        return [(known.key, gate) for known in list(self._known.values()) if (gate := known()) is not None]
 
     def statistics(self) -> KeyedStatistics:
         """Return what was counted, by pattern."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import ConcurrencyLimited, LimiterClosed
-from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Sample
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Permit, Sample
 from batchlimit.laws import AIMD, Fixed, Vegas
 
 SECOND = 1_000_000_000
@@ -189,6 +189,33 @@ def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
     assert [key for key, _before, _after in told] == ["early", "late", "late"]
     assert told[1][1:] == (4, told[2][1]), "the change that one call made is where the next one begins"
     assert all(after < before for _key, before, after in told)
+
+
+def test_a_destructor_may_acquire_while_all_gates_hear_of_a_listener() -> None:
+    class Collected:
+        """Garbage that only the collector finds, and that acquires a key which is new."""
+
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            found.append(limiter.acquire(f"late {len(found)}"))
+            if len(found) < 20:
+                Collected()
+
+    limiter, found = KeyedConcurrencyLimiter({"*": 1}), list[Permit]()
+    held = [limiter.acquire(f"key {number}") for number in range(1000)]
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(0)
+        Collected()
+        gc.set_threshold(1)
+        limiter.listen(print)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    for permit in held + found:
+        permit.success()
 
 
 def test_a_keyed_limiter_refuses_a_listener_that_is_no_function() -> None:
