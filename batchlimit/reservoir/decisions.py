@@ -10,8 +10,9 @@ from batchlimit.reservoir.statistics import decision, outlook
 
 
 class Decisions:
-    """Answers `decide` and `peek` by what this process knows, and changes nothing.
+    """Answers `decide` and `peek` by what this process knows.
 
+    It changes nothing, but that `outlook` may begin the bucket that stands in for the store's.
     `remaining` and `told` are safe without the lock: each makes a few reads, and its answer was right a moment ago.
     """
 

@@ -6,8 +6,9 @@ What is promised, provided that the clocks of process and store run at the same 
 
 1. All processes together never admit more than the bucket granted, and no token is spent after its lease ends. While
    the store is away, `on_failure` "open" and "local" admit more; what `debit` charges was used before it was admitted.
-2. Callers who wait are served in order of arrival. A caller that waits for tokens leaves at its deadline. A caller that
-   waits for an answer of the store leaves at the latest when that has come or has failed.
+2. Callers who wait are served in order of arrival. One with a timeout leaves at its deadline; a thread that asks the
+   store at that moment leaves with the answer. One without (`NO_WAIT`) takes the first answer to its ask, or the second
+   if the first came too late to be spent. It also leaves when the store fails.
 3. One request per key is in flight from this process, whatever the number of callers.
 4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it creates none.
 
@@ -22,7 +23,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
-| `decisions`              | what `decide` and `peek` tell callers. It changes nothing                 |
+| `decisions`              | what `decide` and `peek` tell callers                                     |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
@@ -37,25 +38,30 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 |-----------|-----------------------------------|------------------------------------------------------------------|
 | quiet     | no request is in flight           | `step`, `corrections` or `lifecycle` returns a request           |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
-| leased    | the tokens here are the bucket's  | a request fails while a caller waits, and the fallback answers   |
-| fallback  | `state.lease.borrowed`            | the next Grant arrives; the borrowed tokens that are left go     |
+| leased    | the tokens here are the bucket's  | the fallback lends: the store is away, or the mode is "open"     |
+| fallback  | `state.lease.borrowed`            | a Grant arrives, or the mode "open" ends; what is left goes      |
 | live      | callers are served here           | the key becomes dormant, idle or evicted, or the limiter closes  |
 | retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
 Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nothing is refused,
-and refusals are only counted. In "open" everything is admitted, and the bucket is not asked. `state.trial` counts what
-another quota would have refused. `rule.reconsider` sets both, by the code and by the overrides that are known.
+and refusals are only counted. In "open" everything is admitted: the fallback lends, and the bucket is not asked.
+`state.trial` counts what another quota would have refused. Both are set by `rule.reconsider`: the API calls it when it
+learns of other overrides.
+
+Between two calls, no more of the bucket's tokens are here than it counts as leased to this process. While anybody
+waits none is free: all are reserved for the first in the queue.
 
 The calls. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
 aio/key_entry.py) does. It holds the key's lock for each call here that is not said to need none:
 
 - A hit of cost 1 is a step of the iterator `tokens.lock_free`, and a refusal of it a look at `tokens.denied_until`:
-  both need no lock. Larger costs go by `tokens.take` and `admission.deny`. At the low watermark `prefetch.take_low`
-  spends, and `lifecycle.tend` then asks for more.
+  both need no lock. It ends at the low watermark: that caller spends by `prefetch.take_low`, and `lifecycle.tend` asks
+  for more. Larger costs go by `tokens.take` and `admission.deny`.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
-  is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. A
-  caller that is interrupted calls `leave`. What a `tentative` waiter is given is not spent before `admission.confirm`.
+  is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
+  a Wait while a request is in flight, or while an ask would be in vain: the leader steps again after that time, for
+  all. A caller that is interrupted calls `leave`. A `tentative` waiter spends what it is given by `admission.confirm`.
 - The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it renews leases, sends
   refunds, prefetches, and retires the reservoir.
 - A key that is not in use, and leases nothing ahead, has no reservoir: `keyspace/single_ask.py`. If its one ask is
