@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -71,7 +72,7 @@ async def test_a_call_that_is_nested_too_deep_leaves_its_key_to_others(is_first:
         if not is_first:
             assert await limiter.try_acquire("another")
         try:
-            await nested(sys.getrecursionlimit() - frames() - room, lambda limiter=limiter: limiter.try_acquire(KEY))
+            await nested(sys.getrecursionlimit() - frames() - room, partial(limiter.try_acquire, KEY))
             ends.add("done")
         except RecursionError:
             ends.add("too deep")
