@@ -143,7 +143,7 @@ class Replay:
                     charge.tally.admitted += 1
                 else:
                     charge.tally.refused += 1
-            _take_back(limiter, enforced, status)
+            _take_back(limiter, enforced, status, at)
         return short is None
 
     def _refused(self, limiter: SimulatedLimiter, charges: Sequence[Charge], at: float) -> str | None:
@@ -283,10 +283,11 @@ def _asked(limiter: SimulatedLimiter, charges: Sequence[Charge]) -> str | None:
     return None
 
 
-def _take_back(limiter: SimulatedLimiter, charges: Sequence[Charge], status: int) -> None:
-    """Return what this status does not charge."""
+def _take_back(limiter: SimulatedLimiter, charges: Sequence[Charge], status: int, at: float) -> None:
+    """Return what this status does not charge; to reservoirs too, if they were charged."""
     for charge in charges:
         if charge.statuses is not None and charge.cost and not charge.statuses(_Response(status)):
-            if charge.bucket.screen.is_sampled or not charge.bucket.screen.is_open:
-                limiter.refund(charge.bucket.key, charge.cost)
-            charge.bucket.screen.take_back(charge.cost)
+            bucket = charge.bucket
+            if bucket.screen.is_sampled if bucket.screen.is_open else bucket.trust.until <= at:
+                limiter.refund(bucket.key, charge.cost)
+            bucket.screen.take_back(charge.cost)

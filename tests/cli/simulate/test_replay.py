@@ -80,6 +80,16 @@ def test_what_a_status_does_not_charge_goes_back(is_exact: bool) -> None:
     assert [result.of_rule("login").admitted, result.of_rule("login").refused] == [6, 14]
 
 
+def test_what_goes_back_goes_to_where_it_was_charged() -> None:
+    """Refunds of what one plain bucket had decided went to limiters, which called the store for each."""
+    rule = Rule("login", "20/s", key="login:{ip}", charge=[401])
+    log = [line(n / 60, status=200 if n % 3 else 401) for n in range(3600)]
+    screened, exact = (replayed(rule, log, is_exact=is_exact) for is_exact in (False, True))
+    assert screened.screened > 0.4 * screened.requests
+    assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
+    assert screened.calls == pytest.approx(exact.calls, rel=0.25)
+
+
 @EXACT
 def test_a_quota_of_nothing_refuses_all(is_exact: bool) -> None:
     assert replayed(Rule("all", "0/s", key="all"), steady(1.0, 5.0), is_exact=is_exact).admitted == 0
