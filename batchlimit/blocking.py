@@ -1,73 +1,46 @@
-"""What wakes a thread in line, or a task that waits in line with threads."""
+"""Where a thread must not block: amid another call of its own, or on an event loop.
+
+Signal handlers and destructors interrupt their own thread: they must not wait for a lock that it holds.
+"""
 
 import asyncio
-import contextlib
-from threading import TIMEOUT_MAX, Lock
+import threading
 from time import sleep
+from typing import cast
 
 from batchlimit.caution import caution
+from batchlimit.lock import OwnLock
 
-HEARTBEAT = 1.0
-"""A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
+AMID = (
+    "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
+    " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
+)
 
-_MOMENT = 1e-4
-"""Seconds: to sleep for no time at all hands the interpreter to nobody."""
+
+def own_lock() -> OwnLock:
+    """Return a lock to be entered by `with free(lock):`, or by `with lock:` where nobody can be inside already."""
+    return cast(OwnLock, threading.RLock())
 
 
-class Event:
-    """Something to wait on for one thread, that any thread may set: half of an Event, for a fifth of its time.
+def free(lock: OwnLock) -> OwnLock:
+    """Return a lock for a `with`, unless this thread is inside of it: then RuntimeError.
 
-    A wait uses up what was set. So nobody has to clear it before a look, and the wait does not miss what is set between
-    the two.
+    Call it before the `with`. A thread that enters a lock written in C is not interrupted; in a method of our own
+    around it, the thread could be. A handler that runs between the two has left the lock when it ends.
     """
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """End the wait, or the next one."""
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # it is set already
-
-    def wait(self, seconds: float | None) -> None:
-        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
-        self._lock.acquire(timeout=HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
-
-    def over(self) -> None:
-        """Nobody waits any more; the testing kit, whose clock goes on when all wait, has to know."""
+    if lock._is_owned():
+        raise RuntimeError(AMID)
+    return lock
 
 
-class TaskEvent:
-    """Wakes a task, from any thread."""
+def room_to_leave(calls: int = 32) -> None:
+    """Raise RecursionError unless so many more calls can be nested here; takes 1.5 us.
 
-    __slots__ = ("_event", "_loop")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the task; if its loop was closed meanwhile, do nothing."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    def clear(self) -> None:
-        """Forget that it was set."""
-        self._event.clear()
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT)):
-                await self._event.wait()
-
-    def over(self) -> None:
-        """As of an Event."""
+    Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to
+    leave takes as many calls. It would be waited for, and wait for itself, for ever.
+    """
+    if calls:
+        room_to_leave(calls - 1)
 
 
 _MESSAGE = (
@@ -90,29 +63,11 @@ def warn_in_loop() -> None:
     caution(_MESSAGE, RuntimeWarning)
 
 
+_MOMENT = 1e-4
+"""Seconds: to sleep for no time at all hands the interpreter to nobody."""
+
+
 def give_way() -> None:
     """Let other threads run for a moment during a long count; not on an event loop, which would stop for longer."""
     if asyncio._get_running_loop() is None:
         sleep(_MOMENT)
-
-
-class Turn:
-    """What a thread waits for.
-
-    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place
-    that is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
-    """
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._lock.acquire()
-
-    def wake(self) -> None:
-        """End the wait, once."""
-        self._lock.release()
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether it was woken, after so many seconds at most."""
-        return self._lock.acquire(timeout=min(seconds, TIMEOUT_MAX))

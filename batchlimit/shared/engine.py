@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from batchlimit.blocking import free
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.reentry import free
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter

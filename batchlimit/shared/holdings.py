@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from batchlimit.blocking import Event
+from batchlimit.blocking import own_lock
 from batchlimit.lending.messages import SlotPush
-from batchlimit.reentry import own_lock
 from batchlimit.shared.keys import Keys
 from batchlimit.shared.lease import Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.statistics import Totals
+from batchlimit.waking import Event
 
 
 class Holdings:

@@ -3,11 +3,12 @@
 from types import TracebackType
 from typing import Self
 
-from batchlimit.blocking import Turn, warn_in_loop
+from batchlimit.blocking import warn_in_loop
 from batchlimit.shared.base_limiter import BaseSharedLimiter, checked
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.permit import SharedPermit
 from batchlimit.waiting import patience
+from batchlimit.waking import Turn
 
 
 class SharedConcurrencyLimiter(BaseSharedLimiter):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
@@ -11,7 +12,6 @@ from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORM, RULE
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
-from batchlimit.reentry import free, own_lock
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
 

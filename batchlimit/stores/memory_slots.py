@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from batchlimit.blocking import free, own_lock
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import SlotTable
-from batchlimit.reentry import free, own_lock
 
 Receive = Callable[[str, SlotPush], None]
 """Is called with each push and the key of its limit. It does not block, and asks for nothing."""

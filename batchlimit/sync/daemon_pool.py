@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
-from batchlimit.reentry import free, own_lock
+from batchlimit.blocking import free, own_lock
 
 T = TypeVar("T")
 _MOST = 16

@@ -9,10 +9,10 @@ from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
+from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope

@@ -7,19 +7,19 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.blocking import Event, TaskEvent
+from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
-from batchlimit.reentry import free, own_lock
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.refill_gate import RefillGate
 from batchlimit.waiting import NO_WAIT
+from batchlimit.waking import Event, TaskEvent
 
 
 class Sender:

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from batchlimit.blocking import own_lock
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import named, tell
 from batchlimit.keyspace.timer_heap import TimerHeap
-from batchlimit.reentry import own_lock
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore

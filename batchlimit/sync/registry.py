@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 
-from batchlimit.blocking import give_way, warn_in_loop
+from batchlimit.blocking import free, give_way, own_lock, room_to_leave, warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed, StoreUnavailable
@@ -18,7 +18,6 @@ from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.reentry import free, own_lock, room_to_leave
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics

@@ -1,11 +1,10 @@
 """The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.blocking import room_to_leave, warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
-from batchlimit.reentry import room_to_leave
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry

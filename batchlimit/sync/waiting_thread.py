@@ -4,9 +4,8 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.blocking import AMID, warn_in_loop
 from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.reentry import AMID
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry

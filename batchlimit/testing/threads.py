@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.batching import FixedBatch
-from batchlimit.blocking import TaskEvent
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.policy import policies_of
@@ -23,6 +22,7 @@ from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
+from batchlimit.waking import TaskEvent
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

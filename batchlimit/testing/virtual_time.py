@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from batchlimit.blocking import Event, TaskEvent, Turn
 from batchlimit.concurrency import async_permit
 from batchlimit.quota.grammar import read
 from batchlimit.redaction import shown
+from batchlimit.waking import Event, TaskEvent, Turn
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""

@@ -12,12 +12,12 @@ from unittest import mock
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Queue
-from batchlimit.blocking import Turn
 from batchlimit.concurrency import Permit, Shedding
 from batchlimit.concurrency.base_permit import OVER
 from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.shedding import Shedder
+from batchlimit.waking import Turn
 from tests.sync.stage import DEADLINE, start, together, until
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.blocking import Event
 from batchlimit.keyspace import dormant, keyspace, single_ask
 from batchlimit.reservoir import (
     admission,
@@ -31,6 +30,7 @@ from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_calls, key_entry, refill_gate, registry, slow_path, store_calls, waiting_thread
+from batchlimit.waking import Event
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until

@@ -17,7 +17,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
 )
 
-from batchlimit.reentry import free, own_lock
+from batchlimit.blocking import free, own_lock
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import digest, script

@@ -1,0 +1,86 @@
+"""What wakes a thread that waits, or a task that waits in line with threads."""
+
+import asyncio
+import contextlib
+from threading import TIMEOUT_MAX, Lock
+
+HEARTBEAT = 1.0
+"""A waiter looks again after so many seconds though nobody woke it: that thread may have been interrupted."""
+
+
+class Event:
+    """Something to wait on for one thread, that any thread may set: half of an Event, for a fifth of its time.
+
+    A wait uses up what was set. So nobody has to clear it before a look, and the wait does not miss what is set between
+    the two.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """End the wait, or the next one."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is set already
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
+        self._lock.acquire(timeout=HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+
+    def over(self) -> None:
+        """Nobody waits any more; the testing kit, whose clock goes on when all wait, has to know."""
+
+
+class TaskEvent:
+    """Wakes a task, from any thread."""
+
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the task; if its loop was closed meanwhile, do nothing."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        """Forget that it was set."""
+        self._event.clear()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT if seconds is None else min(seconds, HEARTBEAT)):
+                await self._event.wait()
+
+    def over(self) -> None:
+        """As of an Event."""
+
+
+class Turn:
+    """What a thread waits for.
+
+    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place
+    that is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def wake(self) -> None:
+        """End the wait, once."""
+        self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it was woken, after so many seconds at most."""
+        return self._lock.acquire(timeout=min(seconds, TIMEOUT_MAX))
