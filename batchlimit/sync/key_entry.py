@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from random import uniform
 from threading import get_ident
 from typing import TypeVar
@@ -14,7 +13,7 @@ from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import RETIRED, Fetch, Step, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.refill_gate import RefillGate
@@ -45,6 +44,16 @@ class Sender:
 
 
 NO_SENDER = Sender(None)
+
+
+class _Awake:
+    """What a thread waits on until it sleeps for the first time: it looks for itself."""
+
+    def set(self) -> None:
+        pass
+
+
+AWAKE: Wakeable = _Awake()
 
 
 T = TypeVar("T")
@@ -130,16 +139,12 @@ class KeyEntry:
         with free(self.lock):
             self.tokens.took_late(cost)
 
-    def enter(self, waiter: Waiter, *, only_first: bool = False) -> Step | None:
-        """Put a caller in the queue, and say what it is to do next.
-
-        Args:
-            only_first: leave it out of the queue if somebody else is in it, or asks the store (default False).
-
-        Returns:
-            Its first step, which is Retired if there is no queue any more; None: it was left out.
-        """
-        return self.locked(partial(self._enter, waiter, only_first))
+    def join(self, waiter: Waiter) -> Retired | None:
+        """Put a caller in the queue; Retired: there is none any more. Requires the lock."""
+        if self.reservoir.state.is_retired:
+            return RETIRED
+        self.reservoir.admission.join(waiter)
+        return None
 
     def resume(self, single: SingleAsk) -> None:
         """See keyspace.keyspace.Entry."""
@@ -184,15 +189,6 @@ class KeyEntry:
         if sooner:
             self._watch(self)
         return result
-
-    def _enter(self, waiter: Waiter, only_first: bool) -> Step | None:
-        reservoir = self.reservoir
-        if reservoir.state.is_retired:
-            return RETIRED
-        if only_first and (reservoir.state.queue or reservoir.state.in_flight is not None):
-            return None
-        reservoir.admission.join(waiter)
-        return reservoir.step(waiter, self.clock())
 
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the background thread must come earlier than it planned."""

@@ -9,8 +9,9 @@ from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry
-from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.key_entry import AWAKE, KeyEntry
 from batchlimit.waiting import NO_WAIT
+from batchlimit.waking import Event
 
 
 class WaitingThread:
@@ -25,8 +26,8 @@ class WaitingThread:
     def __init__(self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False) -> None:
         """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
         self.entry = entry
-        self._event = entry.thread_event()
-        self.waiter = Waiter(cost, deadline, self._event, tentative=tentative)
+        self._event: Event | None = None  # from its first sleep on
+        self.waiter = Waiter(cost, deadline, AWAKE, tentative=tentative)
         self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
@@ -44,16 +45,16 @@ class WaitingThread:
     def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
         warn_in_loop()
-        return self._result(self.entry.enter(self.waiter))
+        return self._result(self.entry.locked(self._join))
 
     def join_first(self) -> Step | None:
-        """Join the queue if nobody is before this caller, and return its first step; None: it did not join.
+        """Join the queue if nobody is in it or asks the store, and return the first step; None: it did not join.
 
         To be followed by `result` or `leave`; before that, if the step is a Fetch, by `store_calls.fetch_together`.
         """
-        step = self.entry.enter(self.waiter, only_first=True)
+        step = self.entry.locked(self._join_first)
         self.waited = self._asked = isinstance(step, Fetch)
-        return None if isinstance(step, Retired) else step
+        return step
 
     def result(self) -> AdmissionResult | None:
         """Wait for the verdict of a caller that is in the queue; as `wait`."""
@@ -65,7 +66,8 @@ class WaitingThread:
         finally:
             if self.waited and self._since != NO_WAIT:
                 self.entry.reservoir.state.waits.add(self.entry.clock() - self._since)
-        self._event.over()
+        if self._event is not None:
+            self._event.over()
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.entry.key)
         return None if isinstance(verdict, Retired) else self.told()
@@ -81,7 +83,8 @@ class WaitingThread:
 
     def leave(self) -> None:
         """Leave the queue; what the caller was given is for others."""
-        self._event.over()
+        if self._event is not None:
+            self._event.over()
         self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
 
     def _verdict(self, step: Step | None) -> Verdict:
@@ -91,7 +94,7 @@ class WaitingThread:
             asked, self._asked = self._asked, False
             if asked and isinstance(self.waiter.verdict, Admit) and self.entry.clock() < self.waiter.verdict.before:
                 return self.waiter.verdict
-            match step or self._step():
+            match step or self.entry.locked(self._look):
                 case Admit(before) as verdict:
                     if self.entry.clock() < before:
                         return verdict
@@ -103,8 +106,21 @@ class WaitingThread:
                     self._fetch(fetch)
             step = None
 
-    def _step(self) -> Step:
-        return self.entry.locked(lambda: self.entry.reservoir.step(self.waiter, self.entry.clock()))
+    def _join(self) -> Step:
+        """Requires the lock."""
+        return self.entry.join(self.waiter) or self._look()
+
+    def _join_first(self) -> Step | None:
+        """Requires the lock."""
+        state = self.entry.reservoir.state
+        return None if state.is_retired or state.queue or state.in_flight is not None else self._join()
+
+    def _look(self) -> Step:
+        """Say what to do next. Requires the lock: whoever changes something later wakes a thread that is to sleep."""
+        step = self.entry.reservoir.step(self.waiter, self.entry.clock())
+        if isinstance(step, Wait) and self._event is None:
+            self._event = self.waiter.event = self.entry.thread_event()
+        return step
 
     def _fetch(self, fetch: Fetch) -> None:
         self.waited = self._asked = True
@@ -113,6 +129,7 @@ class WaitingThread:
     def _sleep(self, seconds: float | None) -> None:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
             raise RuntimeError(AMID)
+        assert self._event is not None
         self.waited = True
         self._event.wait(seconds)
 
@@ -146,9 +163,9 @@ class WaitingCoroutine:
         return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.decisions)
 
     async def _verdict(self) -> Admit | Refuse | None:
-        step = self._entry.enter(self._waiter)
+        step: Step | None = self._entry.locked(lambda: self._entry.join(self._waiter) or self._look())
         while True:
-            match step or self._step():
+            match step or self._entry.locked(self._look):
                 case Admit(before) as verdict:
                     if self._entry.clock() < before:
                         return verdict
@@ -165,8 +182,9 @@ class WaitingCoroutine:
             self._event.clear()  # before the look, so that whatever happens after it is not missed
             step = None
 
-    def _step(self) -> Step:
-        return self._entry.locked(lambda: self._entry.reservoir.step(self._waiter, self._entry.clock()))
+    def _look(self) -> Step:
+        """Requires the lock."""
+        return self._entry.reservoir.step(self._waiter, self._entry.clock())
 
     async def _fetch(self, fetch: Fetch) -> None:
         """Ask in a thread, which reports whether or not the task still waits for it."""
