@@ -80,7 +80,7 @@ from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
 from batchlimit.reservoir.fallback.outage import Outage, fall_back
@@ -93,7 +93,7 @@ from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
+from batchlimit.waiting import LONG_AGO, NO_WAIT
 
 
 class Reservoir:
@@ -231,7 +231,8 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
+            if state.denials.dry_until > LONG_AGO or not leaves_plenty(fetch.ask, grant, state.quota, jitter):
+                state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
         state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
