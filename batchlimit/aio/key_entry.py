@@ -144,7 +144,8 @@ class KeyEntry:
                     waiter.event.set()
         finally:
             self._is_waking = False
-        self._look_again(self, self.reservoir.lifecycle.due())
+        if self.reservoir.state.in_flight is None and self.due > self.reservoir.at_rest_until:
+            self._look_again(self, self.reservoir.lifecycle.due())
 
     def _enter(self, waiter: Waiter, now: float) -> Step:
         self.reservoir.admission.join(waiter)

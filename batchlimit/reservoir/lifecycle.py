@@ -25,14 +25,24 @@ class Lifecycle:
     - `close`, then `last_ask` and `drain`: the limiter is closed. `ended` is the error that every later caller gets.
     """
 
-    __slots__ = ("_admission", "_closer", "_idle_after", "_prefetch", "_requests", "_state", "ended", "snapshot")
+    __slots__ = (
+        "_admission",
+        "_closer",
+        "_idle_after",
+        "_prefetch",
+        "_requests",
+        "_state",
+        "ended",
+        "snapshot",
+        "stays_awake",
+    )
 
     def __init__(
         self, state: KeyState, admission: Admission, requests: Requests, prefetch: Prefetch, idle_after: float
     ) -> None:
         """`idle_after`: the key is forgotten so many seconds after its last use."""
         self._state, self._admission, self._requests, self._prefetch = state, admission, requests, prefetch
-        self._idle_after = idle_after
+        self._idle_after, self.stays_awake = idle_after, min(_AWAKE, idle_after)  # seconds after its last use
         self._closer: Waiter | None = None
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None

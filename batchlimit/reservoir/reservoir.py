@@ -269,6 +269,17 @@ class Reservoir:
         self.admission.advance(now)
         self._wake_next()
 
+    @property
+    def at_rest_until(self) -> float:
+        """An instant before which nothing is due, if nobody calls; -inf: something may be.
+
+        Where no token is here, wanted or owed, and nobody waits, the key is left alone for a while after its last use.
+        """
+        state = self.state
+        if state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill:
+            return LONG_AGO
+        return state.used + self.lifecycle.stays_awake
+
     def to_wake(self) -> list[Waiter]:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""
         self.state.publish()

@@ -192,10 +192,14 @@ class KeyEntry:
 
     def _look_sooner(self) -> bool:
         """Requires the lock. Whether the background thread must come earlier than it planned."""
-        due, now = self.reservoir.lifecycle.due(), self.clock()
-        if max(due, now) >= self.due > now - _LOST:  # that one is no later than _LOOK from now
+        now = self.clock()
+        is_planned = self.due > now - _LOST
+        if is_planned and self.due <= self.reservoir.at_rest_until:
             return False
-        self.due = min(max(due, now), now + _LOOK)
+        due = max(self.reservoir.lifecycle.due(), now)
+        if is_planned and self.due <= due:  # that one is no later than _LOOK from now
+            return False
+        self.due = min(due, now + _LOOK)
         return True
 
 
