@@ -67,26 +67,27 @@ class Admission:
 
     def advance(self, now: float, *, is_counted: bool = False) -> None:
         """Bring everything up to now: count, unless that was done, let expired tokens go, and serve."""
-        state = self._state
+        state, tokens = self._state, self._state.tokens
         if not is_counted:
             state.count(now)
-        if now >= state.tokens.expires:
+        if now >= tokens.expires:
             state.fallback.pay_back(state.lease, now)
         state.lease.advance(now)
         self.serve()
-        if state.tokens.available < state.tokens.low_watermark:
+        if tokens.low_watermark and tokens.available < tokens.low_watermark:
             self._prefetch.want_refill()
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
         queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
         lease.reserve_for(queue.waiters)
-        is_served = False
+        is_changed = is_served = False
         while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
-            is_served = is_served or first is not debt
+            is_changed, is_served = True, is_served or first is not debt
         if is_served:
             queue.wake_leader()
-        lease.reserve_for(queue.waiters)
+        if is_changed:
+            lease.reserve_for(queue.waiters)
 
     def refuse(self, waiter: Waiter, now: float) -> Admit | Refuse:
         """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""

@@ -75,8 +75,9 @@ class Lease:
     def reserve_for(self, waiters: Sized) -> None:
         """Reserve all free tokens while somebody waits; else set all reserved tokens free."""
         if not waiters:
-            free, self.reserved_for_waiters = self.reserved_for_waiters, 0
-            self._tokens.add(free)
+            if free := self.reserved_for_waiters:
+                self.reserved_for_waiters = 0
+                self._tokens.add(free)
         elif free := self._tokens.reclaim():
             self._tokens.add(-free)
             self.reserved_for_waiters += free

@@ -95,7 +95,9 @@ class Requests:
         want = max(queued, (self._target(here) if target is None else target) - here, 0)
         for each in state.queue.hasty:
             each.asked += 1
-        max_wait = max(0.0, min(ahead, self._furthest, first.deadline - now)) if first else 0.0
+        max_wait = 0.0
+        if first is not None and first.deadline > now:
+            max_wait = max(0.0, min(ahead, self._furthest, first.deadline - now))
         return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
     def resume(self, fetch: Fetch, waiter: Waiter) -> None:

@@ -165,10 +165,11 @@ class Reservoir:
         """Say what the caller with this waiter does next."""
         state, queue = self.state, self.state.queue
         self.admission.advance(now)
-        self._review(waiter, now)
-        if waiter.verdict is not None:
-            queue.withdraw(waiter)
-            return waiter.verdict
+        if waiter.verdict is not None or self.lifecycle.ended is not None:
+            self._review(waiter, now)
+            if waiter.verdict is not None:
+                queue.withdraw(waiter)
+                return waiter.verdict
         if state.mode == "open":
             verdict = self.rule.admit_freely(waiter, now)
             self._wake_next()
