@@ -92,7 +92,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
-from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter
+from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter, wait_for
 from batchlimit.waiting import LONG_AGO, NO_WAIT
 
 
@@ -173,21 +173,21 @@ class Reservoir:
         if state.mode == "open":
             verdict = self.rule.admit_freely(waiter, now)
             self._wake_next()
-            return verdict or _wait(0.0, waiter, now)
+            return verdict or wait_for(0.0, waiter, now)
         if NO_WAIT < waiter.deadline <= now:
             return self.admission.turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or state.is_held_up:
-            return _wait(math.inf, waiter, now)
+            return wait_for(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
-            return _wait(rest if waiter is queue.leader else math.inf, waiter, now)
+            return wait_for(rest if waiter is queue.leader else math.inf, waiter, now)
         if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
             return self.admission.turn_away(waiter, now)
         if waiter is not queue.leader:
-            return _wait(math.inf, waiter, now)
+            return wait_for(math.inf, waiter, now)
         self.admission.refuse_hopeless(now)  # those that came while a request was in flight: nobody told them yet
-        return _wait(pause, waiter, now)
+        return wait_for(pause, waiter, now)
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
@@ -272,10 +272,7 @@ class Reservoir:
 
     @property
     def at_rest_until(self) -> float:
-        """An instant before which nothing is due, if nobody calls; -inf: something may be.
-
-        Where no token is here, wanted or owed, and nobody waits, the key is left alone for a while after its last use.
-        """
+        """Nothing is due before this instant, for no token is here, wanted or owed, and nobody waits; -inf: unknown."""
         state = self.state
         if state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill:
             return LONG_AGO
@@ -304,10 +301,3 @@ class Reservoir:
         self.state.queue.wake_leader()
         if self.lifecycle.ended is not None:
             self.lifecycle.wake_closer()
-
-
-def _wait(seconds: float, waiter: Waiter, now: float) -> Wait:
-    """Have a caller wait for `seconds` (inf: until it is woken), but no longer than until its deadline."""
-    if waiter.deadline != NO_WAIT:
-        seconds = min(seconds, waiter.deadline - now)
-    return Wait(None if seconds == math.inf else seconds)

@@ -1,6 +1,7 @@
 """One caller in the queue for tokens, and what it may be told: Admit, Refuse, Fail, Retired, Wait or Fetch."""
 
 import copy
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -8,6 +9,7 @@ from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
+from batchlimit.waiting import NO_WAIT
 
 
 class Wakeable(Protocol):
@@ -171,3 +173,10 @@ class Waiter:
 
     def __repr__(self) -> str:
         return f"<Waiter of {self.cost} until {self.deadline}: {self.verdict}>"
+
+
+def wait_for(seconds: float, waiter: Waiter, now: float) -> Wait:
+    """Have a caller wait for `seconds` (inf: until it is woken), but no longer than until its deadline."""
+    if waiter.deadline != NO_WAIT:
+        seconds = min(seconds, waiter.deadline - now)
+    return Wait(None if seconds == math.inf else seconds)
