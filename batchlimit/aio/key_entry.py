@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from random import uniform
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
-from batchlimit.aio.waiting_task import NO_GATE, WaitingTask
+from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
+from batchlimit.stores.timeouts import MANY
 from batchlimit.waiting import NO_WAIT
 
 _PATIENCE = 1.0
@@ -22,7 +25,8 @@ _PATIENCE = 1.0
 class KeyEntry:
     """Where the tasks that use one key meet: it makes each change of the reservoir, and then wakes whom it concerns.
 
-    Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
+    Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next. It has 12
+    public methods: callers, the timer, the store and the registry all come to it.
     """
 
     __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens")
@@ -96,6 +100,26 @@ class KeyEntry:
         """Take in what the store granted."""
         self.reservoir.granted(fetch, grant, self.home.clock(), uniform(0.75, 1.25))
 
+    def hear(self, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
+        """Report what became of a request; None: it is to be sent by a task."""
+        if outcome is None:
+            store_calls.fetch_by_task(self, request)
+        else:
+            self.report(request, outcome)
+
+    def report(self, request: Fetch, outcome: object) -> None:
+        """Report what became of a request: callers get what the store granted, or what went wrong."""
+        self.refill_gate.open()  # first: the next request may leave before this has ended, and shuts it again
+        if isinstance(outcome, Grant):
+            if self.refill_gate is NO_GATE and outcome.granted >= MANY:
+                self.refill_gate = RefillGate(self.home.store.brief)
+            self.refill_gate.learn(outcome.granted, self.home.clock() - request.sent)
+            self.granted(request, outcome)
+        else:
+            self.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
+            self.reservoir.failed(request, store_calls.failure(self, request, outcome), self.home.clock())
+        self.changed()
+
     def ring(self) -> None:
         """Do what there is to do when no caller is here; the timer calls it at `due`."""
         try:
@@ -105,7 +129,7 @@ class KeyEntry:
             raise
         match task:
             case Fetch() as fetch:
-                store_calls.fetch(self, fetch)
+                self._fetch(fetch)
             case GiveBack() as back:
                 store_calls.give_back(self, back)
             case None:
@@ -166,10 +190,26 @@ class KeyEntry:
                 if seconds is not None:
                     self._look_again(caller, self.home.clock() + seconds)
             case Fetch() as fetch:
-                store_calls.fetch(self, fetch)
+                self._fetch(fetch)
                 caller.waiter.request = None  # the limiter's own from here on: the caller may leave
             case Admit() | Refuse() | Fail() | Retired():
                 caller.wake()
+
+    def _fetch(self, request: Fetch) -> None:
+        """Ask the store, in this turn of the loop if it can be."""
+        try:
+            under_way = self.home.store.send(self.key, request.quota, request.ask, partial(self.hear, request))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            self.reservoir.failed(request, store_calls.uncounted(error), self.home.clock())
+        except BaseException:
+            self.reservoir.failed(request, None, self.home.clock())
+            raise
+        else:
+            if under_way is None:
+                store_calls.fetch_by_task(self, request)
+            else:
+                self.home.follow(under_way)
+                self.refill_gate.shut()
 
     def _look_again(self, thing: Due, at: float) -> None:
         if at < thing.due:

@@ -89,5 +89,4 @@ class SingleCalls:
 
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         """Have the entry hear of the answer; None: it is to ask by a task."""
-        entry = self._asks.entry_of(single)
-        store_calls.heard(entry, single.fetch, outcome)
+        self._asks.entry_of(single).hear(single.fetch, outcome)

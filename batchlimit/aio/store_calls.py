@@ -1,4 +1,4 @@
-"""The requests of a key entry to the store: sent in this turn of the loop or by a task, and reported in any case."""
+"""The requests of key entries that no miss sends in its own turn of the loop: by a task, refunds, returned tokens."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.home import Home
-from batchlimit.aio.waiting_task import NO_GATE, RefillGate
+from batchlimit.aio.waiting_task import RefillGate
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.events import named, tell
@@ -15,7 +15,6 @@ from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Fail, Fetch, Waiter
 from batchlimit.stores.outage import addressed, unavailable
-from batchlimit.stores.timeouts import MANY
 from batchlimit.waiting import NO_WAIT
 
 P = ParamSpec("P")
@@ -31,8 +30,8 @@ class Entry(Protocol):
     home: Home
     refill_gate: RefillGate
 
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """Take in what the store granted."""
+    def report(self, request: Fetch, outcome: object) -> None:
+        """Report what became of a request."""
         ...
 
     def changed(self) -> None:
@@ -40,30 +39,12 @@ class Entry(Protocol):
         ...
 
 
-def fetch(entry: Entry, request: Fetch) -> None:
-    """Ask the store, in this turn of the loop if it can be."""
-    hear = partial(heard, entry, request)
-    try:
-        under_way = entry.home.store.send(entry.key, request.quota, request.ask, hear)
-    except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-        entry.reservoir.failed(request, uncounted(error), entry.home.clock())
-    except BaseException:
-        entry.reservoir.failed(request, None, entry.home.clock())
-        raise
-    else:
-        if under_way is None:
-            fetch_by_task(entry, request)
-        else:
-            entry.home.follow(under_way)
-            entry.refill_gate.shut()
-
-
 def fetch_by_task(entry: Entry, request: Fetch) -> "asyncio.Future[Any] | None":
     """Ask the store by a task; return that, or None if there is none and the request has failed."""
     try:
         task = entry.home.start(outcome(entry.home.store.take, entry.key, request.quota, request.ask))
     except Exception as error:  # noqa: BLE001  a task factory of the user's own
-        _report(entry, request, uncounted(error))
+        entry.report(request, uncounted(error))
         return None
     except BaseException:
         entry.reservoir.failed(request, None, entry.home.clock())
@@ -117,31 +98,10 @@ async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
 
 def _taken(entry: Entry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
     """Report after the task, which may be cancelled before it begins."""
-    _report(entry, request, _CANCELLED if task.cancelled() or task.exception() else task.result())
+    entry.report(request, _CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
-def heard(entry: Entry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
-    """Report what became of a request; None: it is to be sent by a task."""
-    if outcome is None:
-        fetch_by_task(entry, request)
-    else:
-        _report(entry, request, outcome)
-
-
-def _report(entry: Entry, request: Fetch, outcome: object) -> None:
-    entry.refill_gate.open()  # first: the next request may leave before this has ended, and shuts it again
-    if isinstance(outcome, Grant):
-        if entry.refill_gate is NO_GATE and outcome.granted >= MANY:
-            entry.refill_gate = RefillGate(entry.home.store.brief)
-        entry.refill_gate.learn(outcome.granted, entry.home.clock() - request.sent)
-        entry.granted(request, outcome)
-    else:
-        entry.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
-        entry.reservoir.failed(request, _failure(entry, request, outcome), entry.home.clock())
-    entry.changed()
-
-
-def _failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
+def failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
     """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
     if outcome is _CANCELLED and not request.repeated:
         return None
