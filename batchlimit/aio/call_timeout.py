@@ -18,7 +18,10 @@ _TICK = 1e-6  # what is left of a sum that ought to be 0
 
 
 class Countdown:
-    """Calls `over` when the seconds are over, and so are those rounds; unless it is stopped before."""
+    """Calls `over` when the seconds are over, and so are those rounds; unless it is stopped before.
+
+    One of 0 seconds has the rounds alone: a call that has ended by then does not need to stop it.
+    """
 
     __slots__ = ("_handle", "_loop", "_over", "_rounds")
 

@@ -66,10 +66,11 @@ class GuardedStore(Timeouts):
             return None
         if (answer := self._sender.send(key, quota, ask)) is None:
             return None
-        countdown, began, took_time = Countdown(self._deadline, answer.cancel), time.perf_counter(), self._outages.took
+        began, took_time = time.perf_counter(), self._outages.took
+        timer = asyncio.get_running_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
 
         def hear(answer: "asyncio.Future[Any]") -> None:
-            countdown.stop()
+            timer.cancel()
             took_time(time.perf_counter() - began)
             took(self._outcome(part, key, answer))
 
