@@ -67,6 +67,7 @@ class AsyncKeyCalls(BaseRateLimiter):
                 return registry.no
             if entry.take(cost) != NO_WAIT:
                 return registry.yes
+            return Pending(self._slow_path.try_at(entry, key, cost))
         return Pending(self._slow_path.try_acquire(key, cost))
 
     async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:

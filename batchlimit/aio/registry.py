@@ -87,7 +87,7 @@ class Registry:
         singles = self._keyspace.singles
         self.single_calls = SingleCalls(singles, self.store, self._home, self.clock, self._come_at)
         self.due = math.inf  # when the timer comes to forget dormant keys
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
@@ -97,13 +97,13 @@ class Registry:
     def _settle_in(self) -> None:
         """Bind to the running loop; RuntimeError while that of before is not closed."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop:
+        if self.loop is loop:
             self.thread = 0 if self.closed else threading.get_ident()  # a loop may go on in another thread
             return
         room_to_leave()  # to be bound in part is to be of no use
-        if self._loop is not None:
-            self._leave_loop(self._loop)
-        self._loop, self.thread = loop, 0 if self.closed else threading.get_ident()
+        if self.loop is not None:
+            self._leave_loop(self.loop)
+        self.loop, self.thread = loop, 0 if self.closed else threading.get_ident()
         self._follower.bind(loop)
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._home.move_to(loop)
@@ -268,10 +268,10 @@ class Registry:
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""
-        if self._loop is None or self.closed:
+        if self.loop is None or self.closed:
             return
         with contextlib.suppress(RuntimeError):  # a loop that is closed: what was leased expires
-            self._loop.call_soon_threadsafe(self._begin_to_close)
+            self.loop.call_soon_threadsafe(self._begin_to_close)
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's, and so is its loop.

@@ -41,6 +41,17 @@ class SlowPath:
         except StoreUnavailable:
             return False
 
+    async def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Do the same for a cost above 0 at a known key entry, unless it has retired, or is another loop's, by now."""
+        state = entry.reservoir.state
+        if state.is_retired or cost > state.largest_cost or asyncio.get_running_loop() is not self._registry.loop:
+            return await self.try_acquire(key, cost)
+        try:
+            result = await self._admit_at(entry, cost, NO_WAIT)
+        except StoreUnavailable:
+            return False
+        return await self.try_acquire(key, cost) if result is None else result.admitted
+
     async def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
         reservoir = self._registry.entry(key).reservoir
