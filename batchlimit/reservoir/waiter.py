@@ -130,6 +130,7 @@ Verdict = Admit | Refuse | Fail | Retired
 Step = Verdict | Wait | Fetch
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Waiter:
     """One caller's place in the queue. `verdict` is set once the caller has been admitted, refused or failed.
 
@@ -138,34 +139,22 @@ class Waiter:
     event loop: until then nothing is asked for.
     """
 
-    __slots__ = (
-        "asked",
-        "beyond",
-        "cost",
-        "deadline",
-        "event",
-        "number",
-        "prompt",
-        "reports",
-        "request",
-        "tentative",
-        "verdict",
-    )  # fmt: skip
-
-    def __init__(
-        self, cost: int, deadline: float, event: Wakeable, *, tentative: bool = False, prompt: bool = False
-    ) -> None:
-        self.cost = cost
-        self.deadline = deadline
-        self.event = event
-        self.tentative = tentative
-        self.prompt = prompt
-        self.number = 0  # its place in the order of arrival
-        self.beyond = 0  # tokens that it will ask for when it has got its cost; only a debt does
-        self.reports = 0  # how many the lease had made when this waiter was given its tokens
-        self.asked = 0  # how many asks have spoken for it, where it takes the first answer
-        self.request: Fetch | GiveBack | None = None  # the last thing that this caller was told to send to the store
-        self.verdict: Verdict | None = None
+    cost: int
+    deadline: float
+    event: Wakeable
+    tentative: bool = field(default=False, kw_only=True)
+    prompt: bool = field(default=False, kw_only=True)
+    number: int = field(default=0, init=False)
+    """Its place in the order of arrival."""
+    beyond: int = field(default=0, init=False)
+    """Tokens that it will ask for when it has got its cost; only a debt does."""
+    reports: int = field(default=0, init=False)
+    """How many the lease had made when this waiter was given its tokens."""
+    asked: int = field(default=0, init=False)
+    """How many asks have spoken for it, where it takes the first answer."""
+    request: Fetch | GiveBack | None = field(default=None, init=False)
+    """The last thing that this caller was told to send to the store."""
+    verdict: Verdict | None = field(default=None, init=False)
 
     def is_good(self, now: float) -> bool:
         """Whether it was admitted, by tokens that may be spent still."""
