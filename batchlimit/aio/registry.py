@@ -16,7 +16,7 @@ from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
 from batchlimit.aio.single_calls import SingleCalls
-from batchlimit.blocking import give_way
+from batchlimit.blocking import give_way, room_to_leave
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
@@ -24,7 +24,6 @@ from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.reentry import room_to_leave
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics

@@ -8,12 +8,12 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.blocking import room_to_leave
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.keyspace.single_asks import SingleAsks
 from batchlimit.overrides.code import Code
-from batchlimit.reentry import room_to_leave
 
 
 class SingleCalls:
