@@ -101,7 +101,8 @@ class Requests:
         return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
     def resume(self, fetch: Fetch, waiter: Waiter) -> None:
-        """Have an Ask in flight that was sent already."""
+        """Have an Ask in flight that was sent already, for this waiter."""
+        waiter.asked = 1
         self._state.calls += 1
         self.last_target = fetch.ask.want
         self._state.lease.report()
@@ -138,6 +139,8 @@ class Requests:
     def lost(self, fetch: Fetch, error: Exception | None, now: float) -> None:
         """Take note that an Ask had no answer; if it was sent, the bucket may have carried it out all the same."""
         self._state.in_flight = None
+        for waiter in self._state.queue.hasty:
+            waiter.asked = 0
         self.rests_until = now + _REST
         if isinstance(error, CircuitOpen):
             self._unsent(now)

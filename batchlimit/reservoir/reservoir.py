@@ -158,7 +158,6 @@ class Reservoir:
         """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
         self.admission.join(waiter)
         self.state.count(fetch.sent)
-        waiter.asked = 1
         self.requests.resume(fetch, waiter)
 
     def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
@@ -253,8 +252,6 @@ class Reservoir:
         if self.state.in_flight is not fetch:
             return  # it was reported before
         self.requests.lost(fetch, error, now)
-        for waiter in self.state.queue.hasty:
-            waiter.asked = 0
         if error is not None and not fall_back(self.state, self.admission, self.requests.last_target, now):
             self.outage = Outage(self.state, self.admission, fetch, error)
             self.outage.fail_waiters(now)
@@ -274,9 +271,8 @@ class Reservoir:
     def at_rest_until(self) -> float:
         """Nothing is due before this instant, for no token is here, wanted or owed, and nobody waits; -inf: unknown."""
         state = self.state
-        if state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill:
-            return LONG_AGO
-        return state.used + self.lifecycle.stays_awake
+        is_busy = state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill
+        return LONG_AGO if is_busy else state.used + self.lifecycle.stays_awake
 
     def to_wake(self) -> list[Waiter]:
         """Publish `tokens.denied_until`, and take the list of waiters to wake; to be called after every change."""
