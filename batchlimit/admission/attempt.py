@@ -1,17 +1,16 @@
 """How one call gets its tokens and its permit: steps that threads and tasks go through alike."""
 
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from batchlimit.admission.arguments import not_refunded
 from batchlimit.admission.permit import give_back, started_now
+from batchlimit.admission.steps import Steps
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 from batchlimit.waiting import deadline
 
 P = TypeVar("P")
-T = TypeVar("T")
-Steps = Generator[Any, Any, T]
 
 _NO_ROOM = ("limit", "partition")
 """Reasons of a concurrency limiter for which there may be room later."""
@@ -110,28 +109,3 @@ def refunds(rates: Any, costs: Mapping[str, int]) -> Steps[None]:
             yield rates.refund(key, tokens)
         except BatchLimitError as error:  # the caller has its answer already
             not_refunded(key, tokens, error)
-
-
-def run(steps: Steps[T]) -> T:
-    """Go through steps in a thread: what they yield is the result."""
-    try:
-        step = next(steps)
-        while True:
-            step = steps.send(step)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-
-
-async def drive(steps: Steps[T]) -> T:
-    """Go through steps in a task: what they yield is awaited."""
-    try:
-        step: Awaitable[Any] = next(steps)
-        while True:
-            try:
-                value = await step
-            except BaseException as error:  # noqa: BLE001  the steps say what becomes of it
-                step = steps.throw(error)
-            else:
-                step = steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import CoroutineType
 
+from batchlimit.admission.steps import drive
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.arguments import Arguments
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
@@ -18,7 +19,6 @@ from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
-from batchlimit.integrations.enforcement.steps import drive
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity, told_identity

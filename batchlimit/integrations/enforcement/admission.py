@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from batchlimit.admission.steps import Steps
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Charged
 from batchlimit.integrations.enforcement.charging import Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
 from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.integrations.enforcement.settlement import checked_cost
-from batchlimit.integrations.enforcement.steps import Steps
 from batchlimit.rules import Applicable, Request, Template, Unmade
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit import Decision, RateLimited, StoreUnavailable
+from batchlimit.admission.steps import Steps
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
-from batchlimit.integrations.enforcement.steps import Steps
 from batchlimit.integrations.headers import Fields, Header
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.admission.steps import Steps, ahead, drive, run
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission
@@ -13,7 +14,6 @@ from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Respon
 from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
-from batchlimit.integrations.enforcement.steps import Steps, ahead, drive, run
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules import Request, RuleFile, Rules, RulesError

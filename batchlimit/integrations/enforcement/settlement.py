@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchlimit import BatchLimitError
+from batchlimit.admission.steps import Steps
 from batchlimit.events import tell
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Charged
 from batchlimit.integrations.enforcement.outcome import Outcome, Response
-from batchlimit.integrations.enforcement.steps import Steps
 
 
 class Settlement:
