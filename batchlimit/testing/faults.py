@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
@@ -13,6 +13,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import AsyncStore, Store
 
+S = TypeVar("S", Store, AsyncStore)
 T = TypeVar("T")
 
 
@@ -44,10 +45,13 @@ class Faults:
             raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
 
 
-class _Faulty:
+class _Faulty(Generic[S]):
     """Has faults, which may be set at any time."""
 
+    address = "fault://"
     faults: Faults
+    _memory: Callable[[], S]
+    """Makes the store that answers where the test names none."""
     if TYPE_CHECKING:
         down: bool | int
         slow: float
@@ -66,18 +70,38 @@ class _Faulty:
             else:
                 super().__setattr__(name, value)
 
+    def __init__(
+        self,
+        make: Callable[[], S] | None = None,
+        *,
+        down: bool | int = False,
+        slow: float = 0.0,
+        loses_state: bool | int = False,
+        loses_replies: bool | int = False,
+    ) -> None:
+        self.faults = Faults(down, slow, loses_state, loses_replies)
+        self._make: Callable[[], S] = make or self._memory
+        self._forget()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.faults}>"
 
+    def after_fork(self) -> None:
+        """See Store.after_fork."""
+        self._inner.after_fork()
 
-class FaultStore(_Faulty):
+    def _forget(self) -> None:
+        self._inner: S = self._make()
+
+
+class FaultStore(_Faulty[Store]):
     """A Store that fails on command, for tests of what happens then.
 
     Each fault may be set at any time, as in `store.down = True`. It hits all calls if it is True, or so many if it
     is a number. In frozen time a slow store moves the clock.
 
     Args:
-        make: makes the store that answers otherwise, and another one when the state is lost (default MemoryStore).
+        make: makes the store that answers otherwise, and another one when the state is lost (default: one in memory).
         down: calls fail before they reach the store (default False).
         slow: seconds that each call takes (default 0).
         loses_state: the store finds all of its buckets gone (default False).
@@ -92,19 +116,7 @@ class FaultStore(_Faulty):
         [False, True, True, False]
     """
 
-    address = "fault://"
-
-    def __init__(
-        self,
-        make: Callable[[], Store] = MemoryStore,
-        *,
-        down: bool | int = False,
-        slow: float = 0.0,
-        loses_state: bool | int = False,
-        loses_replies: bool | int = False,
-    ) -> None:
-        self.faults = Faults(down, slow, loses_state, loses_replies)
-        self._make, self._inner = make, make()
+    _memory = MemoryStore
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -118,10 +130,6 @@ class FaultStore(_Faulty):
         """See Store.peek."""
         return self._do(lambda inner: inner.peek(key, quota))
 
-    def after_fork(self) -> None:
-        """See Store.after_fork."""
-        self._inner.after_fork()
-
     def close(self) -> None:
         """See Store.close."""
         self._inner.close()
@@ -132,11 +140,8 @@ class FaultStore(_Faulty):
         with self.faults.around(self._forget):
             return call(self._inner)
 
-    def _forget(self) -> None:
-        self._inner = self._make()
 
-
-class AsyncFaultStore(_Faulty):
+class AsyncFaultStore(_Faulty[AsyncStore]):
     """A FaultStore for tasks.
 
     Args:
@@ -152,19 +157,9 @@ class AsyncFaultStore(_Faulty):
         True
     """
 
-    address = "fault://"
-
-    def __init__(
-        self,
-        make: Callable[[], AsyncStore] = lambda: AsyncMemoryStore(MemoryStore()),
-        *,
-        down: bool | int = False,
-        slow: float = 0.0,
-        loses_state: bool | int = False,
-        loses_replies: bool | int = False,
-    ) -> None:
-        self.faults = Faults(down, slow, loses_state, loses_replies)
-        self._make, self._inner = make, make()
+    @staticmethod
+    def _memory() -> AsyncStore:
+        return AsyncMemoryStore(MemoryStore())
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -177,10 +172,6 @@ class AsyncFaultStore(_Faulty):
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return await self._do(lambda inner: inner.peek(key, quota))
-
-    def after_fork(self) -> None:
-        """See Store.after_fork."""
-        self._inner.after_fork()
 
     def renew(self) -> None:
         """See AsyncStore.renew."""
@@ -199,6 +190,3 @@ class AsyncFaultStore(_Faulty):
             await asyncio.sleep(self.faults.slow)
         with self.faults.around(self._forget):
             return await call(self._inner)
-
-    def _forget(self) -> None:
-        self._inner = self._make()
