@@ -34,6 +34,8 @@ def run_examples(module: ModuleType) -> doctest.TestResults:
     """Run all examples of a module, and print those that fail."""
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in doctest.DocTestFinder(parser=_Parser()).find(module):
+        if not test.examples:
+            continue
         loop = asyncio.new_event_loop()
         test.globs["_prompt_"] = _Prompt(loop)
         runner.run(test)

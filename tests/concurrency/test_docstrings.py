@@ -1,7 +1,6 @@
 """Every public name of the concurrency limiter says what it does, and its example runs."""
 
 import dataclasses
-import doctest
 import inspect
 import pkgutil
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from batchlimit import (
 )
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Permit, Permits
 from batchlimit.integrations import grpc as interceptors
+from tests.examples import run_examples
 
 OF_BATCHLIMIT = [AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue]
 NAMES = {each.__name__: each for each in OF_BATCHLIMIT} | {
@@ -37,35 +37,30 @@ PROMISED = {"limit", "update", "calibrate", "add", "take", "capacity", "name", "
 PROTOCOLS = [concurrency.Law, concurrency.Calibrated, laws.Window, watchers.Watcher]
 
 
-def modules() -> Iterator[ModuleType]:
-    yield import_module("batchlimit.errors")
-    for package in (concurrency, interceptors):
-        yield package
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            yield import_module(found.name)
+def modules(package: ModuleType) -> Iterator[ModuleType]:
+    """A package, and all modules in it."""
+    yield package
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield import_module(found.name)
 
 
-def members() -> Iterator[tuple[str, Any]]:
-    """Every public method and property of a public class, but those of its foreign bases."""
-    for path, found in NAMES.items():
-        if inspect.isclass(found):
-            for name in dir(found):
-                home = next((base for base in found.__mro__ if name in vars(base)), object)
-                foreign = [base for base in found.__mro__ if not base.__module__.startswith("batchlimit.")]
-                if any(name in vars(base) for base in foreign):
-                    continue  # that base has said it
-                if not name.startswith("_") and home.__module__.startswith("batchlimit."):
-                    member = inspect.getattr_static(home, name)
-                    if inspect.isfunction(member) or isinstance(member, property):
-                        yield f"{path}.{name}", member
+def members(found: type) -> Iterator[tuple[str, Any]]:
+    """Every public method and property of a class, but those of its foreign bases."""
+    for name in dir(found):
+        home = next((base for base in found.__mro__ if name in vars(base)), object)
+        foreign = [base for base in found.__mro__ if not base.__module__.startswith("batchlimit.")]
+        if any(name in vars(base) for base in foreign):
+            continue  # that base has said it
+        if not name.startswith("_") and home.__module__.startswith("batchlimit."):
+            member = inspect.getattr_static(home, name)
+            if inspect.isfunction(member) or isinstance(member, property):
+                yield name, member
 
 
-MEMBERS = dict(members())
-
-
-@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
-def test_the_examples_of_a_module_run(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
+@pytest.mark.parametrize("package", [concurrency, interceptors], ids=lambda package: package.__name__)
+def test_the_examples_of_a_package_run(package: ModuleType) -> None:
+    failed = {module.__name__: run_examples(module).failed for module in modules(package)}
+    assert not any(failed.values()), failed
 
 
 @pytest.mark.parametrize("path", NAMES)
@@ -80,21 +75,17 @@ def test_a_docstring_describes_every_argument_and_its_default(path: str) -> None
         assert parameter.default is parameter.empty or "default" in described, name
 
 
-@pytest.mark.parametrize("path", MEMBERS)
-def test_a_method_says_what_it_takes_and_returns(path: str) -> None:
-    member, name = MEMBERS[path], path.rpartition(".")[2]
-    text = text_of(member)
-    if isinstance(member, property) or (name in PROMISED and path.rpartition(".")[0] not in of_protocols()):
-        return
-    for argument, parameter in parameters(member).items():
-        described = line_of(text, argument)
-        assert parameter.default is parameter.empty or "default" in described, argument
-    returned = inspect.signature(member).return_annotation
-    assert "Returns:" in text or returned in (None, "None", inspect.Signature.empty)
-
-
-def of_protocols() -> set[str]:
-    return {path for path, found in NAMES.items() if found in PROTOCOLS}
+@pytest.mark.parametrize("found", [found for found in NAMES.values() if inspect.isclass(found)])
+def test_a_method_says_what_it_takes_and_returns(found: type) -> None:
+    for name, member in members(found):
+        text = text_of(member)
+        if isinstance(member, property) or (name in PROMISED and found not in PROTOCOLS):
+            continue
+        for argument, parameter in parameters(member).items():
+            described = line_of(text, argument)
+            assert parameter.default is parameter.empty or "default" in described, (name, argument)
+        returned = inspect.signature(member).return_annotation
+        assert "Returns:" in text or returned in (None, "None", inspect.Signature.empty), name
 
 
 def parameters(found: Any) -> dict[str, inspect.Parameter]:

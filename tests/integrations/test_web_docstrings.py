@@ -1,9 +1,10 @@
 """The examples in the docstrings of the web front run."""
 
-import doctest
 from importlib import import_module
 
 import pytest
+
+from tests.examples import run_examples
 
 MODULES = [
     "address",
@@ -48,5 +49,4 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name: str) -> None:
-    module = import_module(f"batchlimit.integrations.{name}")
-    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+    assert run_examples(import_module(f"batchlimit.integrations.{name}")).failed == 0
