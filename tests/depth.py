@@ -3,9 +3,13 @@
 import os
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 DEEP = bool(os.environ.get("BATCHLIMIT_DEEP"))
+only_deep = pytest.mark.skipif(not DEEP, reason="scripts/test --deep runs it")
+"""For a test that takes long and whose rule a faster test holds, or that runs a whole measurement."""
 
 
 def depth(usual: T, deep: T) -> T:

@@ -9,7 +9,7 @@ from tests.depth import depth
 def test_a_timeout_far_above_the_deadline_lets_an_overload_in(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["aimd_timeouts", "--seconds", "40"])
+    monkeypatch.setattr("sys.argv", ["aimd_timeouts", "--seconds", f"{depth(20, 40)}"])
     monkeypatch.setattr(aimd_timeouts, "CALLS", (0.05,))
     monkeypatch.setattr(aimd_timeouts, "TIMEOUTS", depth((0.2, 5.0), aimd_timeouts.TIMEOUTS))
     aimd_timeouts.main()

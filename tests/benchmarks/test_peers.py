@@ -23,6 +23,7 @@ from benchmarks.peer.record import as_json, machine
 from benchmarks.peer.tally import Tally, adapted
 from benchmarks.peer.targets import figures
 from benchmarks.peer.threaded import SINGLE, THREADED
+from tests.depth import only_deep
 from tests.servers import Server
 
 _RATE = 5
@@ -78,6 +79,7 @@ def _small(part: Part) -> Part:
     return replace(part, contenders=told, settings={setting: part.settings[setting]})
 
 
+@only_deep
 def test_every_part_runs_and_every_figure_finds_its_place(bench: Bench) -> None:
     told: list[str] = []
     for part in PARTS.values():

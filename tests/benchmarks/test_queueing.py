@@ -54,10 +54,10 @@ def test_the_same_seed_is_the_same_run(who: str) -> None:
 
 def test_who_comes_does_not_depend_on_the_law() -> None:
     """Otherwise luck would decide between laws."""
-    tight, wide = Witness(25), Witness(NO_LIMIT)
+    tight, wide, scenario = Witness(25), Witness(NO_LIMIT), loaded(1.5, seconds=10.0)
     for law in (tight, wide):
-        Run(loaded(1.5), law, 0).figures()
-    calls = list(islice(arrivals(loaded(1.5), 0), 1000))
+        Run(scenario, law, 0).figures()
+    calls = list(islice(arrivals(scenario, 0), 1000))
     assert {each.start_ns for each in tight.samples[:500]} <= {call.came for call in calls}
     assert {each.start_ns for each in wide.samples[:500]} <= {call.came for call in calls}
 
@@ -74,7 +74,7 @@ def test_arrivals_and_service_are_as_the_scenario_says() -> None:
 def test_one_worker_waits_as_the_formula_of_pollaczek_and_khinchine_says() -> None:
     """Mean wait of M/G/1: rho (1 + cv^2) / (2 (1 - rho)) service times."""
     law = Witness(NO_LIMIT)
-    Run(loaded(0.6, workers=1, seconds=4000.0), law, 5).figures()
+    Run(loaded(0.6, workers=1, seconds=depth(2000.0, 4000.0)), law, 5).figures()
     waits = 0.6 * (1 + 0.25) / (2 * 0.4)
     mean = sum(each.rtt_ns for each in law.samples) / len(law.samples) / 20e6
     assert mean == pytest.approx(1 + waits, rel=0.05)
@@ -91,7 +91,7 @@ def test_littles_law_holds() -> None:
 
 
 def test_overload_without_a_limit_collapses() -> None:
-    figures = Run(loaded(1.5), Fixed(NO_LIMIT), 0).figures()
+    figures = Run(loaded(1.5, seconds=depth(20.0, 60.0)), Fixed(NO_LIMIT), 0).figures()
     assert figures.goodput < 0.05
     assert figures.late > 0.95
     assert figures.rejected == 0
@@ -100,7 +100,7 @@ def test_overload_without_a_limit_collapses() -> None:
 @pytest.mark.parametrize("limit", [1, 20, 40])
 def test_no_more_calls_are_under_way_than_the_limit(limit: int) -> None:
     law = Witness(limit)
-    figures = Run(loaded(1.5), law, 0).figures()
+    figures = Run(loaded(1.5, seconds=depth(20.0, 60.0)), law, 0).figures()
     assert max(each.in_flight for each in law.samples) == limit
     assert figures.goodput == pytest.approx(min(1.0, limit / 20), rel=0.08)
     assert figures.goodput * 1000 / 1500 + figures.rejected == pytest.approx(1.0, abs=0.02)
@@ -111,7 +111,7 @@ def test_loss_without_a_line_is_erlangs() -> None:
     share = 1.0
     for servers in range(1, 21):
         share = 14 * share / (servers + 14 * share)
-    figures = Run(loaded(0.7, seconds=200.0), Fixed(20), 0).figures()
+    figures = Run(loaded(0.7, seconds=depth(60.0, 200.0)), Fixed(20), 0).figures()
     assert figures.false_rejections == figures.rejected == pytest.approx(share, rel=0.1)
 
 
@@ -144,9 +144,10 @@ def test_all_stands_still_while_it_stalls() -> None:
 
 
 def test_refused_callers_try_again_and_are_counted_once() -> None:
-    plain, again = (Run(replace(loaded(1.5), retries=retries), Fixed(30), 0).figures() for retries in (0, 3))
+    over, under = (loaded(load, seconds=depth(20.0, 60.0)) for load in (1.5, 0.7))
+    plain, again = (Run(replace(over, retries=retries), Fixed(30), 0).figures() for retries in (0, 3))
     assert again.rejected == pytest.approx(plain.rejected, abs=0.02)
-    light, tries = (Run(replace(loaded(0.7), retries=retries), Fixed(20), 0).figures() for retries in (0, 3))
+    light, tries = (Run(replace(under, retries=retries), Fixed(20), 0).figures() for retries in (0, 3))
     assert tries.rejected < light.rejected / 10
 
 

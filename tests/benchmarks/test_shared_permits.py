@@ -24,7 +24,7 @@ from benchmarks.shared_permits.replay import (
 )
 from benchmarks.shared_permits.throughput import measure
 from benchmarks.shared_permits.weights import held
-from tests.depth import DEEP, depth
+from tests.depth import DEEP, depth, only_deep
 from tests.servers import Server, Unavailable, redis_binary
 
 
@@ -95,7 +95,6 @@ def test_a_finding_says_whether_the_promise_was_kept(count: int, seconds: int, k
 
 _CUT = "half of the processes are cut off for 1.5 leases"
 _SHORT = [("a process is killed and replaced", "threads"), (_CUT, "tasks")]
-_SHORT += [("the server is killed, and back and empty after 0.3 s", "threads")]
 _ALL = [(fault, api) for fault in FAULTS for api in APIS]
 
 
@@ -116,7 +115,8 @@ def test_an_audit_notices_that_there_is_no_limit(valkey: Server) -> None:
     assert most_at_once(found.holds) > 1
 
 
-@pytest.mark.parametrize("kind", depth(["ours, tasks"], ["ours", "ours, tasks", "semaphore, tasks"]))
+@only_deep
+@pytest.mark.parametrize("kind", ["ours", "ours, tasks", "semaphore, tasks"])
 def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server, kind: str) -> None:
     plan = {"kind": kind, "limit": 2, "callers": 2, "hold": 0.01, "own": 1}
     name, most, _rate, used_, *_rest, shares = measure(valkey.url, ("few", 2, plan), 1.5)
@@ -134,6 +134,7 @@ def test_others_are_measured_alike(valkey: Server, kind: str) -> None:
     assert kind == "zset" or most_at_once(found.holds) == 1  # a sorted set by the callers' clocks lends one twice
 
 
+@only_deep
 @pytest.mark.usefixtures("redis_here")
 def test_processes_of_all_weights_are_served() -> None:
     most, _, shares = held(8, (1, 3), seconds=3.0)
@@ -192,6 +193,7 @@ def test_the_exit_status_says_whether_every_promise_was_kept(kept: bool, monkeyp
     assert main(["audit"]) == int(not kept)
 
 
+@only_deep
 @pytest.mark.usefixtures("redis_here")
 def test_an_audit_notices_that_leases_are_used_for_longer_than_the_store_keeps_them() -> None:
     fault = replace(FAULTS[_CUT], seconds=3.0)

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import suite
-from tests.depth import depth
-
-_RUNS = [("pass", True), ("raise AssertionError", False)]
+from tests.depth import only_deep
 
 
-@pytest.mark.parametrize(("body", "passes"), depth(_RUNS[1:], _RUNS))
+@only_deep
+@pytest.mark.parametrize(("body", "passes"), [("pass", True), ("raise AssertionError", False)])
 def test_a_suite_is_timed_and_a_failure_is_told(tmp_path: Path, body: str, passes: bool) -> None:
     file = tmp_path / "test_one.py"
     file.write_text(f"def test_one():\n    {body}\n", encoding="utf-8")

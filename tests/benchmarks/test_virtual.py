@@ -5,6 +5,7 @@ import pytest
 from benchmarks.rivals import MACHINES
 from benchmarks.scenarios import QUIET_THEN_40X, Scenario, steady
 from benchmarks.virtual import LIMITERS, OURS, simulated
+from tests.depth import depth
 
 FLEET = Scenario("2000/s burst 2000", 4, steady(2))
 
@@ -32,7 +33,7 @@ def test_fixed_batches_ask_once_a_batch_until_they_are_denied(who: str, calls: f
     assert simulated(FLEET, who, 2.0).calls_per_decision > 0.2
 
 
-@pytest.mark.parametrize("who", ["fixed 100", "x1.5/x0.5", "report every 100 ms"])
+@pytest.mark.parametrize("who", depth(["fixed 100"], ["fixed 100", "x1.5/x0.5", "report every 100 ms"]))
 def test_what_has_no_lease_breaks_the_promise_after_a_quiet_spell(who: str) -> None:
     assert simulated(Scenario("2000/s burst 2000", 20, QUIET_THEN_40X), who, 2.0).excess > 50
 
