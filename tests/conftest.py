@@ -116,7 +116,7 @@ def redis_store(server: Server, prefix: str) -> Iterator[RedisStore]:
 
 _STORES = ["memory", "fakeredis", *depth([*_USUAL, "cluster"], [*SERVERS, *TOPOLOGIES])]
 # The client for tasks meets one server; that all servers answer alike, the one for threads shows.
-_AWAITED = ["memory", "fakeredis", *depth(["valkey"], [*SERVERS, "cluster"])]
+_AWAITED = depth(["valkey"], ["memory", "fakeredis", *SERVERS, "cluster"])
 
 
 @pytest.fixture(params=[*_STORES, *(f"{name} awaited" for name in _AWAITED)])
