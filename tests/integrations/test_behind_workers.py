@@ -17,7 +17,7 @@ SITES = {
     **{f"django-{kind}": ("django_served:wsgi", kind) for kind in KINDS},
     **{f"django-{kind}": ("django_served:asgi", kind) for kind in ASGI_KINDS},
 }
-_USUAL = ["flask-sync-preload", "django-sync-preload", "django-uvicorn-workers"]
+_USUAL = ["flask-sync-preload", "django-uvicorn-workers"]
 STREAM = b"000000000011111111112222222222"
 
 

@@ -20,10 +20,12 @@ from tests.integrations.websocket import closed_after_two, echoed, shake
 HOUR = 3600.0
 
 
-_OTHER_SERVERS = ("asgi-hypercorn", "asgi-daphne")
+_WITH_DEEP = ("asgi-hypercorn", "starlette", "litestar", "django-rest")
+"""Their middlewares are those of other faces; tests/integrations/faces has each face in this process."""
+_USUAL = [face for face in HTTP if face not in depth(_WITH_DEEP, ())]
 
 
-@pytest.fixture(scope="module", params=[face for face in HTTP if face not in depth(_OTHER_SERVERS, ())])
+@pytest.fixture(scope="module", params=[face for face in _USUAL if face not in depth(REFUSES_ITSELF, ())])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param) as served:
         yield served
@@ -97,7 +99,7 @@ def test_a_handler_that_raises_is_a_500_of_its_own_and_is_charged(served: Served
     assert served.statuses(3, "/broken", connection="close") == [500, 500, 429]
 
 
-@pytest.mark.parametrize("served", WEBSOCKETS, indirect=True)
+@pytest.mark.parametrize("served", [face for face in WEBSOCKETS if face in _USUAL], indirect=True)
 def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -> None:
     with shake(served.port, "/ws", "ann") as websocket:
         assert echoed(websocket, "hello") == "hello"
@@ -124,7 +126,7 @@ def test_a_server_that_answers_handshakes_by_itself_refuses_them_too(served: Ser
         pass
 
 
-@pytest.mark.parametrize("served", MESSAGES_CLOSED_BY, indirect=True)
+@pytest.mark.parametrize("served", [face for face in MESSAGES_CLOSED_BY if face in _USUAL], indirect=True)
 def test_a_refused_message_closes_its_websocket(served: Served) -> None:
     """Daphne cannot close with the code of the application; its client gets an error code instead."""
     with shake(served.port, "/chat", "flood") as websocket:

@@ -12,7 +12,7 @@ from tests.integrations.matrix.serve import GRPC, HTTP
 from tests.integrations.matrix.served import limits_of, serving
 from tests.servers import Server, redis_server, valkey_binary
 
-FACES = depth(["asgi", "quart", "flask", "aiohttp"], HTTP)
+FACES = depth(["asgi", "flask", "aiohttp"], HTTP)
 """One of each middleware, on tasks and on threads."""
 KINDS = ("open", "local", "closed")
 REQUESTS, KILLED_AT = 120, 40
