@@ -14,6 +14,7 @@ from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
+from tests.depth import depth
 from tests.servers import Server
 
 
@@ -263,10 +264,11 @@ def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: Redis
     assert json.loads(run("get", "never used", "-o", "json").stdout)["bucket"].startswith("none")
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [("batchlimit un", ["unset"]), ("batchlimit set search:* 20/s --dr", ["--dry-run"]), ("batchlimit zzz", [])],
-)
+_COMPLETED = [("batchlimit set search:* 20/s --dr", ["--dry-run"])]
+_OTHERS = [("batchlimit un", ["unset"]), ("batchlimit zzz", [])]
+
+
+@pytest.mark.parametrize(("typed", "expected"), [*_COMPLETED, *depth([], _OTHERS)])
 def test_a_shell_completes_commands_and_options(typed: str, expected: list[str]) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_BATCHLIMIT_COMPLETE": "complete_bash"}
     line = [sys.executable, "-m", "batchlimit.cli"]

@@ -153,7 +153,10 @@ def generous(plan: Plan) -> Generous:
 OVERLOADED = replace(plan_of("memory://", processes=1), phases=(Phase(60.0, 10e6),))
 
 
-@pytest.mark.parametrize("plan", [OVERLOADED, replace(OVERLOADED, api=Api.ASYNC, async_limiter=generous)])
+_OF_TASKS = replace(OVERLOADED, api=Api.ASYNC, async_limiter=generous)
+
+
+@pytest.mark.parametrize("plan", depth([_OF_TASKS], [OVERLOADED, _OF_TASKS]))
 def test_an_overloaded_process_is_watched_and_can_be_stopped(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its schedule ends, and by itself: only who has not heard is killed."""
     killed: list[str] = []

@@ -85,7 +85,7 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
         admin.set("search:*", "20/hour", why="the index is slow")
         await_fact(lambda: [each.limit(KEY) for _, each in pods] == [20] * _PODS, "all obey the override")
         for code in (second, first, forgotten):
-            for place in range(len(pods)):
+            for place in range(depth(1, _PODS)):
                 pods[place][0].close()
                 pods[place] = started(code)
                 all_obey(20)

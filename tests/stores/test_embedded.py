@@ -199,18 +199,11 @@ def test_a_store_that_cannot_be_made_leaves_nothing(short_tmp: Path) -> None:
 # It ends with its owner, and not before
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "pass",
-        "raise RuntimeError",
-        "sys.exit(3)",
-        "os._exit(0)",
-        "os.kill(os.getpid(), signal.SIGTERM)",
-        "os.kill(os.getpid(), signal.SIGKILL)",
-        "os.abort()",
-    ],
-)
+_OWNER_ENDS = ["pass", "os.kill(os.getpid(), signal.SIGTERM)", "os.kill(os.getpid(), signal.SIGKILL)"]
+_OTHER_ENDS = ["raise RuntimeError", "sys.exit(3)", "os._exit(0)", "os.abort()"]
+
+
+@pytest.mark.parametrize("end", [*_OWNER_ENDS, *depth([], _OTHER_ENDS)])
 def test_it_ends_with_its_owner_and_leaves_nothing(short_tmp: Path, end: str) -> None:
     with _owner(f"say(pid(store)); listen(); {end}", short_tmp) as owner:
         pid = int(_hear(owner))
@@ -225,7 +218,7 @@ _ENDS = ["del store", "sys.exit()", "store.close()", "os._exit(0)", "raise Runti
 
 
 @pytest.mark.parametrize("told", ["store.after_fork()", "pass"], ids=["told", "not told"])
-@pytest.mark.parametrize("end", depth(["store.close()", "os._exit(0)"], _ENDS))
+@pytest.mark.parametrize("end", depth(["store.close()"], _ENDS))
 def test_it_outlives_a_forked_child(short_tmp: Path, told: str, end: str) -> None:
     program = f"""
     child = os.fork()

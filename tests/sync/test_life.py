@@ -13,6 +13,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.key import bucket_name
 from batchlimit.stores import MemoryStore, RedisStore, Store
+from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
@@ -243,17 +244,10 @@ def test_one_thread_serves_all_keys(keepers: Callable[[], int]) -> None:
         assert keepers() == 1
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "pass",
-        "sys.exit(3)",
-        "raise RuntimeError",
-        "threading.Thread(target=lambda: limiter.try_acquire(KEY, 0)).start()",
-        "del limiter",
-        "wait_in_line()",
-    ],
-)
+_ENDS = ["pass", "threading.Thread(target=lambda: limiter.try_acquire(KEY, 0)).start()", "wait_in_line()"]
+
+
+@pytest.mark.parametrize("end", [*_ENDS, *depth([], ["sys.exit(3)", "raise RuntimeError", "del limiter"])])
 def test_the_end_of_the_interpreter_gives_back(valkey: Server, valkey_store: RedisStore, prefix: str, end: str) -> None:
     program = f"""
     limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))

@@ -1,4 +1,4 @@
-"""The suites of the examples run as users run theirs: in random order, on several workers, on no server."""
+"""The suites of the examples run as users run theirs: in random order, on no server; with --deep on four workers."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ import pytest
 from tests.depth import depth
 
 _ROOT = Path(__file__).parents[2]
-_WORKERS = depth(2, 4)
+_WORKERS = depth(0, 4)
 _OPTIONS = ["-n", str(_WORKERS), "-p", "no:cacheprovider", "--import-mode=importlib"]
 
 
 @pytest.mark.parametrize("seed", range(depth(1, 10)))
-def test_the_suites_of_the_examples_pass_in_any_order_on_several_workers(seed: int) -> None:
+def test_the_suites_of_the_examples_pass_in_any_order(seed: int) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-o", "addopts=", *_OPTIONS, f"--randomly-seed={seed}", "examples/tests"],
         check=False,

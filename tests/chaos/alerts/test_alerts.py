@@ -1,4 +1,4 @@
-"""Each alert of deploy/ fires by a real fault in a real fleet, and ends with it; all of them with --deep, else one."""
+"""Each alert of deploy/ fires by a real fault in a real fleet, and ends with it."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,8 @@ import yaml
 from benchmarks.prometheus import IS_HERE
 from tests.chaos.alerts.drill import DRILLS, Drill
 from tests.chaos.alerts.town import RULES, Town, faster, town
-from tests.depth import DEEP
+from tests.depth import only_deep
 from tests.servers import Unavailable, valkey_binary
-
-_USUAL = "requests of nobody"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,8 @@ def a_town() -> Iterator[Town]:
         yield found
 
 
-@pytest.mark.parametrize("drill", [each for each in DRILLS if DEEP or each.name == _USUAL], ids=str)
+@only_deep
+@pytest.mark.parametrize("drill", DRILLS, ids=str)
 def test_an_alert_fires_while_its_fault_lasts_and_ends_with_it(drill: Drill, a_town: Town) -> None:
     drill.hold(a_town)
 

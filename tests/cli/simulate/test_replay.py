@@ -13,6 +13,7 @@ from batchlimit.cli.simulate.screen import Screen
 from batchlimit.cli.simulate.trust import Trust
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules
+from tests.depth import depth
 
 BEGUN = 1_800_000_000.5
 
@@ -125,7 +126,7 @@ def test_what_only_a_request_or_a_response_can_tell_is_refused_by_name(rule: Rul
 def test_arithmetic_and_reservoirs_admit_the_same() -> None:
     chance = random.Random(3)
     users, at, log = [f"user{n}" for n in range(40)], 0.0, []
-    for _ in range(8000):
+    for _ in range(depth(4000, 8000)):
         at += chance.expovariate(80.0)
         user = users[min(39, int(chance.expovariate(0.15)))]
         log.append(line(at, user=user))
