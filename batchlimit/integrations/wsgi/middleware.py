@@ -17,8 +17,6 @@ from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartRespon
 from batchlimit.rules import Rule, RuleFile, Rules
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
-_HELD = "batchlimit.held"
-"""Where the environ of a request that has its permit says so to the middleware that asked for it."""
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 
 
@@ -81,7 +79,7 @@ class RateLimitMiddleware:
         **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
-        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._held)
+        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._limited)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
@@ -89,17 +87,8 @@ class RateLimitMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
-        if self._permits is not None and environ.pop(_HELD, None) is not self:
-            return self._permits(environ, start_response)  # type: ignore[no-any-return]
-        peer = environ.get("REMOTE_ADDR") or None
-        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, fields_of(environ), environ)
-        if outcome.refusal is not None:
-            return self._reject(outcome.refusal, environ, start_response)
-        if outcome.charges:
-            return self._settled(outcome, environ, start_response)
-        if outcome.headers:
-            start_response = with_headers(start_response, outcome.headers)
-        return self.app(environ, start_response)
+        serve = self._permits or self._limited
+        return serve(environ, start_response)
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule.
@@ -109,10 +98,17 @@ class RateLimitMiddleware:
         """
         return self.front.statistics()
 
-    def _held(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _limited(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a request that has its permit, or needs none."""
-        environ[_HELD] = self
-        return self(environ, start_response)
+        peer = environ.get("REMOTE_ADDR") or None
+        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, fields_of(environ), environ)
+        if outcome.refusal is not None:
+            return self._reject(outcome.refusal, environ, start_response)
+        if outcome.charges:
+            return self._settled(outcome, environ, start_response)
+        if outcome.headers:
+            start_response = with_headers(start_response, outcome.headers)
+        return self.app(environ, start_response)
 
     def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         exchange = Exchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
