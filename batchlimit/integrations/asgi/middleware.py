@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import CoroutineType
+from typing import Unpack
 
 from batchlimit.admission.steps import drive
-from batchlimit.integrations.address import TrustedProxies
-from batchlimit.integrations.arguments import Arguments
+from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
@@ -15,12 +15,10 @@ from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
-from batchlimit.integrations.checks import ChecksSetting
 from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, Unidentified
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response
 from batchlimit.integrations.front import is_preflight
-from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
@@ -95,29 +93,16 @@ class RateLimitMiddleware:
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Identify | None = None,
-        headers: Form | Fields = "draft-11",
-        proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56,
-        unidentified: Unidentified = "refuse",
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        checks: ChecksSetting = True,
         concurrency: ConcurrencyLimit | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.app = app
         self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._held)
         self._settling: set[asyncio.Task[None]] = set()
-        given = Arguments(
-            limiter,
-            rules,
-            messages=messages,
-            headers=headers,
-            proxies=proxies,
-            ipv6_prefix=ipv6_prefix,
-            unidentified=unidentified,
-            checks=checks,
-        )
+        given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(limiter, given.source, self._settling)
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
