@@ -20,17 +20,9 @@ class AsyncFront:
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter: made by `open` or by the first
             request, closed by `close`. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile.
-        identify: a function of the framework's request, which may be asynchronous. It returns values for the keys, such
-            as {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more
-            than `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
-        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        identify: as for Front; it may be asynchronous (default None).
         messages: Rules for each message of a stream or a websocket (default none).
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        rules, limit_preflight, options: as for Front.
 
     Attributes:
         enforcer: the AsyncEnforcer.
