@@ -47,7 +47,7 @@ def set_(
         mode: Mode = "shadow" if shadow else "enforce"
         terms = Terms(mode=mode, weight=weight, on_failure=policy, until=until, why=why)
         if dry_run:
-            _show_plan(admin.plan(name, quota, **terms), _now(admin), output)
+            _show_plan(admin.plan(name, quota, **terms), admin.clock(), output)
             say(f"would be set; before: {_before(admin, name)}")
         else:
             _put(admin, name, quota, terms, yes, output)
@@ -113,7 +113,7 @@ def rules(
 ) -> None:
     """Show the overrides that are set, those first that count before others."""
     with opened(url, prefix) as admin:
-        now, found = _now(admin), admin.overrides()
+        now, found = admin.clock(), admin.overrides()
         if explain is None:
             ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
             show([_row(each, now) for each in ordered], output, empty="no overrides: the code counts", columns=_SHOWN)
@@ -140,7 +140,7 @@ def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, ou
     if override_of(name, quota, terms, "", 0.0).is_for_all:
         confirm(f"{name!r} names every key that no other override names. Set it?", yes)
     before = _before(admin, name)
-    show(_row(admin.set(name, quota, **terms), _now(admin)), output)
+    show(_row(admin.set(name, quota, **terms), admin.clock()), output)
     say(f"set; before: {before}")
 
 
@@ -195,7 +195,3 @@ def _quota(entry: Entry, text: str) -> str | None:
     except NotUnderstood:
         return text
     return override.said + ("" if override.until is None else f" until {spelled(override.until)}")
-
-
-def _now(admin: Admin) -> float:
-    return admin.clock()
