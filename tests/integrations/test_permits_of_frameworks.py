@@ -15,6 +15,7 @@ from tests.integrations.stage import Recording
 from tests.integrations.test_wsgi import Reply, request
 
 ALL = Rule("all", "1/hour", key="all")
+SEARCH = Rule("search", "2/hour", key="search:{user}", match=None)
 ROUTE = Rule("route", "1/hour", key="route", match=None)
 
 
@@ -54,4 +55,18 @@ def test_django() -> None:
     assert [site.twin._do(call, behind_tasks, http()).status for _ in range(2)] == [200, 429]
     assert told(tasks) == (0, 1, 0, 1)
     site.twin._do(tasks.close)
+    site.close()
+
+
+@pytest.mark.parametrize(("rule", "status"), [(ALL, 503), (SEARCH, 403)], ids=["no rule has the key", "no user"])
+def test_a_throttle_of_rest_framework(rule: Rule, status: int) -> None:
+    from tests.integrations.django_site import Site  # noqa: I001  it configures Django
+
+    from django.core.handlers.wsgi import WSGIHandler
+
+    site = Site(False, rule)
+    with ConcurrencyLimiter(Recording(1)) as limiter:
+        behind = ConcurrencyLimitMiddleware(WSGIHandler(), limiter)
+        assert Reply(behind, request(path="/rest")).status == status
+        assert told(limiter) == (0, 0, 0, 1)
     site.close()

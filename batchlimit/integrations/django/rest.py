@@ -25,6 +25,9 @@ class Unavailable(APIException):  # type: ignore[misc]  # REST framework has no 
     default_code = "service_unavailable"
 
 
+_ERRORS: dict[int, type[Exception]] = {503: Unavailable, 403: PermissionDenied}
+
+
 def throttle(
     key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
 ) -> type[BaseThrottle]:
@@ -59,14 +62,13 @@ def throttle(
             identify = configuration().identify
             told = identity_of({}, None if identify is None else blocking(identify), request)
             refusal = hold.ask(limit, told, view.kwargs)
-            if refusal is not None and refusal.status == 503:
-                raise Unavailable
-            if refusal is not None and refusal.status == 403:
-                raise PermissionDenied
-            if refusal is not None:
-                spare(getattr(request, "_request", request))
-            self._retry_after = None if refusal is None else refusal.retry_after
-            return refusal is None
+            if refusal is None:
+                return True
+            spare(getattr(request, "_request", request))
+            if refusal.status in _ERRORS:
+                raise _ERRORS[refusal.status]
+            self._retry_after = refusal.retry_after
+            return False
 
         def wait(self) -> float | None:
             """Return after how many seconds it may come again; None: never, or nothing is known."""
