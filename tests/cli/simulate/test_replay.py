@@ -84,9 +84,9 @@ def test_what_a_status_does_not_charge_goes_back(is_exact: bool) -> None:
 def test_what_goes_back_goes_to_where_it_was_charged() -> None:
     """Refunds of what one plain bucket had decided went to limiters, which called the store for each."""
     rule = Rule("login", "20/s", key="login:{ip}", charge=[401])
-    log = [line(n / 60, status=200 if n % 3 else 401) for n in range(3600)]
+    log = [line(n / 60, status=401 if n % 10 else 200) for n in range(3600)]
     screened, exact = (replayed(rule, log, is_exact=is_exact) for is_exact in (False, True))
-    assert screened.screened > 0.4 * screened.requests
+    assert screened.screened > 0.25 * screened.requests
     assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
     assert screened.calls == pytest.approx(exact.calls, rel=0.25)
 
