@@ -1,4 +1,4 @@
-"""AsyncPermit: leave for one call to be under way in a task."""
+"""AsyncPermit: permission for one call to be under way in a task."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -60,7 +60,7 @@ _LEFT.set_result(None)
 
 
 class AsyncPermit(BasePermit):
-    """Leave for one call to be under way in a task: the context of an `async with` block, or to be awaited.
+    """Permission for one call to be under way in a task: the context of an `async with` block, or to be awaited.
 
     The task enters at `async with` or `await`, no sooner. If the permit was awaited, `with` and `async with` complete
     it alike. The end of the block completes it, and so do `success`, `drop` and `ignore`, as those of Permit.
@@ -73,7 +73,7 @@ class AsyncPermit(BasePermit):
     Raises:
         ConcurrencyLimited: The call was refused where it would enter; `reason` says why.
         LimiterClosed: The limiter was closed.
-        RuntimeError: The permit was entered with twice, or completed before anybody entered with it.
+        RuntimeError: The permit was entered twice, or completed before anybody entered it.
 
     Example:
         >>> import asyncio
@@ -90,7 +90,7 @@ class AsyncPermit(BasePermit):
     __slots__ = ("_cancelled", "_cancels", "_loop", "_partition", "_task", "_timeout")
 
     _locked_gate: LockedGate
-    # How it is to be entered with: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
+    # How it is to be entered: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
     _partition: str
     _timeout: float
     # Set in a block that is sheddable: its task, the loop of that, how often others had cancelled the task before, and

@@ -1,4 +1,4 @@
-"""BasePermit: leave for one call to be under way, as threads and tasks share it."""
+"""BasePermit: permission for one call to be under way, as threads and tasks share it."""
 
 import warnings
 from enum import Enum, auto
@@ -109,9 +109,9 @@ class BasePermit(Unique):
         self._state = HELD
 
     def _end(self) -> None:
-        """Be over, where nothing was held; RuntimeError if no call entered with it yet."""
+        """Be over, where nothing was held; RuntimeError if no call has entered it yet."""
         if self._state is ASKED or self._state is WAITING:
-            raise RuntimeError(f"{self!r} cannot be completed: nobody entered with it; was it awaited?")
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
         self._state = OVER
 
     def __del__(self) -> None:

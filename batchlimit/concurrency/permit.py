@@ -1,4 +1,4 @@
-"""Permit: leave for one call to be under way in a thread."""
+"""Permit: permission for one call to be under way in a thread."""
 
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ _SECOND = 1_000_000_000
 
 
 class Permit(BasePermit):
-    """Leave for one call to be under way, held from `acquire` on; the end of its `with` block completes it.
+    """Permission for one call to be under way, held from `acquire` on; the end of its `with` block completes it.
 
     A block that ends without an exception completes it as a success, else `classify` of the limiter says how.
     `success`, `drop` and `ignore` complete it sooner, from any thread. The first of these counts, later ones change

@@ -1,4 +1,4 @@
-"""AsyncSharedPermit: leave for one call to be under way in the fleet, held by a task."""
+"""AsyncSharedPermit: permission for one call to be under way in the fleet, held by a task."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from batchlimit.shared.permit import BaseSharedPermit
 
 
 class AsyncSharedPermit(BaseSharedPermit):
-    """Leave for one call to be under way in the fleet: the context of an `async with` block, or to be awaited.
+    """Permission for one call to be under way in the fleet: the context of an `async with` block, or to be awaited.
 
     The task enters at `async with` or `await`, no sooner. The end of the block releases the permit, and so does
     `release`. If the permit is lost in an `async with` block, its task is cancelled there, and the block ends in

@@ -1,4 +1,4 @@
-"""SharedPermit: leave for one call to be under way in the fleet, held by a thread."""
+"""SharedPermit: permission for one call to be under way in the fleet, held by a thread."""
 
 import warnings
 from types import TracebackType
@@ -90,7 +90,7 @@ class BaseSharedPermit(Unique):
 
 
 class SharedPermit(BaseSharedPermit):
-    """Leave for one call to be under way in the fleet; the end of its `with` block releases it, or `release` does.
+    """Permission for one call to be under way in the fleet. The end of its `with` block releases it; so does `release`.
 
     Nobody can end a thread: a call that takes long has to `check` whether the permit is lost.
 

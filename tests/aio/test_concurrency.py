@@ -67,7 +67,7 @@ def test_nobody_completes_what_was_not_entered_with() -> None:
 
     async def main() -> None:
         limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(5, max_wait=None))
-        with pytest.raises(RuntimeError, match="nobody entered with it; was it awaited"):
+        with pytest.raises(RuntimeError, match="nobody entered it; was it awaited"):
             limiter.acquire().success()
         holder = await limiter.acquire()
         permit = limiter.acquire()

@@ -20,7 +20,7 @@ class AsyncPermits:
     Raises:
         ConcurrencyLimited: The call was refused where it would enter; `key` says which key had no room.
         LimiterClosed: The limiter was closed.
-        RuntimeError: It was entered with twice.
+        RuntimeError: It was entered twice.
 
     Example:
         >>> import asyncio
@@ -117,7 +117,7 @@ class AsyncPermits:
 
     def _complete(self, how: Callable[[AsyncPermit], None]) -> None:
         if not self._permits:
-            raise RuntimeError(f"{self!r} cannot be completed: nobody entered with it; was it awaited?")
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
         for permit in self._permits:
             how(permit)
 

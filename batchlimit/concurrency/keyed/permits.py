@@ -8,7 +8,7 @@ from batchlimit.concurrency.permit import Permit
 
 
 class Permits:
-    """Leave for one call to be under way at several keys, held from `acquire_all` on.
+    """Permission for one call to be under way at several keys, held from `acquire_all` on.
 
     The end of its `with` block completes all of them, and so do `success`, `drop` and `ignore`, as those of Permit.
 
