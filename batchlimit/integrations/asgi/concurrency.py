@@ -15,7 +15,7 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
 class ConcurrencyLimitMiddleware:
-    """Lets as many requests into the application at once as a concurrency limiter finds good; the others get a 503.
+    """Lets as many requests into the application at once as a concurrency limiter allows; the others get a 503.
 
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
     of the limiter. Websockets last for as long as their clients like, and say nothing about the load: they pass by.

@@ -1,4 +1,4 @@
-"""A route that asks for a rule where no rules stand before the application: it is refused, and the log says why."""
+"""The refusal of a route that asks for a rule, where no rules are installed: the log says why."""
 
 from batchlimit.integrations.enforcement.charging import AGAIN
 from batchlimit.integrations.enforcement.outcome import Refusal, refuse

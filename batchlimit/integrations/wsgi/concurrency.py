@@ -11,7 +11,7 @@ from batchlimit.shared import SharedConcurrencyLimiter
 
 
 class ConcurrencyLimitMiddleware:
-    """Lets as many requests into the application at once as a concurrency limiter finds good; the others get a 503.
+    """Lets as many requests into the application at once as a concurrency limiter allows; the others get a 503.
 
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
     of the limiter. The environ has the permit as "batchlimit.permit". Nobody can end a thread whose shared permit is
