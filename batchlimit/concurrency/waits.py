@@ -11,7 +11,7 @@ _AT_ONCE = 64
 """Tasks that are woken in one turn of the loop: what each does then takes 20 us and more."""
 
 _LEAST = -20
-"""Timeouts are not told apart below 2 to the power of this: 1 us."""
+"""Timeouts shorter than 2 to the power of this (1 us) are as one of that length."""
 
 _FINENESS = 7
 """A timeout is late by 1/64 of it at the most: so many bits of it, the first included, are looked at."""
@@ -88,7 +88,7 @@ class Waits:
         found.watchers += 1
 
     def unwatch(self, look: Callable[[], object]) -> None:
-        """Call `look` no longer for one that waits no longer."""
+        """Take note that one watcher of `look` has ended its wait; after the last one `look` is not called any more."""
         found = self._looks.get(look)
         if found is not None:
             found.watchers -= 1

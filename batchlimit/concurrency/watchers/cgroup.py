@@ -62,7 +62,7 @@ class Membership:
         return f"<Membership: {self._unified!r}, version 1 {sorted(name for name in self._v1 if name)}>"
 
     def of(self, controller: str) -> tuple[Group, ...]:
-        """Return our group first, then each that holds the one before: they share its fate, for limits add up.
+        """Return the group of this process, then its parent, and so on up: the limits of all of them hold.
 
         Empty where there are no control groups, or where ours cannot be seen.
         """
@@ -130,8 +130,8 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
 def _lineage(mount: Path, path: str) -> tuple[Path, ...]:
     """Return the directory of a group and those that hold it, up to the mount.
 
-    A container may be told its path on the host, where its own group is mounted as the root: so leading names are
-    dropped until there is such a directory.
+    In a container `/proc` may show the path on the host, while the container's own group is mounted as the root. So
+    leading names are dropped until there is such a directory.
     """
     names = [name for name in path.split("/") if name]
     if ".." in names:  # outside of the namespace of this process: nothing here is about it

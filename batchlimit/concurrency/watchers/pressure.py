@@ -18,7 +18,9 @@ Kind = Literal["some", "full"]
 
 
 class PressureWatcher:
-    """Sees that tasks stood still, for a share of the time since the last poll: of our group, else of the machine.
+    """Tells when tasks stood still for too large a share of the time since the last poll.
+
+    The tasks are those of the control group of this process; where it has no such file, those of the machine.
 
     It takes the difference of `total` over its own window: the kernel's averages reach back over other windows than the
     period between two polls.
