@@ -1,4 +1,4 @@
-"""Which rules apply to a request, with which key, and why: for people."""
+"""Which rules apply to a request, with which key, and why: as text for people."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What each rule is to a request; `str` makes a table of it.
+    """Whether each rule applies to a request, and why; `str` makes a table of it.
 
     Attributes:
         request: the request.
@@ -65,7 +65,7 @@ class Explanation:
 
 
 def explain(rules: Iterable[Rule], request: Request) -> Explanation:
-    """Return what each rule is to a request, and why."""
+    """Return whether each rule applies to a request, and why."""
     return Explanation(request, tuple(_verdict(rule, request) for rule in rules))
 
 

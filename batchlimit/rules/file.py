@@ -117,8 +117,8 @@ class RuleFile(Unique):
 
         Args:
             follower: a limiter, or the rules before an application; it is kept alive by others.
-            last: whether it comes after those of which this is not said: no rule may ask for a limit before there is
-                one (default False).
+            last: whether it obeys after the followers that are not `last` (default False). The rules before an
+                application do: a rule must not ask for a limit that no limiter has yet.
         """
         with self._lock:
             self._followers = [each for each in self._followers if each[1]() is not None]
