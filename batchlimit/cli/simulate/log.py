@@ -21,7 +21,7 @@ _NAMES = {
     "user": ("user", "remote_user", "user_id", "username"),
     "status": ("status", "status_code", "code"),
 }
-"""By what names JSON lines have what a replay needs; `request` may have method and target in one."""
+"""The fields of a JSON line that a replay reads, each with its usual names; `request` may hold method and target."""
 _MILLISECONDS = 1e11
 """A number of seconds since 1970 is less than this for three thousand years."""
 

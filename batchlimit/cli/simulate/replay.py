@@ -120,7 +120,7 @@ class Replay:
         return admitted
 
     def _decided(self, route: Route, ip: str, user: str, status: int, at: float) -> bool:
-        """Decide a request that has not one rule alone, or a rule that reservoirs decide."""
+        """Decide a request of several rules, or of one that arithmetic does not decide."""
         self._fleet.move(at)
         is_near = self._by is Spread.CLIENT
         home = crc32(ip.encode()) % self._instances if is_near else int(self._random.random() * self._instances)
@@ -189,7 +189,7 @@ class Replay:
         return screen.spends(at, charge.cost, trust.pace)
 
     def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
-        """Compare with the plain bucket; where another key may have been short, it follows what was decided."""
+        """Charge the plain bucket too, and compare; what another key may have refused is not charged."""
         bucket, screen = charge.bucket, charge.bucket.screen
         if screen.is_open or self._is_exact:
             return

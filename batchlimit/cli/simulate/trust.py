@@ -14,9 +14,9 @@ _FEWEST = 100
 _WASTE = 0.01
 """The share of the tokens that may be wasted."""
 _WINDOWS = 12
-"""For so many windows reservoirs are not asked."""
+"""Trust ends after so many windows."""
 _ALIKE = 1.5
-"""So many times more or fewer requests are another demand."""
+"""With so many times more or fewer requests in a window, trust ends."""
 
 
 class Trust:
