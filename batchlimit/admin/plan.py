@@ -130,7 +130,7 @@ class _Look:
         try:
             state = read_bucket({text(name): text(value) for name, value in fields.items()}, now)
         except BucketUnavailable:
-            return None  # it has gone, or is damaged
+            return None  # it has expired meanwhile, or is damaged
         return Touch(key, state.quota, self._override.said)
 
 

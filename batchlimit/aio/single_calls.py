@@ -17,14 +17,14 @@ from batchlimit.overrides.code import Code
 
 
 class SingleCalls:
-    """Sends single asks on a loop, and has their callers hear of the answers. A registry has one of these.
+    """Sends single asks on a loop, and wakes their callers with the answers. A registry has one of these.
 
     Args:
         asks: those of the limiter that are in flight.
         store: where to send them.
         home: the loop, where sends are under way.
         clock: returns seconds.
-        idle: is told when to come and forget the key that one has left dormant (inf: no need).
+        idle: is called with the instant at which to forget the key that an ask has left dormant (inf: no need).
     """
 
     __slots__ = ("_asks", "_clock", "_home", "_idle", "_store")
@@ -70,7 +70,7 @@ class SingleCalls:
             under_way = self._store.send(single.name, single.quota, ask, partial(self._heard, single))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             under_way, outcome = None, store_calls.uncounted(error)
-        except BaseException:  # a signal handler of the user's own: nobody will hear of it
+        except BaseException:  # a signal handler of the user's own: no answer will come
             self._asks.give_up(single)
             raise
         if under_way is None:
@@ -88,5 +88,5 @@ class SingleCalls:
             single.who.set_result(None)
 
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
-        """Have the entry hear of the answer; None: it is to ask by a task."""
+        """Give the answer to the key's entry; None: a task of the entry is to ask."""
         self._asks.entry_of(single).hear(single.fetch, outcome)

@@ -92,7 +92,7 @@ async def arrived(key: str, task: "asyncio.Task[int | StoreUnavailable] | None")
 
 
 async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
-    """Return how many tokens arrived; 0 if the store is away, which no caller is told."""
+    """Return how many tokens arrived; 0 if the store is away: no caller waits for this."""
     return result if isinstance(result := await task, int) else 0
 
 

@@ -72,7 +72,7 @@ class Keyspace(Generic[E]):
             born: when its quotas were set (s, by its clock).
             clock: returns seconds.
             make: makes the entry of a stored key around a reservoir.
-            left: is told of each entry after it was let go of.
+            left: is called with each entry, once it was let go of.
             rules: the overrides that the instance knows.
             code: what holds for its keys by the code.
         """

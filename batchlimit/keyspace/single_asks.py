@@ -57,7 +57,7 @@ class SingleAsks(Generic[E]):
             options: the limiter's.
             clock: returns seconds.
             find: brings a key into use, with its single ask if there is one; returns its entry.
-            settled: is told of the tokens that one has admitted, by the quota that the code has for the key.
+            settled: is called with the quota that the code has for a key, and the tokens that an ask has admitted.
             code: what holds for the keys by the code.
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options

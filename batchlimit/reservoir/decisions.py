@@ -1,4 +1,4 @@
-"""The Decisions on the calls of one key: what a caller is told beside whether it may go ahead."""
+"""The Decisions on the calls of one key: whether a call may go ahead, and what else its caller learns."""
 
 from dataclasses import replace
 from operator import length_hint

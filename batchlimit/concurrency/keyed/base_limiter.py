@@ -48,7 +48,7 @@ class BaseKeyedLimiter(Unique):
         """Have a function called after each change of the limit of a key.
 
         It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
-        whose law is shared takes over the limit when one of its own calls ends, and is told of then.
+        whose law is shared takes over the limit when one of its own calls ends, and `changed` is called then.
 
         Args:
             changed: Gets the key, and its limit before and after (calls).

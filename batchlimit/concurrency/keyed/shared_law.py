@@ -34,7 +34,7 @@ class SharedLaw:
 
     @property
     def baselines(self) -> Mapping[str, float]:
-        """How long calls take without a queue, as the law holds; none where this thread is amid its work."""
+        """How long calls take without a queue, as the law holds; none if this thread interrupted its work."""
         with self._lock:
             if self._is_busy:
                 return {}

@@ -37,7 +37,7 @@ class Fallback:
 
     @property
     def fails_closed(self) -> bool:
-        """Whether callers are to hear of it when the store is away."""
+        """Whether callers get an error while the store is away."""
         return self._policy == CLOSED
 
     def failure(self, error: Exception) -> Fail:
@@ -73,7 +73,7 @@ class Fallback:
     def end(self, lease: Lease, now: float) -> None:
         """The store is back."""
         if self.bucket is not None and self.bucket.full_at() <= now:
-            self.bucket = None  # else it goes on where it was: a store that comes and goes mints nothing
+            self.bucket = None  # else it goes on where it was: a new one at each outage would grant the same anew
         if lease.borrowed:
             self.pay_back(lease, now)
             self._forgiven_at = now + _ABSOLVED
