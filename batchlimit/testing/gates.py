@@ -47,7 +47,7 @@ class Gates:
         keyed_gates.on_creation[:] = [lambda table: self._one(table, tables)]
         for gate in living:
             self._one(gate, gates)
-        for table in list(keyed_gates.living):
+        for table in keyed_gates.living:
             self._one(table, tables)
 
     def _one(self, one: T, change: Callable[[T], Undo]) -> None:

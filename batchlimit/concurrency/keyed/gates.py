@@ -1,6 +1,5 @@
 """The gates of a keyed concurrency limiter: one for each key that is in use."""
 
-import os
 import threading
 import weakref
 from collections import deque
@@ -16,6 +15,7 @@ from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
+from batchlimit.unique import Forkables
 
 Changed = Callable[[str, int, int], object]
 """Called when the limit of a key has changed, with the key, and the limit before and after."""
@@ -219,16 +219,7 @@ class KeyedGates:
                 del self._known[known.key]
 
 
-living: "weakref.WeakSet[KeyedGates]" = weakref.WeakSet()
-"""Every table of gates in the process: a fork concerns all of them."""
+living: Forkables[KeyedGates] = Forkables()
+"""Every table of gates in the process."""
 on_creation: list[Callable[[KeyedGates], None]] = []
 """Each is called with every table that is made; empty outside of tests."""
-
-
-def _after_fork() -> None:
-    for gates in list(living):
-        gates.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -177,6 +178,27 @@ def test_a_child_holds_nothing_of_its_parents_calls() -> None:
         assert os.waitpid(child, 0)[1] == 0
         with pytest.raises(ConcurrencyLimited):
             limiter.acquire("a")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forgets_that_a_thread_of_its_parent_held_the_lock_of_the_table() -> None:
+    limiter = KeyedConcurrencyLimiter({"*": 1})
+    gates, held, forked = limiter._gates, threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with gates._lock:
+            held.set()
+            forked.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    if (child := os.fork()) == 0:
+        os._exit(0 if gates._lock.acquire(blocking=False) else 1)
+    forked.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
