@@ -41,6 +41,7 @@ class GuardedStore(Timeouts):
         self._has_answered = False
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.sent: set[asyncio.Future[Any]] = set()  # what was sent in a turn of the loop, and has no answer yet
 
     def __repr__(self) -> str:
         return f"<Guard of {self._store!r}: {self._outages}>"
@@ -54,28 +55,28 @@ class GuardedStore(Timeouts):
         """See Store.take."""
         return await self._call(key, lambda: self._store.take(key, quota, ask))
 
-    def send(
-        self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]"
-    ) -> "asyncio.Future[Any] | None":
-        """Ask in this turn of the loop, without a task; None: that cannot be now, so `take` it is.
+    def send(self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]") -> bool:
+        """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
 
-        `took` hears what came of it, when what is returned is done; None: nothing did, so `take` says why.
+        `took` hears what came of it; None: nothing did, so `take` says why.
         """
         part = self._remote.part(key)
         if self._sender is None or self._outages.breakers[part].opened_at is not None:
-            return None
+            return False
         if (answer := self._sender.send(key, quota, ask)) is None:
-            return None
+            return False
         began, took_time = time.perf_counter(), self._outages.took
         timer = asyncio.get_running_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             timer.cancel()
+            self.sent.discard(answer)
             took_time(time.perf_counter() - began)
             took(self._outcome(part, key, answer))
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
-        return answer
+        self.sent.add(answer)
+        return True
 
     def _outcome(self, part: str, key: str, answer: "asyncio.Future[Any]") -> Grant | StoreUnavailable | None:
         assert self._sender is not None
@@ -101,7 +102,7 @@ class GuardedStore(Timeouts):
 
     def after_fork(self) -> None:
         """In a forked child: begin without tasks, and with closed circuit breakers."""
-        self._inherited = (self._inherited, self._tasks)  # never let go of: they are another loop's
+        self._inherited = (self._inherited, self._tasks, self.sent)  # never let go of: they are another loop's
         self._begin()
         self._store.after_fork()
 

@@ -167,24 +167,20 @@ class Home:
         except BaseException:  # a task factory of the user's own
             work.close()
             raise
-        self.follow(task)
+        self._tasks.add(task)  # a loop itself keeps no task alive
+        task.add_done_callback(self._tasks.discard)
         return task
-
-    def follow(self, work: "asyncio.Future[Any]") -> None:
-        """Know of work that is under way, until it is done: a loop itself keeps no task alive."""
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
 
     async def finish(self, closing: "asyncio.Task[None] | None") -> None:
         """Wait until nothing is under way that could bring tokens; `closing` and the task that calls bring none."""
         mine = (asyncio.current_task(), closing)
-        while under_way := [task for task in self._tasks if task not in mine]:
+        while under_way := [task for task in (*self._tasks, *self.store.sent) if task not in mine]:
             await asyncio.wait(under_way)
             await asyncio.sleep(0)  # their callbacks run first
 
     async def cancel(self) -> None:
         """Leave nothing under way to a loop that ends: the store had its time."""
-        left = [task for task in self._tasks if task is not asyncio.current_task()]
+        left = [task for task in (*self._tasks, *self.store.sent) if task is not asyncio.current_task()]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)

@@ -198,18 +198,17 @@ class KeyEntry:
     def _fetch(self, request: Fetch) -> None:
         """Ask the store, in this turn of the loop if it can be."""
         try:
-            under_way = self.home.store.send(self.key, request.quota, request.ask, partial(self.hear, request))
+            is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(self.hear, request))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self.reservoir.failed(request, store_calls.uncounted(error), self.home.clock())
         except BaseException:
             self.reservoir.failed(request, None, self.home.clock())
             raise
         else:
-            if under_way is None:
-                store_calls.fetch_by_task(self, request)
-            else:
-                self.home.follow(under_way)
+            if is_sent:
                 self.refill_gate.shut()
+            else:
+                store_calls.fetch_by_task(self, request)
 
     def _look_again(self, thing: Due, at: float) -> None:
         if at < thing.due:

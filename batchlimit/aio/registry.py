@@ -84,7 +84,7 @@ class Registry:
         )
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         singles = self._keyspace.singles
-        self.single_calls = SingleCalls(singles, self.store, self._home, self.clock, self._come_at)
+        self.single_calls = SingleCalls(singles, self.store, self.clock, self._come_at)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self.loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by

@@ -6,7 +6,6 @@ from functools import partial
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.blocking import room_to_leave
 from batchlimit.bucket.messages import Ask, Grant
@@ -22,22 +21,20 @@ class SingleCalls:
     Args:
         asks: those of the limiter that are in flight.
         store: where to send them.
-        home: the loop, where sends are under way.
         clock: returns seconds.
         idle: is called with the instant at which to forget the key that an ask has left dormant (inf: no need).
     """
 
-    __slots__ = ("_asks", "_clock", "_home", "_idle", "_store")
+    __slots__ = ("_asks", "_clock", "_idle", "_store")
 
     def __init__(
         self,
         asks: SingleAsks[KeyEntry],
         store: GuardedStore,
-        home: Home,
         clock: Callable[[], float],
         idle: Callable[[float], None],
     ) -> None:
-        self._asks, self._store, self._home, self._clock, self._idle = asks, store, home, clock, idle
+        self._asks, self._store, self._clock, self._idle = asks, store, clock, idle
 
     def __repr__(self) -> str:
         return f"<SingleCalls by {self._asks!r}>"
@@ -67,16 +64,14 @@ class SingleCalls:
     def _send(self, single: SingleAsk, ask: Ask) -> None:
         outcome = None
         try:
-            under_way = self._store.send(single.name, single.quota, ask, partial(self._heard, single))
+            is_sent = self._store.send(single.name, single.quota, ask, partial(self._heard, single))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            under_way, outcome = None, store_calls.uncounted(error)
+            is_sent, outcome = False, store_calls.uncounted(error)
         except BaseException:  # a signal handler of the user's own: no answer will come
             self._asks.give_up(single)
             raise
-        if under_way is None:
+        if not is_sent:
             self._hear(single, outcome)
-        else:
-            self._home.follow(under_way)
 
     def _heard(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         idle_at = self._asks.settle(single, outcome, self._clock()) if isinstance(outcome, Grant) else None
