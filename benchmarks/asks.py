@@ -10,8 +10,7 @@ import redis
 from batchlimit import Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask
-from batchlimit.quota.key import bucket_name
-from batchlimit.stores.client.scripts import script, take_arguments
+from batchlimit.stores.client.scripts import bucket_name, script, take_arguments
 from benchmarks.floor import TIMED, timed
 from benchmarks.rivals import Take
 from benchmarks.rivals.store import SCRIPT, arguments

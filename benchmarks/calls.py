@@ -6,10 +6,9 @@ from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.overrides.overrides import FORM, RULE
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name
-from batchlimit.stores.client.scripts import digest, give_back_arguments, script, take_arguments
+from batchlimit.stores.client.scripts import bucket_name, digest, give_back_arguments, script, take_arguments
 
 Command = tuple[str | bytes, ...]
 Case = Callable[[int, int], Iterator[Command]]

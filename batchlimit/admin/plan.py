@@ -9,10 +9,10 @@ from batchlimit.bucket.state import read_bucket
 from batchlimit.errors import BucketUnavailable
 from batchlimit.overrides.override import Override, literal_start
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.rulebook import text
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
 NAMES = 20_000

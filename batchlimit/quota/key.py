@@ -1,4 +1,4 @@
-"""Checks of keys, costs and prefixes, and the name of a key's bucket in the store."""
+"""Checks of keys, costs and prefixes, and what stands for a long key."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,8 @@ LONGEST_KEY = 256
 
 _SHOWN = 64
 _DIGEST = 16
-_SHORT = 2 * _DIGEST + 2  # the shortest that a shortened key is; no shorter key has more than LONGEST_KEY bytes
+SHORT = 2 * _DIGEST + 2
+"""A key of fewer characters is never shortened: it looks like no shortened one, and has at most LONGEST_KEY bytes."""
 # How a shortened key looks. A key that looks so from the start is shortened too: no key can pose as another one.
 _SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
 
@@ -67,7 +68,7 @@ def check_costs(costs: object) -> dict[str, int]:
 def check_prefix(prefix: object) -> str:
     """The prefix itself: a non-empty str without braces or white space. Raises TypeError or ValueError.
 
-    A brace would move the hash tag of `bucket_name`. Limiters that share a store and no quotas need prefixes of their
+    A brace would move the hash tag of a bucket's name. Limiters that share a store and no quotas need prefixes of their
     own, and none that continues another after a colon: "a" with key "b:c" is "a:b" with key "c".
     """
     if not isinstance(prefix, str):
@@ -81,17 +82,6 @@ def check_prefix(prefix: object) -> str:
     return prefix
 
 
-def bucket_name(prefix: str, key: str) -> str:
-    """`{prefix:key}`, of a checked prefix and a checked key; distinct keys have distinct names.
-
-    The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket. A
-    key with "}" ends the tag early, at the same place in all of these names. A key of more than LONGEST_KEY bytes of
-    UTF-8 becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
-    """
-    # Not an f-string: that would ask an enum member, which is a str too, for its label.
-    return "{" + prefix + ":" + stored(key) + "}"
-
-
 class Stored(str):
     """What stands for a long key, in the store and in this process: no other key is equal that was `stored`."""
 
@@ -100,7 +90,7 @@ class Stored(str):
 
 def stored(key: str) -> str:
     """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself."""
-    if len(key) < _SHORT or isinstance(key, Stored):
+    if len(key) < SHORT or isinstance(key, Stored):
         return key
     encoded = key.encode()
     if len(encoded) <= LONGEST_KEY and not _SHORTENED.fullmatch(key):

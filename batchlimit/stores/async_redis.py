@@ -10,7 +10,7 @@ import redis.asyncio
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import bucket_name, check_prefix
+from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 from batchlimit.stores.client import factory
@@ -27,6 +27,7 @@ from batchlimit.stores.client.rulebook import Command, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
+    bucket_name,
     give_back_arguments,
     peek_arguments,
     probe_name,

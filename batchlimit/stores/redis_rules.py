@@ -5,9 +5,9 @@ from typing import Any
 
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.quota.key import bucket_name
 from batchlimit.stores.client import rulebook
 from batchlimit.stores.client.rulebook import log_name, rules_name
+from batchlimit.stores.client.scripts import bucket_name
 
 
 class RedisRules:

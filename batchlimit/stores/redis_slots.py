@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit.lending.messages import SlotAsk, SlotReply
-from batchlimit.quota.key import bucket_name
-from batchlimit.stores.client.scripts import lend_arguments, read_slots
+from batchlimit.stores.client.scripts import bucket_name, lend_arguments, read_slots
 from batchlimit.stores.client.subscription import Subscription
 
 _END = ":slots"

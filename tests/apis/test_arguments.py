@@ -11,8 +11,9 @@ import redis.sentinel
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.quota.key import LONGEST_KEY, bucket_name
+from batchlimit.quota.key import LONGEST_KEY
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
+from batchlimit.stores.client.scripts import bucket_name
 from tests.apis.blocking import Api, Blocking
 from tests.depth import depth
 from tests.servers import Server

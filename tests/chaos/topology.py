@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from batchlimit.fleet.plan import Api
-from batchlimit.quota.key import bucket_name
+from batchlimit.stores.client.scripts import bucket_name
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, process_killed
 from tests.chaos.scenario import ANEW, BURST, RATE, Scenario

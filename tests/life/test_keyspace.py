@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.quota.key import bucket_name
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.scripts import script
+from batchlimit.stores.client.scripts import bucket_name, script
 from tests.apis.blocking import Api
 from tests.depth import depth
 from tests.servers import Server

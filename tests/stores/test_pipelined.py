@@ -11,10 +11,10 @@ import pytest
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.protocols import Pipelined
 from tests.nodes import node

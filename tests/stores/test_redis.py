@@ -12,10 +12,9 @@ import redis
 
 from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import deadline_scope
-from batchlimit.stores.client.scripts import command
+from batchlimit.stores.client.scripts import bucket_name, command
 from batchlimit.stores.redis import RedisStore
 from tests.servers import SERVERS, Server, Unavailable
 

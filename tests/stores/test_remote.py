@@ -8,9 +8,9 @@ import pytest
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Level
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import AsyncRemote, Remote

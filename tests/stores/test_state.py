@@ -10,9 +10,9 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore, awaited

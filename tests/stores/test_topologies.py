@@ -14,10 +14,10 @@ from redis.exceptions import RedisClusterException, SlotNotCoveredError
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.cluster import NOBODY, AsyncClusterTransport, is_lost
+from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import Node
 from tests.servers import Servers, Unavailable, redis_binary, valkey_binary

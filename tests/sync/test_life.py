@@ -11,8 +11,8 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimiter, Statistics, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
-from batchlimit.quota.key import bucket_name
 from batchlimit.stores import MemoryStore, RedisStore, Store
+from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server

@@ -12,9 +12,9 @@ from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
 from batchlimit.cli.store import buckets_of
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.quota.key import bucket_name
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
 _PINGS = 20

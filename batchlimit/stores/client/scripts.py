@@ -18,7 +18,7 @@ from redis.exceptions import InvalidResponse
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.quota.key import bucket_name
+from batchlimit.quota.key import SHORT, stored
 from batchlimit.quota.quota import Quota
 
 SCRIPTS = {
@@ -76,6 +76,17 @@ _USUAL = [1, 0, 0]
 _pack: Any = hiredis.pack_command
 command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has commands of one word only
 """Returns a command, by its words, in the bytes that are sent."""
+
+
+def bucket_name(prefix: str, key: str) -> str:
+    """`{prefix:key}`, of a checked prefix and a checked key; distinct keys have distinct names.
+
+    The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket. A
+    key with "}" ends the tag early, at the same place in all of these names. A key of more than 256 bytes of UTF-8
+    becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
+    """
+    # Not an f-string: that would ask an enum member, which is a str too, for its label.
+    return "{" + prefix + ":" + (key if len(key) < SHORT else stored(key)) + "}"
 
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:

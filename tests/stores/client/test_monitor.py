@@ -14,12 +14,12 @@ import redis
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client import monitor
 from batchlimit.stores.client.factory import async_sentinel_client, sentinel_client
 from batchlimit.stores.client.monitor import AsyncPrimaryMonitor, PrimaryMonitor
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.syntax import read_url
 from tests.awaiting import BlockingStore
 from tests.nodes import Node

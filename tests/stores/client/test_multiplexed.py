@@ -13,10 +13,10 @@ import redis
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Grant, Level
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import bucket_name
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
 from batchlimit.stores.client.async_direct import MultiplexedConnection
+from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
