@@ -1,4 +1,4 @@
-"""Where a thread must not block: amid another call of its own, or on an event loop.
+"""Where a thread must not block: within another call of its own, or on an event loop.
 
 Signal handlers and destructors interrupt their own thread: they must not wait for a lock that it holds.
 """
