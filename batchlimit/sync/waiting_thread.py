@@ -103,7 +103,8 @@ class WaitingThread:
                 case Wait(seconds):
                     self._sleep(seconds)
                 case Fetch() as fetch:
-                    self._fetch(fetch)
+                    self.waited = self._asked = True
+                    key_entry.fetch(self.entry, fetch)
             step = None
 
     def _join(self) -> Step:
@@ -121,10 +122,6 @@ class WaitingThread:
         if isinstance(step, Wait) and self._event is None:
             self._event = self.waiter.event = self.entry.thread_event()
         return step
-
-    def _fetch(self, fetch: Fetch) -> None:
-        self.waited = self._asked = True
-        key_entry.fetch(self.entry, fetch)
 
     def _sleep(self, seconds: float | None) -> None:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
