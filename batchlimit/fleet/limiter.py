@@ -6,9 +6,10 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
-from batchlimit.keyspace.single_ask import Settled
+from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
@@ -115,9 +116,14 @@ class _AsyncWatchedSlowPath(AsyncSlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    async def _admit(self, key: str, cost: int, until: float) -> Settled:
-        result = await super()._admit(key, cost, until)
-        self._tally.waited += result.waited
+    async def _answer(self, single: SingleAsk) -> Settled | None:
+        result = await super()._answer(single)
+        self._tally.waited += result is not None and result.waited
+        return result
+
+    async def _admit_at(self, entry: AsyncKeyEntry, cost: int, until: float) -> AdmissionResult | None:
+        result = await super()._admit_at(entry, cost, until)
+        self._tally.waited += result is not None and result.waited
         return result
 
 
