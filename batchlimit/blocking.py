@@ -3,14 +3,16 @@
 Signal handlers and destructors interrupt their own thread: they must not wait for a lock that it holds.
 """
 
-import asyncio
 import sys
 import threading
 from time import sleep
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from batchlimit.caution import caution
 from batchlimit.lock import OwnLock
+
+if TYPE_CHECKING:
+    import asyncio
 
 AMID = (
     "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
@@ -68,11 +70,18 @@ def warn_in_loop() -> None:
     Called where a call leaves the memory: what is answered from it blocks nobody.
     """
     global _warned  # noqa: PLW0603  that is what "once" means
-    # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
-    if _warned or (loop := asyncio._get_running_loop()) is None or not loop.get_debug():
+    if _warned or (loop := _running_loop()) is None or not loop.get_debug():
         return
     _warned = True
     caution(_MESSAGE, RuntimeWarning)
+
+
+def _running_loop() -> "asyncio.AbstractEventLoop | None":
+    """Return the loop that runs in this thread. Where nobody has imported asyncio, none does."""
+    # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
+    ask = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)  # None while another thread imports it
+    loop: asyncio.AbstractEventLoop | None = ask() if ask else None
+    return loop
 
 
 _MOMENT = 1e-4
@@ -81,5 +90,5 @@ _MOMENT = 1e-4
 
 def give_way() -> None:
     """Let other threads run for a moment during a long count; not on an event loop, which would stop for longer."""
-    if asyncio._get_running_loop() is None:
+    if _running_loop() is None:
         sleep(_MOMENT)
