@@ -1,7 +1,10 @@
 """The commands of `batchlimit`."""
 
+from typing import Annotated
+
 import typer
 
+from batchlimit import __version__
 from batchlimit.cli import bucket, rules
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
@@ -26,6 +29,16 @@ app.command()(rules.log)
 app.command()(demo)
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"batchlimit {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def batchlimit() -> None:
+def batchlimit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """A rate limiter for many processes: each leases tokens from one shared bucket in batches."""
