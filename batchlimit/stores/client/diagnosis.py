@@ -55,6 +55,7 @@ PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
 _SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
 _TLS = Symptom("TLS failed: does the server use TLS, and is its certificate trusted and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
+_NO_SCRIPTS = Symptom("the server runs no scripts; fakeredis does with its extra: pip install 'fakeredis[lua]'")
 _NOTHING = Symptom("")
 
 # redis-py removes the code from the text if it has a class for it; the first class that fits counts.
@@ -156,4 +157,6 @@ def _symptom(code: str, error: Exception) -> Symptom:
         return _SCRIPT
     if "SSL" in said:
         return _TLS
+    if "unknown command 'evalsha'" in said.lower():
+        return _NO_SCRIPTS
     return _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING

@@ -83,6 +83,7 @@ STORE = [
         "Unknown",
         "ERR",
     ),
+    ("no scripts", says("ERR unknown command 'evalsha', with args beginning with: "), r"fakeredis\[lua\]", "ERR"),
     ("unknown", says("SOMETHING new"), "SOMETHING new", "ERR"),
 ]
 KEY_ALONE = [
