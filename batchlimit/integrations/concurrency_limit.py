@@ -39,6 +39,11 @@ class ConcurrencyLimit:
     priority: Callable[[Any], int] | None = None
     bypass: Callable[[Any], bool] | None = None
 
-    def before(self, middleware: Callable[..., Any], app: Any) -> Any:
-        """Return an application behind a ConcurrencyLimitMiddleware of its kind."""
-        return middleware(app, **{each.name: getattr(self, each.name) for each in fields(self)})
+
+def behind(concurrency: ConcurrencyLimit | None, middleware: Callable[..., Any], app: Any) -> Any:
+    """Return an application behind a ConcurrencyLimitMiddleware of its kind; None: there is no such limit."""
+    if concurrency is None:
+        return None
+    if not isinstance(concurrency, ConcurrencyLimit):
+        raise TypeError(f"concurrency is like ConcurrencyLimit(limiter=...), not {concurrency!r}")
+    return middleware(app, **{each.name: getattr(concurrency, each.name) for each in fields(concurrency)})

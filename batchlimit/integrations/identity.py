@@ -62,6 +62,8 @@ class Addresses:
     def __init__(self, proxies: TrustedProxies | None = None, v6: int = 56, *, checks: Checks | None = None) -> None:
         if not 1 <= v6 <= 128:
             raise ValueError(f"an IPv6 address has 1 to 128 bits that count, not {v6}")
+        if not isinstance(proxies, TrustedProxies | None):
+            raise TypeError(f'proxies is like TrustedProxies(["10.0.0.0/8"]), not {proxies!r}')
         self._proxies, self._v6 = proxies, v6
         self._checks = checks or Checks()
         mine: CheckName = "forwarded-untrusted" if proxies is None else "proxy-unseen"

@@ -15,7 +15,7 @@ from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
-from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response
 from batchlimit.integrations.front import is_preflight
@@ -100,7 +100,7 @@ class RateLimitMiddleware:
         **options: Unpack[Options],
     ) -> None:
         self.app = app
-        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._held)
+        self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._held)
         self._settling: set[asyncio.Task[None]] = set()
         given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(limiter, given.source, self._settling)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit.integrations.arguments import WebOptions
-from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal
 from batchlimit.integrations.front import Front, wanted
@@ -79,7 +79,7 @@ class RateLimitMiddleware:
         **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
-        self._permits = None if concurrency is None else concurrency.before(ConcurrencyLimitMiddleware, self._limited)
+        self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._limited)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
