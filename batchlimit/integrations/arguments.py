@@ -1,6 +1,7 @@
 """Arguments that all faces take, as the rules need them."""
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar
 
 from batchlimit.integrations.address import TrustedProxies
@@ -62,7 +63,11 @@ class Arguments:
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         checks: ChecksSetting = True,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            near = get_close_matches(name, WebOptions.__annotations__, 1)
+            raise TypeError(f"there is no option {name!r}{f': did you mean {near[0]!r}?' if near else ''}")
         self._of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
         self._of_messages = message_rules_of(messages)
         if self._of_messages and isinstance(rules, RuleFile):

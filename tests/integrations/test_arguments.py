@@ -47,3 +47,9 @@ def test_without_any_rule_nothing_would_be_limited(make: Callable[..., Any]) -> 
 def test_a_limiter_beside_rules_comes_in_a_concurrency_limit(make: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"concurrency is like ConcurrencyLimit\(limiter=.*not <object"):
         make("memory://", RULES, concurrency=object())
+
+
+@pytest.mark.parametrize("make", [Front, AsyncFront, asgi, wsgi])
+def test_an_option_with_a_typo_is_told_which_one_is_meant(make: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="there is no option 'heders': did you mean 'headers'"):
+        make("memory://", RULES, heders="off")
