@@ -19,6 +19,7 @@ from batchlimit import Quota
 from batchlimit.fleet.fleet import Row
 from batchlimit.fleet.plan import Plan, burst
 from batchlimit.fleet.trial import trial
+from tests.depth import depth
 from tests.relay import Relay
 from tests.servers import Server, Servers, Unavailable
 
@@ -242,7 +243,7 @@ def ignore(elapsed: float, rows: list[Row]) -> None:
     pass
 
 
-@pytest.mark.parametrize("round_trip", DELAYS)
+@pytest.mark.parametrize("round_trip", depth([0.001], DELAYS))
 def test_a_fleet_keeps_the_promise_through_it(servers: Servers, prefix: str, round_trip: float) -> None:
     try:
         server = servers.get("valkey")

@@ -61,7 +61,7 @@ async def play(quota: Quota, processes: int) -> tuple[float, float, float]:
     return (len(admitted) - quota.burst) / TOKENS, over, min(counts) / max(counts)
 
 
-@pytest.mark.parametrize("burst", depth([1, 2, 20], [1, 2, 3, 5, 20]))
+@pytest.mark.parametrize("burst", depth([1, 20], [1, 2, 3, 5, 20]))
 @pytest.mark.parametrize("rate", depth([0.5, 100.0], [0.5, 4.0, 10.0, 100.0]))
 @pytest.mark.parametrize("processes", [1, 4])
 def test_tasks_that_wait_get_all_of_a_rate_however_small_its_burst(processes: int, rate: float, burst: int) -> None:

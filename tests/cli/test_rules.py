@@ -186,14 +186,11 @@ def test_the_exit_status_says_what_went_wrong(run: Run, words: list[str], status
     assert "Traceback" not in done.output
 
 
-def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str) -> None:
-    def command(*words: str) -> str:
-        env = os.environ | {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix}
-        line = [sys.executable, "-m", "batchlimit.cli", *words]
-        return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout
-
-    command("set", "search:*", "20/s", "--why", "w" * 300)
-    lines = command("rules").splitlines()
+def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str, admin: Admin) -> None:
+    admin.set("search:*", "20/s", why="w" * 300)
+    env = os.environ | {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix}
+    line = [sys.executable, "-m", "batchlimit.cli", "rules"]
+    lines = subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == 2
     assert "w" * 300 in lines[1]
     assert "\x1b" not in "".join(lines)

@@ -72,7 +72,7 @@ LARGE = [(100, 100, 135), (500, 500, 680)]
 
 @pytest.mark.parametrize(
     ("initial", "workers", "least", "most"),
-    [(initial, *size) for initial in (1, 20, 200) for size in (*SIZES, *depth([], LARGE))],
+    [(initial, *size) for initial in depth((1, 200), (1, 20, 200)) for size in (*SIZES, *depth([], LARGE))],
 )
 def test_the_limit_settles_at_the_knee(initial: int, workers: int, least: int, most: int) -> None:
     """However far off it began: each drain divides a queue that was taken for the time of a call by four."""
