@@ -14,9 +14,14 @@ def checked_pair(rates: object, concurrency: object, rate_kind: type, kinds: tup
     """Raise TypeError unless these are a rate limiter and a concurrency limiter of the same API."""
     if not isinstance(rates, rate_kind):
         raise TypeError(f"rates must be of {rate_kind.__name__}, not {shown(rates)}")
-    if not isinstance(concurrency, kinds):
+    check_kind("concurrency", concurrency, kinds)
+
+
+def check_kind(name: str, limiter: object, kinds: tuple[type, ...]) -> None:
+    """Raise TypeError unless an argument is one of these limiters, which are of one API."""
+    if not isinstance(limiter, kinds):
         names = ", ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"concurrency must be one of {names}, not {shown(concurrency)}")
+        raise TypeError(f"{name} must be one of {names}, not {shown(limiter)}")
 
 
 def costs_of(rate: Rate, cost: int) -> dict[str, int]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
+from batchlimit.admission.arguments import check_kind
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.events import tell
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
@@ -20,7 +21,8 @@ class PermitSource:
     """Acquires the permits of requests, for faces of both APIs.
 
     Args:
-        limiter: a limiter of either API: by key, shared by key, or one limit for all.
+        kinds: the limiters of the API of the face.
+        limiter: one of these: by key, shared by key, or one limit for all.
         partition: returns the partition of a request, for a limiter without keys.
         key: returns the key of a request, or several for a keyed limiter (default None: the limiter has no keys).
 
@@ -28,10 +30,13 @@ class PermitSource:
         is_shared: whether to acquire asks a store.
 
     Raises:
-        TypeError: a limiter by key comes without a key, or a key with one that has none.
+        TypeError: the limiter is of another kind; one by key comes without a key, or a key with one that has none.
     """
 
-    def __init__(self, limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None) -> None:
+    def __init__(
+        self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None
+    ) -> None:
+        check_kind("limiter", limiter, kinds)
         has_keys, self.is_shared = isinstance(limiter, Keyed | Shared), isinstance(limiter, Shared)
         if has_keys and key is None:
             raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")

@@ -108,7 +108,8 @@ class WebPermits:
     If a function of the user's raises, the log tells, and the request is limited as without that function.
 
     Args:
-        limiter: a limiter of either API.
+        kinds: the limiters of the API of the middleware.
+        limiter: one of these.
         partition: returns the partition of a request (None: none).
         key: returns the key of a request (None: the limiter has no keys).
         timeout: how long a request waits for its permit (seconds).
@@ -122,6 +123,7 @@ class WebPermits:
 
     def __init__(
         self,
+        kinds: tuple[type, ...],
         limiter: AnyLimiter,
         partition: Callable[[Any], str] | None,
         key: KeyOf | None,
@@ -130,7 +132,7 @@ class WebPermits:
         priority: Callable[[Any], int] | None,
         bypass: Callable[[Any], bool] | None,
     ) -> None:
-        self._source = PermitSource(limiter, partial(partition_of, partition), key)
+        self._source = PermitSource(kinds, limiter, partial(partition_of, partition), key)
         self._timeout, self._outcome, self._priority, self._bypass = timeout, outcome, priority, bypass
         self.is_shared = self._source.is_shared
 

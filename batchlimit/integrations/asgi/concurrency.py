@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.answer import answer
@@ -69,7 +70,7 @@ class ConcurrencyLimitMiddleware:
         bypass: Callable[[Scope], bool] | None = None,
     ) -> None:
         self.app = app
-        self._permits = WebPermits(limiter, partition, key, timeout, outcome, priority, bypass)
+        self._permits = WebPermits(ASYNC, limiter, partition, key, timeout, outcome, priority, bypass)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"

@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
-from batchlimit.admission.permit import give_back
+from batchlimit.admission.permit import ASYNC, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.async_call import AsyncCall
 from batchlimit.integrations.grpc.call import Handler
@@ -60,7 +60,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         if key is not None and sheddable is not never:
             raise TypeError("sheddable= is for a limiter without keys")
-        self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
+        self._is_keyed, self._source = key is not None, PermitSource(ASYNC, limiter, partition, key)
         self._outcome = outcome
         self._sheddable, self._priority = sheddable, priority
 

@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
-from batchlimit.admission.permit import give_back
+from batchlimit.admission.permit import ASYNC, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
 from batchlimit.integrations.grpc.call import completing
@@ -66,7 +66,7 @@ class AsyncConcurrencyClient:
         timeout: float | None = None,
     ) -> None:
         self._patience = Patience(wait, timeout)
-        self._source = PermitSource(limiter, partition, key)
+        self._source = PermitSource(ASYNC, limiter, partition, key)
         self._outcome, self._priority = outcome, priority
         self._endings = Endings()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
-from batchlimit.admission.permit import give_back
+from batchlimit.admission.permit import THREADED, give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
@@ -60,7 +60,7 @@ class ConcurrencyClientInterceptor(EveryCall):
         timeout: float | None = None,
     ) -> None:
         self._patience = Patience(wait, timeout)
-        self._source = PermitSource(limiter, partition, key)
+        self._source = PermitSource(THREADED, limiter, partition, key)
         self._outcome, self._priority = outcome, priority
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import grpc
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
-from batchlimit.admission.permit import give_back
+from batchlimit.admission.permit import THREADED, give_back
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
@@ -73,7 +73,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     ) -> None:
         if key is not None and sheddable is not never:
             raise TypeError("sheddable= is for a limiter without keys")
-        self._is_keyed, self._source = key is not None, PermitSource(limiter, partition, key)
+        self._is_keyed, self._source = key is not None, PermitSource(THREADED, limiter, partition, key)
         if workers is not None and self._source.is_shared:
             raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
         self._outcome = outcome

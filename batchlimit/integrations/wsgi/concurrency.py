@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
+from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.integrations.permits import PERMIT, OutcomeOf, WebPermits, outcome_of, refusal_of
@@ -58,7 +59,7 @@ class ConcurrencyLimitMiddleware:
         bypass: Callable[[Environ], bool] | None = None,
     ) -> None:
         self.app = app
-        self._permits = WebPermits(limiter, partition, key, timeout, outcome, priority, bypass)
+        self._permits = WebPermits(THREADED, limiter, partition, key, timeout, outcome, priority, bypass)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"
