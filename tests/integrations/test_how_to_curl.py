@@ -98,8 +98,18 @@ def _status_line(reply: HTTPResponse) -> str:
     return f"HTTP/1.1 {reply.status} {reply.reason}".rstrip()
 
 
+_PATIENT = """
+from batchlimit import AsyncRateLimiter, RateLimiter
+
+for limiter in (AsyncRateLimiter, RateLimiter):
+    limiter.from_url.__func__.__kwdefaults__.update(deadline=60.0, connect_timeout=60.0)
+"""
+"""Run before the application: its store has a minute to answer, for a slow machine is not away."""
+
+
 @contextmanager
 def serving(command: str, folder: Path, url: str) -> Iterator[int]:
+    (folder / "sitecustomize.py").write_text(_PATIENT, encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
