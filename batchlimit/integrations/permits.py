@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.admission.permit import give_back
@@ -14,6 +14,7 @@ from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSourc
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
+T = TypeVar("T")
 OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
 PERMIT = "batchlimit.permit"
@@ -44,31 +45,21 @@ def outcome_of(response: Response) -> Outcome:
     return Outcome.SUCCESS
 
 
-def is_bypassed(bypass: Callable[[Any], bool] | None, request: object) -> bool:
-    """Return whether a request is not limited; it is, if `bypass` raises."""
+_FAILED = {
+    "bypass": "a request is limited, for `bypass` raised: %s",
+    "partition": "a request has no partition, for `partition` failed: %s",
+    "priority": "a request has the priority 0, for `priority` failed: %s",
+    "outcome": "the outcome of a request is ignored, for `outcome` failed: %s",
+}
+
+
+def _asked(name: str, function: Callable[[Any], Any], about: object, check: Callable[[Any], T], otherwise: T) -> T:
+    """Return what a function of the user's says; or `otherwise`, and tell the log, if it raises or says nonsense."""
     try:
-        return bypass is not None and bypass(request)
+        return check(function(about))
     except Exception as error:  # noqa: BLE001  told in the log
-        _faults.tell(("bypass", bypass), "a request is limited, for `bypass` raised: %s", error)
-        return False
-
-
-def partition_of(partition: Callable[[Any], str] | None, request: object) -> str:
-    """Return the partition of a request; none, if `partition` raises or returns no text."""
-    try:
-        return _text(partition(request)) if partition is not None else ""
-    except Exception as error:  # noqa: BLE001  told in the log
-        _faults.tell(("partition", partition), "a request has no partition, for `partition` failed: %s", error)
-        return ""
-
-
-def priority_of(priority: Callable[[Any], int] | None, request: object) -> int:
-    """Return the priority of a request; 0, if `priority` raises or returns no whole number."""
-    try:
-        return _whole(priority(request)) if priority is not None else 0
-    except Exception as error:  # noqa: BLE001  told in the log
-        _faults.tell(("priority", priority), "a request has the priority 0, for `priority` failed: %s", error)
-        return 0
+        _faults.tell((name, function), _FAILED[name], error)
+        return otherwise
 
 
 def _whole(priority: object) -> int:
@@ -83,12 +74,8 @@ def _text(name: object) -> str:
     return name
 
 
-def complete(permit: AnyPermit, outcome: OutcomeOf, response: Response) -> None:
-    """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
-    if isinstance(permit, SharedPermit | AsyncSharedPermit):
-        permit.release()
-        return
-    judge(permit, _told(outcome, response))
+def _nameless(request: object) -> str:
+    return ""
 
 
 def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
@@ -132,7 +119,8 @@ class WebPermits:
         priority: Callable[[Any], int] | None,
         bypass: Callable[[Any], bool] | None,
     ) -> None:
-        self._source = PermitSource(kinds, limiter, partial(partition_of, partition), key)
+        named = _nameless if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
+        self._source = PermitSource(kinds, limiter, named, key)
         self._timeout, self._outcome, self._priority, self._bypass = timeout, outcome, priority, bypass
         self.is_shared = self._source.is_shared
 
@@ -141,29 +129,25 @@ class WebPermits:
 
     def passes_by(self, request: object) -> bool:
         """Return whether a request is not limited."""
-        return is_bypassed(self._bypass, request)
+        return self._bypass is not None and _asked("bypass", self._bypass, request, bool, False)
 
     def acquire(self, request: object) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
-        return self._source.acquire(request, timeout=self._timeout, priority=priority_of(self._priority, request))
+        priority = 0 if self._priority is None else _asked("priority", self._priority, request, _whole, 0)
+        return self._source.acquire(request, timeout=self._timeout, priority=priority)
 
     def complete(self, permit: AnyPermit, response: Response) -> None:
-        """Complete the permit of a request by its response."""
-        complete(permit, self._outcome, response)
+        """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
+        if isinstance(permit, SharedPermit | AsyncSharedPermit):
+            permit.release()
+        else:
+            judge(permit, _asked("outcome", self._outcome, response, Outcome, Outcome.IGNORED))
 
 
 def spared(request: MutableMapping[str, Any]) -> None:
     """Give back the permit of a request that rules refuse: its answer tells nothing about the load."""
     if (permit := request.get(PERMIT)) is not None:
         give_back(permit)
-
-
-def _told(outcome: OutcomeOf, response: Response) -> Outcome:
-    try:
-        return Outcome(outcome(response))
-    except Exception as error:  # noqa: BLE001  told in the log
-        _faults.tell(("outcome", outcome), "the outcome of a request is ignored, for `outcome` failed: %s", error)
-        return Outcome.IGNORED
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:
