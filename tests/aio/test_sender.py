@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
+from batchlimit.aio.call_timeout import Countdown
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.stores import MemoryStore
@@ -59,6 +60,14 @@ async def test_a_miss_is_on_its_way_before_its_caller_waits_and_takes_no_task() 
     caller.close()
     assert await limiter.try_acquire(KEY)
     assert not stage.asks
+    await limiter.close()
+
+
+async def test_an_answer_in_time_leaves_no_timer_of_its_deadline() -> None:
+    limiter = limiter_on(Sender(), deadline=5.0)
+    assert await limiter.try_acquire(KEY)
+    loop: Any = virtual_loop()
+    assert not [timer for timer in loop._scheduled if timer._callback is Countdown and not timer.cancelled()]
     await limiter.close()
 
 

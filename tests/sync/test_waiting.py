@@ -226,6 +226,18 @@ def test_tokens_that_come_for_someone_who_left_stay_here(
     limiter.acquire(KEY, 10 - limiter.statistics().admitted, timeout=0)
 
 
+def test_who_asks_and_never_sleeps_makes_nothing_to_be_woken_by(
+    limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(_entry: object) -> Event:
+        raise AssertionError("nobody sleeps")
+
+    monkeypatch.setattr(key_entry.KeyEntry, "thread_event", make)
+    limiter.acquire(KEY, 0)  # from here on the key is in use
+    assert limiter.try_acquire(KEY)
+    assert limiter.statistics().policies["*"].from_store == 1
+
+
 @pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
 def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout: float | None) -> None:
     assert threading.TIMEOUT_MAX < 1e10
