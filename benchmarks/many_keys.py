@@ -1,10 +1,12 @@
 """What a decision costs where nearly every call comes with another key, as limits by user do: a miss each.
 
-    python benchmarks/many_keys.py [--url embedded://] [--keys N] [--seconds S] [--rounds N] [--callers N] [--json]
+    python benchmarks/many_keys.py [--url embedded://] [--script plain] [--keys N] [--seconds S] [--rounds N]
+        [--callers N] [--json]
 
 Processor time of one process, all of its threads counted: also what the background thread does later for a key that was
-used once. Beside it redis-py runs a plain token bucket by EVALSHA. Each contender has a process of its own, and they
-take turns, because two limiters in one process would share what they leave to the background.
+used once. Beside it redis-py runs a plain token bucket by EVALSHA; with `--script take` the limiter's own script, and
+nothing around it. Each contender has a process of its own, and they take turns, because two limiters in one process
+would share what they leave to the background.
 
 Turns are short. A decision takes 35 to 190 us, as threads happen to hand each other the interpreter, and as the system
 places client and server on its cores. Such a state lasts for seconds, and with turns of 1 to 2 s the ratio of threads
@@ -23,7 +25,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,6 +38,8 @@ import redis
 import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.stores.client import scripts
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.embedded_server import EmbeddedServer
 from benchmarks.figures import Figure, report
 from benchmarks.rivals.store import SCRIPT
@@ -43,6 +47,8 @@ from benchmarks.rivals.store import SCRIPT
 QUOTA = Quota.parse("10/s burst 20")
 AT_MOST = 1.2
 KEYS, TURN, ROUNDS, CALLERS = 200_000, 0.1, 60, 1
+SCRIPTS = ("plain", "take")
+"""What redis-py may run: a plain token bucket, or the script of a limiter's asks."""
 _DEADLINE = 1.0  # seconds: on a busy machine a call is to be late, and not to fail
 Turn = tuple[int, float]
 """Decisions, and seconds of processor time."""
@@ -126,16 +132,30 @@ async def _decide_awaited(call: Callable[[str], Awaitable[object]], names: Itera
     return calls
 
 
+def _plain_words(key: str) -> tuple[Any, ...]:
+    return f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1
+
+
+def _take_words(number: Iterator[int], key: str) -> tuple[Any, ...]:
+    return bucket_name("plain", key), QUOTA.encode(), "redis-py", f"{next(number)} 0 0 1 1 1 1 0 0 0"
+
+
+def _by_redis_py(script: str) -> tuple[str, Callable[[str], tuple[Any, ...]]]:
+    """Return the text of one of SCRIPTS, and what makes a key's words of it."""
+    return (SCRIPT, _plain_words) if script == "plain" else (scripts.script("take"), partial(_take_words, count(1)))
+
+
 def _limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
     with RateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as limiter:
         _in_threads(limiter.try_acquire, pipe, keys, callers)
 
 
-def _plain(pipe: Connection, url: str, keys: int, callers: int) -> None:
+def _plain(script: str, pipe: Connection, url: str, keys: int, callers: int) -> None:
     client: Any = redis.Redis.from_url(url)
+    text, words = _by_redis_py(script)
     with closing(client):
-        evalsha = partial(client.evalsha, client.script_load(SCRIPT), 1)
-        _in_threads(lambda key: evalsha(f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1), pipe, keys, callers)
+        evalsha = partial(client.evalsha, client.script_load(text), 1)
+        _in_threads(lambda key: evalsha(*words(key)), pipe, keys, callers)
 
 
 def _async_limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
@@ -146,11 +166,12 @@ def _async_limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
     asyncio.run(run())
 
 
-def _async_plain(pipe: Connection, url: str, keys: int, callers: int) -> None:
+def _async_plain(script: str, pipe: Connection, url: str, keys: int, callers: int) -> None:
     async def run() -> None:
         client: Any = redis.asyncio.Redis.from_url(url)
-        evalsha = partial(client.evalsha, await client.script_load(SCRIPT), 1)
-        await _in_tasks(lambda key: evalsha(f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1), pipe, keys, callers)
+        text, words = _by_redis_py(script)
+        evalsha = partial(client.evalsha, await client.script_load(text), 1)
+        await _in_tasks(lambda key: evalsha(*words(key)), pipe, keys, callers)
         await client.aclose()
 
     asyncio.run(run())
@@ -160,11 +181,12 @@ _EVERY = {"threads": (_plain, _limiter), "tasks": (_async_plain, _async_limiter)
 
 
 @contextmanager
-def _contenders(url: str, keys: int, callers: int) -> Iterator[dict[str, tuple[Contender, Contender]]]:
+def _contenders(url: str, script: str, keys: int, callers: int) -> Iterator[dict[str, tuple[Contender, Contender]]]:
     with ExitStack() as stack:
         found = {}
-        for api, runs in _EVERY.items():
-            plain, ours = (Contender(run, url, keys, callers) for run in runs)
+        for api, (of_redis_py, of_ours) in _EVERY.items():
+            plain = Contender(partial(of_redis_py, script), url, keys, callers)
+            ours = Contender(of_ours, url, keys, callers)
             stack.callback(plain.end)
             stack.callback(ours.end)
             found[api] = plain, ours
@@ -172,11 +194,16 @@ def _contenders(url: str, keys: int, callers: int) -> Iterator[dict[str, tuple[C
 
 
 def costs(
-    url: str, keys: int = KEYS, seconds: float = TURN, rounds: int = ROUNDS, callers: int = CALLERS
+    url: str,
+    script: str = SCRIPTS[0],
+    keys: int = KEYS,
+    seconds: float = TURN,
+    rounds: int = ROUNDS,
+    callers: int = CALLERS,
 ) -> dict[str, list[tuple[Turn, Turn]]]:
     """Return, by API, the turns of redis-py and of the limiter in each round; the first two rounds are not counted."""
     seen: dict[str, list[tuple[Turn, Turn]]] = {api: [] for api in _EVERY}
-    with _contenders(url, keys, callers) as every:
+    with _contenders(url, script, keys, callers) as every:
         for number in range(rounds + 2):
             for api, pair in every.items():
                 turns = [each.take_turn(seconds) for each in (pair if number % 2 else reversed(pair))]
@@ -208,11 +235,11 @@ def _each(turn: Turn) -> float:
     return 1e6 * seconds / decisions
 
 
-def figures(url: str, keys: int, seconds: float, rounds: int, callers: int) -> Iterator[Figure]:
+def figures(url: str, script: str, keys: int, seconds: float, rounds: int, callers: int) -> Iterator[Figure]:
     """What each took, and the ratio."""
     note = f"processor time; median of {rounds} rounds of {seconds:g} s, in turn; {keys:,} keys"
-    for api, seen in costs(url, keys, seconds, rounds, callers).items():
-        for name, turns in zip(("redis-py", "try_acquire"), zip(*seen, strict=True), strict=True):
+    for api, seen in costs(url, script, keys, seconds, rounds, callers).items():
+        for name, turns in zip((f"redis-py, {script}", "try_acquire"), zip(*seen, strict=True), strict=True):
             yield Figure(f"{callers} {api}: {name}", statistics.median(map(_each, turns)), "us", note=note)
             note = ""
             yield Figure(f"{callers} {api}: {name}, decisions", statistics.median(n / seconds for n, _ in turns), "/s")
@@ -224,6 +251,7 @@ def main() -> int:
     """Print one figure a line; the exit status says whether a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="embedded://")
+    parser.add_argument("--script", choices=SCRIPTS, default=SCRIPTS[0], help="what redis-py runs")
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument(
         "--seconds", type=float, default=TURN, help="of each turn, in which each caller decides once or more"
@@ -236,7 +264,8 @@ def main() -> int:
         embedded = chosen.url == "embedded://"
         url = stack.enter_context(closing(EmbeddedServer())).url if embedded else chosen.url
         found = report(
-            figures(url, chosen.keys, chosen.seconds, chosen.rounds, chosen.callers), as_document=chosen.json
+            figures(url, chosen.script, chosen.keys, chosen.seconds, chosen.rounds, chosen.callers),
+            as_document=chosen.json,
         )
     return int(any(figure.verdict == "short" for figure in found))
 
