@@ -4,21 +4,21 @@ The bucket of a key is in the store. Each process leases tokens of it in batches
 
 What is promised, provided that the clocks of process and store run at the same speed:
 
-1. All processes together never admit more than the bucket granted, and no token is spent after its lease ends. While
-   the store is away, `on_failure` "open" and "local" admit more; what `debit` charges was used before it was admitted.
-2. Callers who wait are served in order of arrival. One with a timeout leaves at its deadline; a thread that asks the
-   store at that moment leaves with the answer. One without (`NO_WAIT`) takes the first answer to its ask, or the second
-   if the first came too late to be spent. It also leaves when the store fails.
-3. One request per key is in flight from this process, whatever the number of callers.
+1. All processes together admit no more than the bucket granted, and spend no token after its lease ends. More is
+   admitted in mode "shadow" or "open", and in an outage by `on_failure` "open" or "local". A `debit` is used already.
+2. Waiters are served in order of arrival. One with a timeout leaves at its deadline, or as soon as it is hopeless; a
+   thread that asks the store just then leaves with the answer. One with timeout 0 (`NO_WAIT`) leaves by the answer to
+   an ask sent since it came, or by the next if that one was too late to be spent. It also leaves if the store fails.
+3. One Ask or GiveBack per key is in flight from this process, whatever the number of callers. A `peek` goes beside it.
 4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it creates none.
 
 The parts. All of them share one `KeyState`; each is given the parts that it needs:
 
 | part                     | what it does                                                              |
 |--------------------------|---------------------------------------------------------------------------|
-| `state.tokens`           | FreeTokens: tokens that any caller may spend; a hit takes one, no lock   |
-| `state.lease`            | Lease: all that is leased, until when; some is reserved for waiters       |
-| `state.queue`            | WaitQueue: the waiters in order of arrival; its leader sends the requests |
+| `state.tokens`           | FreeTokens: tokens that any caller may spend; a hit takes one, no lock    |
+| `state.lease`            | Lease: all that is leased, until when; some reserved, some begins later   |
+| `state.queue`            | WaitQueue: the waiters in order of arrival; its leader watches the clock  |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
@@ -27,16 +27,16 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
-| `outage`                 | Outage: fails waiters, from a failed request until an answer; else None   |
+| `outage`                 | Outage: fails waiters while the store is away and nothing lends; or None  |
 | `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
-| `rule`                   | goes by what the code or its file says of the key, or by an override      |
-| `lifecycle`              | renews and returns tokens without a caller; ends as dormant, idle, closed |
+| `rule`                   | goes by the code, by a file of limits, or by an operator's override       |
+| `lifecycle`              | renews and returns tokens without a caller; retires or closes the key     |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| quiet     | no request is in flight           | `step`, `corrections` or `lifecycle` returns a request           |
+| quiet     | no request is in flight           | `step`, `resume`, `corrections` or `lifecycle` begins a request  |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
 | leased    | the tokens here are the bucket's  | the fallback lends: the store is away, or the mode is "open"     |
 | fallback  | `state.lease.borrowed`            | a Grant arrives, or the mode "open" ends; what is left goes      |
@@ -45,30 +45,30 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
 Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nothing is refused,
-and refusals are only counted. In "open" everything is admitted: the fallback lends, and the bucket is not asked.
-`state.trial` counts what another quota would have refused. Both are set by `rule.reconsider`: the API calls it when it
-learns of other overrides.
+and refusals are only counted. In "open" everything is admitted: the fallback lends, and no caller asks the bucket.
+`state.trial` counts what another quota would have refused. `rule.reconsider` sets both: when the reservoir begins, and
+when the API learns of other overrides or of another file.
 
-Between two calls, no more of the bucket's tokens are here than it counts as leased to this process. While anybody
-waits none is free: all are reserved for the first in the queue.
+Between two calls, no more of the bucket's tokens are here than it last counted as leased to this process. While anybody
+waits none is free: what has begun is reserved for the first in the queue, and what begins later is pending.
 
-The calls. No method blocks, reads a clock or talks to a store: the key entry of an API (sync/key_entry.py,
-aio/key_entry.py) does. It holds the key's lock for each call here that is not said to need none:
+The calls. No method blocks, reads a clock or talks to a store: the key entry of an API does. That of threads
+(sync/key_entry.py) holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock:
 
 - A hit of cost 1 is a step of the iterator `tokens.lock_free`, and a refusal of it a look at `tokens.denied_until`:
-  both need no lock. It ends at the low watermark: that caller spends by `prefetch.take_low`, and `lifecycle.tend` asks
-  for more. Larger costs go by `tokens.take` and `admission.deny`.
+  both need no lock. Where the iterator ends, and for larger costs, `tokens.take` spends and `admission.deny` refuses.
+  The first caller to meet the low watermark spends by `prefetch.take_low`, and `lifecycle.tend` asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
   a Wait while a request is in flight, or while an ask would be in vain: the leader steps again after that time, for
   all. A caller that is interrupted calls `leave`. A `tentative` waiter spends what it is given by `admission.confirm`.
-- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it renews leases, sends
-  refunds, prefetches, and retires the reservoir.
+- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it retires the reservoir,
+  or returns an Ask (renewal, prefetch) or a GiveBack. `gave_back` reports the end of a GiveBack.
 - A key that is not in use, and leases nothing ahead, has no reservoir: `keyspace/single_ask.py`. If its one ask is
   not all, a new reservoir begins with that ask in flight, by `resume`.
 - `corrections.refund` and `.debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
   `lifecycle.last_ask`, which settles what is owed or lost, then `lifecycle.drain`, which returns the tokens.
-- After every call the API takes `to_wake`, which also sets `tokens.denied_until`, and wakes these without the lock.
+- After each call but those of `tokens` the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
 """
 
 import math
@@ -137,7 +137,7 @@ class Reservoir:
         self.prefetch = Prefetch(state)
         self.admission = Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
-        self.outage: Outage | None = None  # from a request without an answer until the next answer
+        self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
         self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
         if snapshot is not None:
