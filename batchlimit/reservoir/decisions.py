@@ -13,7 +13,8 @@ class Decisions:
     """Answers `decide` and `peek` by what this process knows.
 
     It changes nothing, but that `outlook` may begin the bucket that stands in for the store's.
-    `remaining` and `told` are safe without the lock: each makes a few reads, and its answer was right a moment ago.
+    `remaining`, `told` and `without_bucket` are safe without the lock: each makes a few reads, and its answer was right
+    a moment ago.
     """
 
     __slots__ = ("_forecast", "_state")

@@ -10,7 +10,7 @@ What is promised, provided that the clocks of process and store run at the same 
    thread that asks the store just then leaves with the answer. One with timeout 0 (`NO_WAIT`) leaves by the answer to
    an ask sent since it came, or by the next if that one was too late to be spent. It also leaves if the store fails.
 3. One Ask or GiveBack per key is in flight from this process, whatever the number of callers. A `peek` goes beside it.
-4. A caller may be interrupted between any two lines. That may lose tokens until their lease ends; it creates none.
+4. A caller may be interrupted at any line. That may lose a refund, or tokens until their lease ends; it creates none.
 
 The parts. All of them share one `KeyState`; each is given the parts that it needs:
 
