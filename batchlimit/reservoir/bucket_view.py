@@ -5,7 +5,7 @@ import struct
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit.bucket.fair_share import ALPHA, MARGIN
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
@@ -236,11 +236,6 @@ def fastest_rate(quota: Quota) -> float:
 def slowest_rate(quota: Quota) -> float:
     """Tokens per second of the slowest bandwidth."""
     return min(each.rate for each in quota.bandwidths)
-
-
-def leaves_plenty(ask: Ask, grant: Grant, quota: Quota, jitter: float) -> bool:
-    """Whether a grant brings all that was needed, at once, and leaves a bucket that is not scarce at any pace."""
-    return grant.granted >= ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter)
 
 
 def is_plenty(level: int, quota: Quota, jitter: float) -> bool:

@@ -5,7 +5,7 @@ import math
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import leaves_plenty
+from batchlimit.reservoir.bucket_view import is_plenty
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
@@ -83,8 +83,8 @@ class DenialCache:
 
         `jitter` (about 1) keeps instances from asking in step. The grant `begins` then: see Lease.
         """
-        if leaves_plenty(fetch.ask, grant, quota, jitter):
-            self.forget()
+        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter):
+            self.dry_cost, self._fits_at, self._asks_at, self.dry_until = 1, now, now, now
             return
         bands = bands_of(quota)
         denials = jitter * pace_of(bands, grant.active_instances) / 1e6

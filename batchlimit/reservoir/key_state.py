@@ -210,7 +210,5 @@ class KeyState:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""
         if self.is_retired or self.tokens.available or self.mode != "enforce":
             self.tokens.denied_until = LONG_AGO
-        elif self.denials.dry_until == LONG_AGO:
-            self.tokens.denied_until = self.failing_until
         else:
             self.tokens.denied_until = max(self.failing_until, self.denials.until(1))

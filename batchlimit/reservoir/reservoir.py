@@ -80,7 +80,7 @@ from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
 from batchlimit.reservoir.fallback.outage import Outage, fall_back
@@ -231,8 +231,7 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            if state.denials.dry_until > LONG_AGO or not leaves_plenty(fetch.ask, grant, state.quota, jitter):
-                state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
+            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
         state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
