@@ -11,7 +11,7 @@ LONGEST_KEY = 256
 
 _SHOWN = 64
 _DIGEST = 16
-SHORT = 2 * _DIGEST + 2
+_SHORT = 2 * _DIGEST + 2
 """A key of fewer characters is never shortened: it looks like no shortened one, and has at most LONGEST_KEY bytes."""
 # How a shortened key looks. A key that looks so from the start is shortened too: no key can pose as another one.
 _SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
@@ -90,7 +90,7 @@ class Stored(str):
 
 def stored(key: str) -> str:
     """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself."""
-    if len(key) < SHORT or isinstance(key, Stored):
+    if len(key) < _SHORT or isinstance(key, Stored):
         return key
     encoded = key.encode()
     if len(encoded) <= LONGEST_KEY and not _SHORTENED.fullmatch(key):

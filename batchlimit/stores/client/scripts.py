@@ -18,7 +18,7 @@ from redis.exceptions import InvalidResponse
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.quota.key import SHORT, stored
+from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 
 SCRIPTS = {
@@ -86,7 +86,7 @@ def bucket_name(prefix: str, key: str) -> str:
     becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
     """
     # Not an f-string: that would ask an enum member, which is a str too, for its label.
-    return "{" + prefix + ":" + (key if len(key) < SHORT else stored(key)) + "}"
+    return "{" + prefix + ":" + stored(key) + "}"
 
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
