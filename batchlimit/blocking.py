@@ -36,8 +36,12 @@ def free(lock: OwnLock) -> OwnLock:
     return lock
 
 
-def room_to_leave(calls: int = 32) -> None:
-    """Raise RecursionError unless so many more calls can be nested here.
+_TO_LEAVE = 32
+"""Calls that are nested, at the most, where a caller leaves a queue."""
+
+
+def room_to_leave() -> None:
+    """Raise RecursionError unless 32 more calls can be nested here.
 
     Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to
     leave takes as many calls. It would be waited for, and wait for itself, for ever.
@@ -49,7 +53,7 @@ def room_to_leave(calls: int = 32) -> None:
         sys._getframe(sys.getrecursionlimit() // 3)
     except ValueError:  # the stack is not that deep
         return
-    _nest(calls)
+    _nest(_TO_LEAVE)
 
 
 def _nest(calls: int) -> None:
@@ -77,7 +81,7 @@ def warn_in_loop() -> None:
 
 
 def _running_loop() -> "asyncio.AbstractEventLoop | None":
-    """Return the loop that runs in this thread. Where nobody has imported asyncio, none does."""
+    """Return the loop that runs in this thread; None also if nobody has imported asyncio."""
     # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
     ask = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)  # None while another thread imports it
     loop: asyncio.AbstractEventLoop | None = ask() if ask else None
