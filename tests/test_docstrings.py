@@ -93,7 +93,7 @@ def methods(found: type) -> dict[str, Any]:
 def test_the_examples_of_a_package_run(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # an example forgets to await, and says what happens
-        gc.disable()  # or what it forgot ends amid any other example
+        gc.disable()  # or what it forgot ends during some other example
         try:
             failed = {module.__name__: run_examples(module).failed for module in modules(name)}
         finally:

@@ -197,7 +197,7 @@ def is_interrupted(n: int, change: str) -> bool:
     if change == "a request begins":
         work.pop(0)()
     was_interrupted = interrupter.run(work[0])
-    if one.tokens.low_watermark:  # a caller comes upon it
+    if one.tokens.low_watermark:  # as the caller does who finds fewer tokens
         one.prefetch.want_refill()
     one.requests.ask(0.07)
     assert not one.prefetch.wants_refill, f"interrupted in {interrupter.line}"

@@ -3,8 +3,8 @@
 A bucket that every request asks ("plain") is compared with one that instances lease from. The leased one has the same
 tokens, without those that are leased and not spent: at most half of the burst. Tokens that are spent and not yet
 reported are missing from the plain one as well. A fair share is at least half of what is left. So where the plain one
-has half of the burst and twice the cost, the leased one admits. Any other key is decided by reservoirs from then
-on: until its bucket would have been full for a while, or until the plain bucket is trusted to decide (see `trust`).
+has half of the burst and twice the cost, the leased one admits. Reservoirs decide any other key from then on. They stop
+when its bucket would have been full for a while, or when the plain bucket is trusted to decide (see `trust`).
 """
 
 import math
