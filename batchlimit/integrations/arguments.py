@@ -9,6 +9,7 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Unidentified
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Addresses
+from batchlimit.integrations.source import L, LimiterMaker
 from batchlimit.rules import Rule, RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of
 
@@ -40,7 +41,6 @@ class Arguments:
 
     Attributes:
         rules: all of them, as they are now.
-        source: what a limiter is made of that is made here: the rules, or their file.
         addresses: tell whose request it is by address.
 
     Raises:
@@ -54,7 +54,7 @@ class Arguments:
 
     def __init__(
         self,
-        source: object,
+        source: Any,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         messages: Rules | Iterable[Rule] = (),
@@ -75,7 +75,7 @@ class Arguments:
         self.rules = Rules([*rules_of(self._of_requests), *self._of_messages])
         if not self.rules:
             raise ValueError("there are no rules, so nothing would be limited")
-        self.source = rules if isinstance(rules, RuleFile) else self.rules
+        self._source, self._limits = source, rules if isinstance(rules, RuleFile) else self.rules
         found = Checks(checks).begin(source, self.rules, ipv6_prefix)
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
@@ -83,6 +83,10 @@ class Arguments:
 
     def __repr__(self) -> str:
         return f"<Arguments {self.rules}>"
+
+    def maker(self, kind: type[L]) -> LimiterMaker[L]:
+        """Return what makes the limiter. Raises TypeError: it cannot be made of this."""
+        return LimiterMaker(kind, self._source, self._limits)
 
     def enforcers(self, kind: type[E], limiter: Callable[[], Any]) -> tuple[E, E | None]:
         """Return what holds the rules against requests, and against messages; None: there are no rules for those."""

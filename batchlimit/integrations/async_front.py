@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Unpack
 
+from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
@@ -52,7 +53,7 @@ class AsyncFront:
         **options: Unpack[Options],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
-        self._home = LimiterHome(limiter, given.source)
+        self._home = LimiterHome(given.maker(AsyncRateLimiter))
         self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._limits_preflight = limit_preflight

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Unpack
 
+from batchlimit import RateLimiter
 from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response
@@ -52,7 +53,7 @@ class Front:
         **options: Unpack[Options],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
-        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(limiter, given.source).limiter)
+        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)).limiter)
         self._addresses, self._identify, self._limits_preflight = given.addresses, identify, limit_preflight
 
     def __repr__(self) -> str:

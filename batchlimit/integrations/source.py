@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TypedDict
+from typing import Any, Generic, TypedDict, TypeVar
 
-from batchlimit import FailurePolicy, Quota, RateLimiter
+from batchlimit import AsyncRateLimiter, FailurePolicy, Quota, RateLimiter
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.rules import RuleFile, Rules
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
+L = TypeVar("L", RateLimiter, AsyncRateLimiter)
 
 
 class Options(TypedDict):
@@ -33,29 +34,66 @@ def options_of(rules: Rules | RuleFile) -> Options:
     return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode}
 
 
-class LimiterSupply:
-    """The limiter of a threaded application: made once, at the latest by the first request.
+def check_limiter(limiter: RateLimiter | AsyncRateLimiter, rules: Rules | RuleFile) -> None:
+    """Raise ValueError for a limiter that would stay behind when the file of the rules changes."""
+    if isinstance(rules, RuleFile) and limiter.rules.file is not rules:
+        raise ValueError(
+            "this limiter does not go by the file of the rules: make it with the same RuleFile in place of quotas"
+        )
 
-    A URL is looked at now, so that a typo raises at the start; the limiter connects at its first call, so a server may
-    fork after this. A limiter that is made here is closed when the process ends.
+
+class LimiterMaker(Generic[L]):
+    """Makes a limiter, or takes that of its owner.
 
     Args:
-        source: a RateLimiter, a URL, or a function that makes a RateLimiter.
+        kind: RateLimiter or AsyncRateLimiter.
+        source: a limiter of this kind, a URL, or a function that makes a limiter.
         rules: their quotas and failure policies are those of a limiter that is made from a URL.
+
+    Attributes:
+        is_given: whether it is its owner's, who closes it.
+        is_early: whether it is made at the start, so that a typo raises there. A function is called later: a server may
+            fork before. So is `from_url` for embedded://, which starts a server.
 
     Raises:
         TypeError: the source is none of the three.
-        ValueError: the URL has a typo.
     """
 
-    def __init__(self, source: LimiterSource, rules: Rules | RuleFile) -> None:
-        if not isinstance(source, RateLimiter | str) and not callable(source):
-            kind = type(source).__name__
-            raise TypeError(f"limiter is a RateLimiter, a URL or a function that makes a RateLimiter, not {kind}")
-        self._source, self._rules, self._lock = source, rules, threading.Lock()
-        self._limiter = source if isinstance(source, RateLimiter) else None
-        if isinstance(source, str) and not source.startswith("embedded://"):
-            self.limiter()
+    def __init__(self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile) -> None:
+        if not isinstance(source, kind | str) and not callable(source):
+            a_kind = f"{'an' if kind is AsyncRateLimiter else 'a'} {kind.__name__}"
+            given = type(source).__name__
+            raise TypeError(f"limiter is {a_kind}, a URL or a function that makes {a_kind}, not {given}")
+        self._kind: type[L] = kind
+        self._source: Any = source  # mypy cannot tell an L from a function
+        self._rules = rules
+        self.is_given = isinstance(source, kind)
+        self.is_early = self.is_given or (isinstance(source, str) and not source.startswith("embedded://"))
+
+    def __call__(self) -> L:
+        """Return the limiter. Raises ValueError: the URL has a typo, or the limiter would stay behind the rules."""
+        limiter: L
+        if isinstance(self._source, str):
+            limiter = self._kind.from_url(self._source, **options_of(self._rules))
+        else:
+            limiter = self._source if self.is_given else self._source()
+            check_limiter(limiter, self._rules)
+        return limiter
+
+
+class LimiterSupply:
+    """The limiter of a threaded application: made once, at the latest by the first request.
+
+    It connects at its first call, so a server may fork after this. If it is made here, it is closed when the process
+    ends.
+
+    Args:
+        make: makes the limiter.
+    """
+
+    def __init__(self, make: LimiterMaker[RateLimiter]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._limiter = make() if make.is_early else None
 
     def __repr__(self) -> str:
         return f"<LimiterSupply of {self._limiter or 'no limiter yet'}>"
@@ -65,10 +103,5 @@ class LimiterSupply:
         if self._limiter is None:
             with self._lock:
                 if self._limiter is None:
-                    self._limiter = self._made()
+                    self._limiter = self._make()
         return self._limiter
-
-    def _made(self) -> RateLimiter:
-        source = self._source
-        assert not isinstance(source, RateLimiter)
-        return RateLimiter.from_url(source, **options_of(self._rules)) if isinstance(source, str) else source()

@@ -11,6 +11,7 @@ from werkzeug.test import Client
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.asgi import RateLimitMiddleware
+from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, RouteLimit
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WsgiMiddleware
 from batchlimit.rules import Request, Rule, RuleFile, RulesError
@@ -117,6 +118,18 @@ def test_a_limiter_that_would_stay_behind_is_a_mistake(make: Any, enforce: Any, 
     file = RuleFile(path)
     with pytest.raises(ValueError, match="the same RuleFile"):
         enforce(make.from_url("memory://", file.rules.quotas), file)
+
+
+@pytest.mark.parametrize(("face", "make"), [(RateLimitMiddleware, AsyncRateLimiter), (WsgiMiddleware, RateLimiter)])
+def test_no_middleware_takes_a_limiter_that_would_stay_behind(face: Any, make: Any, path: Path) -> None:
+    with pytest.raises(ValueError, match="the same RuleFile"):
+        face(_app, make.from_url("memory://", "100/s"), RuleFile(path))
+
+
+def test_a_function_that_makes_a_limiter_without_the_file_fails_the_start(path: Path) -> None:
+    home = AsyncFront(lambda: AsyncRateLimiter.from_url("memory://", "100/s"), RuleFile(path))
+    with pytest.raises(ValueError, match="the same RuleFile"):
+        home.open()
 
 
 def test_messages_have_no_rules_beside_those_of_a_file(path: Path) -> None:

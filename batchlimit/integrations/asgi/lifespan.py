@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from batchlimit import AsyncRateLimiter
 from batchlimit.events import tell
 from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
-from batchlimit.integrations.source import options_of
-from batchlimit.rules import RuleFile, Rules
+from batchlimit.integrations.source import LimiterMaker
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
 _PATIENCE_S = 10.0
@@ -18,23 +17,13 @@ class LimiterHome:
     """Makes the limiter on the application's event loop, and closes it there if it made it.
 
     Args:
-        source: a limiter, which is never closed here; a URL; or a function that makes a limiter.
-        rules: their quotas and failure policies are those of a limiter that is made from a URL.
+        make: makes the limiter, or takes that of its owner, which is never closed here.
         settling: tasks that the limiter is closed after, or that have had ten seconds then (default none).
     """
 
-    def __init__(
-        self, source: LimiterSource, rules: Rules | RuleFile, settling: Collection[asyncio.Task[None]] = ()
-    ) -> None:
-        if not isinstance(source, AsyncRateLimiter | str) and not callable(source):
-            raise TypeError(
-                "limiter is an AsyncRateLimiter, a URL or a function that makes an AsyncRateLimiter, "
-                f"not {type(source).__name__}"
-            )
-        self._source, self._rules, self._settling = source, rules, settling
-        self._limiter = source if isinstance(source, AsyncRateLimiter) else None
-        if isinstance(source, str) and not source.startswith("embedded://"):
-            self.open()  # it connects at the first call; a typo raises now
+    def __init__(self, make: LimiterMaker[AsyncRateLimiter], settling: Collection[asyncio.Task[None]] = ()) -> None:
+        self._make, self._settling = make, settling
+        self._limiter = make() if make.is_early else None  # it connects at the first call
 
     def __repr__(self) -> str:
         return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"
@@ -46,16 +35,12 @@ class LimiterHome:
     def open(self) -> AsyncRateLimiter:
         """Make the limiter, unless there is one."""
         if self._limiter is None:
-            source = self._source
-            assert not isinstance(source, AsyncRateLimiter)
-            self._limiter = (
-                AsyncRateLimiter.from_url(source, **options_of(self._rules)) if isinstance(source, str) else source()
-            )
+            self._limiter = self._make()
         return self._limiter
 
     async def close(self) -> None:
         """Close a limiter that was made here; the next start makes another one."""
-        if self._limiter is not None and self._limiter is not self._source:
+        if self._limiter is not None and not self._make.is_given:
             limiter, self._limiter = self._limiter, None
             await limiter.close()
 

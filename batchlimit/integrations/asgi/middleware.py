@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import CoroutineType
 from typing import Unpack
 
+from batchlimit import AsyncRateLimiter
 from batchlimit.admission.steps import drive
 from batchlimit.integrations.arguments import Arguments, Options
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
@@ -103,7 +104,7 @@ class RateLimitMiddleware:
         self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._held)
         self._settling: set[asyncio.Task[None]] = set()
         given = Arguments(limiter, rules, messages=messages, **options)
-        self._home = LimiterHome(limiter, given.source, self._settling)
+        self._home = LimiterHome(given.maker(AsyncRateLimiter), self._settling)
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)

@@ -16,6 +16,7 @@ from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, kn
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.source import check_limiter
 from batchlimit.rules import Request, RuleFile, Rules, RulesError
 from batchlimit.rules.file import Said, rules_of
 from batchlimit.rules.memory import Memory
@@ -51,8 +52,9 @@ class _Enforcement(Generic[L]):
         self._admission = Admission(self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit")
         self._asked_for: set[RouteLimit] = set()
         self._hold(self.rules)
+        if isinstance(limiter, RateLimiter | AsyncRateLimiter):
+            check_limiter(limiter, rules)
         if isinstance(rules, RuleFile):
-            _check_limiter(limiter, rules)
             rules.lead(self, last=True)
 
     def __repr__(self) -> str:
@@ -143,14 +145,6 @@ class _Enforcement(Generic[L]):
 def _rules_in(said: object) -> Rules:
     assert isinstance(said, Said)
     return said.rules
-
-
-def _check_limiter(limiter: object, file: RuleFile) -> None:
-    """Raise ValueError for a limiter that would stay behind when the file changes."""
-    if isinstance(limiter, RateLimiter | AsyncRateLimiter) and limiter.rules.file is not file:
-        raise ValueError(
-            "this limiter does not go by the file of the rules: make it with the same RuleFile in place of quotas"
-        )
 
 
 class Enforcer(_Enforcement[RateLimiter]):
