@@ -86,7 +86,7 @@ class Arguments:
 
     def maker(self, kind: type[L]) -> LimiterMaker[L]:
         """Return what makes the limiter. Raises TypeError: it cannot be made of this."""
-        return LimiterMaker(kind, self._source, self._limits)
+        return LimiterMaker(kind, self._source, self._limits, self._options["checks"])
 
     def enforcers(self, kind: type[E], limiter: Callable[[], Any]) -> tuple[E, E | None]:
         """Return what holds the rules against requests, and against messages; None: there are no rules for those."""

@@ -1,4 +1,4 @@
-"""Checks by name: each finds a mistake that leaves more unlimited than its user thinks, and tells the log once."""
+"""Checks by name: each finds a mistake by which another limit holds than its user thinks, and tells the log once."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
 from batchlimit.events import tell
+from batchlimit.overrides.view import LimiterRules
 from batchlimit.rules import Rule
+from batchlimit.rules.key import KeyTemplate
 
 CheckName = Literal[
     "memory-store",
@@ -19,6 +21,7 @@ CheckName = Literal[
     "unmatched",
     "silent-rule",
     "no-key",
+    "other-quota",
     "late-patch",
 ]
 ChecksSetting = bool | Mapping[CheckName, bool]
@@ -45,6 +48,8 @@ _MESSAGES: Mapping[CheckName, str] = {
     "unmatched": "no rule matches %s %r: it is not limited%s",
     "silent-rule": "rule %r matched none of %d requests: %s",
     "no-key": "rule %r has no key for a request, which was %s: %s",
+    "other-quota": "the quota of rule %r is not in force: it is %s for %r, and the limiter has %s. Make the limiter "
+    "with Rules(rules).quotas, or pass the URL of its store",
     "late-patch": "locks were patched after the limiter was made, as by gevent workers with --preload: a worker stops "
     "at its first wait, and answers nothing more. Call gevent.monkey.patch_all() before any other import",
 }
@@ -137,3 +142,19 @@ class Checks:
         if ipv6_prefix > _SITE_BITS:
             self.tell("ipv6-prefix", ipv6_prefix)
         return self
+
+    def compare(self, rules: Iterable[Rule], limiter: LimiterRules) -> None:
+        """Look for quotas of rules in place of which a limiter goes by others.
+
+        Args:
+            rules: the rules.
+            limiter: what the limiter goes by; a function that returns its quotas may return what it likes.
+        """
+        for rule in rules:
+            keys = KeyTemplate(rule.key).pattern
+            try:
+                quota: object = limiter.stated(keys) or rule.quota
+            except ValueError:
+                quota = "none"
+            if quota != rule.quota:
+                self.tell("other-quota", rule.quota, keys, quota, rule=rule.name)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypedDict, TypeVar
 
 from batchlimit import AsyncRateLimiter, FailurePolicy, Quota, RateLimiter
+from batchlimit.integrations.checks import Checks
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.rules import RuleFile, Rules
 
@@ -34,9 +35,11 @@ def options_of(rules: Rules | RuleFile) -> Options:
     return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode}
 
 
-def check_limiter(limiter: RateLimiter | AsyncRateLimiter, rules: Rules | RuleFile) -> None:
-    """Raise ValueError for a limiter that would stay behind when the file of the rules changes."""
-    if isinstance(rules, RuleFile) and limiter.rules.file is not rules:
+def check_limiter(limiter: RateLimiter | AsyncRateLimiter, rules: Rules | RuleFile, checks: Checks) -> None:
+    """Check that a limiter goes by the rules; ValueError: it would stay behind when their file changes."""
+    if not isinstance(rules, RuleFile):
+        checks.compare(rules, limiter.rules)
+    elif limiter.rules.file is not rules:
         raise ValueError(
             "this limiter does not go by the file of the rules: make it with the same RuleFile in place of quotas"
         )
@@ -49,6 +52,7 @@ class LimiterMaker(Generic[L]):
         kind: RateLimiter or AsyncRateLimiter.
         source: a limiter of this kind, a URL, or a function that makes a limiter.
         rules: their quotas and failure policies are those of a limiter that is made from a URL.
+        checks: tell of another limiter whose quotas are others.
 
     Attributes:
         is_given: whether it is its owner's, who closes it.
@@ -59,14 +63,16 @@ class LimiterMaker(Generic[L]):
         TypeError: the source is none of the three.
     """
 
-    def __init__(self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile) -> None:
+    def __init__(
+        self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile, checks: Checks
+    ) -> None:
         if not isinstance(source, kind | str) and not callable(source):
             a_kind = f"{'an' if kind is AsyncRateLimiter else 'a'} {kind.__name__}"
             given = type(source).__name__
             raise TypeError(f"limiter is {a_kind}, a URL or a function that makes {a_kind}, not {given}")
         self._kind: type[L] = kind
         self._source: Any = source  # mypy cannot tell an L from a function
-        self._rules = rules
+        self._rules, self._checks = rules, checks
         self.is_given = isinstance(source, kind)
         self.is_early = self.is_given or (isinstance(source, str) and not source.startswith("embedded://"))
 
@@ -77,7 +83,7 @@ class LimiterMaker(Generic[L]):
             limiter = self._kind.from_url(self._source, **options_of(self._rules))
         else:
             limiter = self._source if self.is_given else self._source()
-            check_limiter(limiter, self._rules)
+            check_limiter(limiter, self._rules, self._checks)
         return limiter
 
 

@@ -8,6 +8,7 @@ from batchlimit.overrides.code import CodeFile
 from batchlimit.overrides.known import Known
 from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.lookup import Constant
 from batchlimit.quota.quota import Quota
 
 
@@ -100,6 +101,25 @@ class LimiterRules:
         override = in_force.overrides.find(stored(key), in_force.as_of)
         trial = in_force.overrides.trial(stored(key), in_force.as_of)
         return Explanation(key, (override and override.quota) or code, code, override, trial)
+
+    def stated(self, key: str) -> Quota | None:
+        """Return what the code says of a key in so many words, by one quota for all, a mapping or a file.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            The quota; None: a function of the user's own returns it, which is not called here.
+
+        Raises:
+            ValueError, TypeError: the key is empty or no str, or the code has no quota for it.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> RateLimiter.from_url("memory://", {"user:*": "100/s"}).rules.stated("user:ann").burst
+            100
+        """
+        return None if isinstance(self._rule, Constant) else self._rule(check_key(key))
 
 
 def spelled(instant: float) -> str:

@@ -5,6 +5,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from batchlimit.integrations.checks import FIRST, NAMES, CheckName, Checks
 from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.identity import Addresses
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.stores import MemoryStore
 from tests.sync.stage import Clock
 
@@ -38,6 +39,7 @@ class Case:
     store: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     is_patched: bool = False
+    quotas: Any = None
 
 
 def many(peers: Callable[[int], str], users: Callable[[int], str], *, times: int = FIRST, fields: Any = ()) -> Any:
@@ -75,6 +77,9 @@ FOUND: list[tuple[CheckName, Case, dict[str, str]]] = [
         {"user": "is its `match` right?", "asked": "does a route ask for its key?"},
     ),
     ("no-key", Case([USER], [("/u/x", "192.0.2.1", (), "", 0.0)] * 2), {"user": "{user} is empty"}),
+    ("other-quota", Case([ALL, IP], quotas="100/s"), {"all": "the limiter has 100/s", "ip": "1000000/s for 'ip:*'"}),
+    ("other-quota", Case([ALL, IP], quotas={"all": "1/h", "*": IP.quota}), {"all": "the limiter has 1/h"}),
+    ("other-quota", Case([ALL, IP], quotas={"all": ALL.quota}), {"ip": "the limiter has none"}),
     ("late-patch", Case([ALL], [REQUEST] * 2, is_patched=True), {"": "before any other import"}),
 ]
 
@@ -87,6 +92,8 @@ NOTHING: list[tuple[str, Case]] = [
     ("another client at last", Case([IP], [*many(one, one, times=FIRST - 1), ("/", "192.0.2.2", (), "ann", 0.0)])),
     ("a key that has no fields", Case([ALL], many(one, one))),
     ("every rule matched", Case([ALL], [REQUEST, (*REQUEST[:4], SILENCE)])),
+    ("a quota of one key beside that of its rule", Case([IP], quotas={"ip:192.0.2.1": "1/h", "ip:*": IP.quota})),
+    ("a function that returns the quotas", Case([ALL, IP], quotas=lambda key: {"ip:192.0.2.9": "1/h"}[key])),
     ("hours that are not over", Case([ALL, USER], [REQUEST, (*REQUEST[:4], SILENCE - 1)])),
 ]
 
@@ -107,7 +114,7 @@ def play(case: Case, given: Any) -> Checks:
     v6 = case.options.get("ipv6_prefix", 56)
     checks = Checks(given).begin(case.store, rules, v6)
     addresses = Addresses(case.options.get("proxies"), v6, checks=checks)
-    with RateLimiter(MemoryStore(clock), rules.quotas, clock=clock) as limiter:
+    with RateLimiter(MemoryStore(clock), case.quotas or rules.quotas, clock=clock) as limiter:
         enforcer = Enforcer(limiter, rules, silence=SILENCE, clock=clock, checks=checks)
         with patch("threading.Lock", _another_lock) if case.is_patched else nullcontext():
             for path, peer, fields, user, seconds in case.requests:
@@ -160,6 +167,23 @@ def test_every_check_has_a_case() -> None:
 def test_a_setting_that_cannot_work_is_an_error_of_the_start(given: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Front("memory://", [ALL], checks=given)
+
+
+@pytest.mark.parametrize(
+    "given", [RateLimiter.from_url("memory://", "100/s"), lambda: RateLimiter.from_url("memory://", "100/s")]
+)
+def test_a_limiter_of_ones_own_is_compared_with_the_rules_once_it_is_there(given: Any) -> None:
+    front = Front(given, [ALL])
+    assert front.admit("GET", "/", "192.0.2.1", []).headers[0][1].startswith(b'"all";q=100;w=1')
+    assert front.statistics().findings == {"other-quota": ("all",)}
+
+
+def test_a_limiter_by_a_file_is_compared_with_rules_that_do_not_stand_there(tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('limits = {"all" = "1/h", "*" = "1000000/s"}')
+    assert Front(RateLimiter.from_url("memory://", RuleFile(path)), [ALL, IP]).statistics().findings == {
+        "other-quota": ("all",)
+    }
 
 
 def test_what_a_check_found_stands_in_the_statistics() -> None:

@@ -53,7 +53,7 @@ class _Enforcement(Generic[L]):
         self._asked_for: set[RouteLimit] = set()
         self._hold(self.rules)
         if isinstance(limiter, RateLimiter | AsyncRateLimiter):
-            check_limiter(limiter, rules)
+            check_limiter(limiter, rules, self.counters.checks)
         if isinstance(rules, RuleFile):
             rules.lead(self, last=True)
 
