@@ -17,12 +17,12 @@ from websockets.exceptions import InvalidStatus
 
 from batchlimit.rules import Rules
 from batchlimit.stores import RedisStore
+from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.served import RULES
 from tests.integrations.structured import read_limits
 from tests.integrations.websocket import closed_after_two, echoed, shake
 from tests.servers import Server
 
-DEADLINE = 100.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,7 +31,12 @@ class Served:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE, trust_env=False)
+        self.clients = Clients(port)
+
+    @property
+    def client(self) -> httpx.Client:
+        """This thread's."""
+        return self.clients.own
 
     def get(self, path: str, user: str, method: str = "GET", **options: Any) -> httpx.Response:
         return self.client.request(method, path, headers={"x-user": user}, **options)
@@ -70,7 +75,7 @@ def serving(url: str, prefix: str) -> Iterator[tuple[Served, "subprocess.Popen[s
     try:
         assert process.stdout is not None
         served = Served(int(process.stdout.readline()))
-        with served.client:
+        with served.clients:
             yield served, process
     finally:
         process.terminate()

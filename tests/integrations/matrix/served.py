@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import httpx
 
+from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.matrix.backing import VIRTUAL
 from tests.integrations.stage import Call, Client
 from tests.integrations.structured import Limit, read_limits
 
-DEADLINE = 100.0
 ROOT = Path(__file__).parents[3]
 
 
@@ -69,7 +69,12 @@ class Served:
     def __init__(self, process: Process) -> None:
         self.face, self.port, self._process = process.face, process.port, process
         self.prefix = process.prefix
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE, trust_env=False)
+        self.clients = Clients(self.port)
+
+    @property
+    def client(self) -> httpx.Client:
+        """This thread's."""
+        return self.clients.own
 
     def get(self, path: str, user: str = "ann", **fields: str) -> httpx.Response:
         return self.client.get(path, headers={"x-user": user, **fields})
@@ -124,7 +129,7 @@ def serving(face: str, url: str = VIRTUAL, permits: int = 0) -> Iterator[Served]
     process = Process(face, url, permits)
     try:
         served = Served(process)
-        with served.client:
+        with served.clients:
             yield served
     finally:
         process.end()

@@ -8,8 +8,9 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.depth import depth
+from tests.integrations.clients import DEADLINE
 from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
-from tests.integrations.matrix.served import DEADLINE, Served, serving, until
+from tests.integrations.matrix.served import Served, serving, until
 
 FACES = depth(["asgi", "django-async", "flask"], [face for face in HTTP if face != "aiohttp"])
 """All but aiohttp, which is neither ASGI nor WSGI."""

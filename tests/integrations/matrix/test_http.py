@@ -13,8 +13,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tests.depth import depth
+from tests.integrations.clients import DEADLINE
 from tests.integrations.matrix.serve import HTTP, MESSAGES_CLOSED_BY, REFUSES_ITSELF, WEBSOCKETS
-from tests.integrations.matrix.served import DEADLINE, Served, limits_of, serving
+from tests.integrations.matrix.served import Served, limits_of, serving
 from tests.integrations.websocket import closed_after_two, echoed, shake
 
 HOUR = 3600.0
