@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from batchlimit import RateLimiter
 from benchmarks.figures import Figure
+from tests.programs import program
 
 _IDLE_AFTER = 2.0
 _PATIENCE = 60.0
@@ -63,7 +64,9 @@ def _until(true: Callable[[], bool]) -> None:
 
 def resident() -> int:
     """Bytes of this process that are in memory now; by ps, which Linux and macOS both have."""
-    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(getpid())], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [program("ps"), "-o", "rss=", "-p", str(getpid())], capture_output=True, text=True, check=True
+    )
     return int(shown.stdout) * 1024
 
 

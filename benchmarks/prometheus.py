@@ -1,7 +1,6 @@
 """A real Prometheus on loopback, as Debian has it, that scrapes the given targets."""
 
 import json
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-IS_HERE = shutil.which("prometheus") is not None
+from tests.programs import program
 
 
 class Prometheus:
@@ -54,6 +53,7 @@ class Prometheus:
 @contextmanager
 def prometheus(targets: Mapping[str, int], rules: str = "", every: str = "1s") -> Iterator[Prometheus]:
     """Run one that scrapes these ports by the names of their jobs, and looks at the rules (YAML) as often."""
+    binary = program("prometheus")
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
         jobs = [
@@ -66,7 +66,7 @@ def prometheus(targets: Mapping[str, int], rules: str = "", every: str = "1s") -
         whole = {"global": times, "scrape_configs": jobs, "rule_files": [str(told)]}
         config.write_text(json.dumps(whole), encoding="utf-8")
         found.close()
-        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data"]
+        command = [binary, f"--config.file={config}", f"--storage.tsdb.path={folder}/data"]
         address = f"--web.listen-address=127.0.0.1:{port}"
         with subprocess.Popen([*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:

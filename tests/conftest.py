@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -24,7 +24,8 @@ from batchlimit.testing import fresh_prefix
 from tests.awaiting import BlockingStore
 from tests.depth import depth
 from tests.distance import far
-from tests.servers import SERVERS, Server, Servers, Unavailable
+from tests.programs import Unavailable
+from tests.servers import SERVERS, Server, Servers
 from tests.topologies import TOPOLOGIES
 
 # Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
@@ -63,6 +64,17 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Freeze what pytest keeps of the tests of a file, too."""
     if nextitem is not None and nextitem.path != item.path:
         pytest_collection_finish()
+
+
+def _skipped_where_unavailable() -> Generator[None, object, object]:
+    """A test or a fixture may ask for what this machine lacks: that skips the test, and the reason is shown."""
+    try:
+        return (yield)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest.hookimpl(wrapper=True)(_skipped_where_unavailable)
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +117,7 @@ _USUAL = ["valkey", "redis-6.2"]
 @pytest.fixture(params=depth(_USUAL, list(SERVERS)))
 def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
     """Each of the real servers."""
-    return _running(servers, request.param)
+    return servers.get(request.param)
 
 
 @pytest.fixture
@@ -129,17 +141,17 @@ def store(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iter
     elif name == "fakeredis":
         yield BlockingStore(AsyncRedisStore(FakeAsyncRedis())) if awaited else RedisStore(FakeRedis())
     elif awaited:
-        yield from _awaited_store(_running(servers, name), prefix)
+        yield from _awaited_store(servers.get(name), prefix)
     elif name in TOPOLOGIES:
-        yield from _opened_store(_running(servers, name), prefix)
+        yield from _opened_store(servers.get(name), prefix)
     else:
-        yield from _redis_store(_running(servers, name), prefix)
+        yield from _redis_store(servers.get(name), prefix)
 
 
 @pytest.fixture
 def valkey(servers: Servers) -> Server:
     """The one real server of tests of the APIs; that all servers behave alike is for tests/stores to show."""
-    return _running(servers, "valkey")
+    return servers.get("valkey")
 
 
 @pytest.fixture
@@ -166,13 +178,6 @@ def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchlimit.aio.home.Home.watch", ignore)
     for api in ("sync", "aio"):
         monkeypatch.setattr(f"batchlimit.{api}.key_entry.uniform", lambda _low, _high: 1.0)
-
-
-def _running(servers: Servers, name: str) -> Server:
-    try:
-        return servers.get(name)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def _awaited_store(server: Server, prefix: str) -> Iterator[Store]:

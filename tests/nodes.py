@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers import START_TIMEOUT, Unavailable
+from tests.servers import START_TIMEOUT, DidNotStart
 
 
 class Node:
@@ -80,7 +80,7 @@ class Node:
         assert self._process is not None
         if self._process.poll() is not None:
             with open(self._log, encoding="utf-8", errors="replace") as log:
-                raise Unavailable(f"{self._command[0]} did not start: {log.read()[-1000:]}")
+                raise DidNotStart(f"{self._command[0]}: {log.read()[-1000:]}")
         with socket.socket() as connection:
             connection.settimeout(1.0)
             try:
@@ -123,11 +123,11 @@ def free_port() -> int:
 
 
 def await_fact(fact: Callable[[], bool], what: str) -> None:
-    """Return as soon as it is so; Unavailable where it never is. An error of a server means: not yet."""
+    """Return as soon as it is so; AssertionError where it never is. An error of a server means: not yet."""
     deadline = time.monotonic() + START_TIMEOUT
     while not _is_so(fact):
         if time.monotonic() > deadline:
-            raise Unavailable(f"still not so after {START_TIMEOUT} s: {what}")
+            raise AssertionError(f"still not so after {START_TIMEOUT} s: {what}")
         time.sleep(0.01)
 
 

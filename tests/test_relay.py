@@ -21,7 +21,7 @@ from batchlimit.fleet.plan import Plan, burst
 from batchlimit.fleet.trial import trial
 from tests.depth import depth
 from tests.relay import Relay
-from tests.servers import Server, Servers, Unavailable
+from tests.servers import Server
 
 PATIENCE = 60.0
 DELAYS = [0.0002, 0.001, 0.01]
@@ -244,13 +244,9 @@ def ignore(elapsed: float, rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("round_trip", depth([0.001], DELAYS))
-def test_a_fleet_keeps_the_promise_through_it(servers: Servers, prefix: str, round_trip: float) -> None:
-    try:
-        server = servers.get("valkey")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def test_a_fleet_keeps_the_promise_through_it(valkey: Server, prefix: str, round_trip: float) -> None:
     quota = "500/s burst 100"
-    with Relay(server.url, round_trip) as relay:
+    with Relay(valkey.url, round_trip) as relay:
         plan = Plan(relay.url, quota, prefix, 2, 2, burst(Quota.parse(quota), 10, 0.8))
         shown = trial(plan, ignore)
     assert shown.excess == 0

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Unavailable, reach_docker
+from tests.programs import Unavailable
+from tests.servers import reach_docker
 
 
 def test_where_no_docker_engine_listens_the_docker_package_opens_no_socket(

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from tests.nodes import Node, await_fact, directory, free_port, node
-from tests.servers import Kinds, Unavailable, redis_binary, valkey_binary
+from tests.nodes import Node, await_fact, directory, free_port
+from tests.servers import Kinds, any_binary, redis_binary, valkey_binary
+from tests.tls import tls
 
 SLOTS = 16384
 SERVICE = "primary"
@@ -262,37 +262,6 @@ def _names(each: Node, primary: Node) -> bool:
     return isinstance(address, tuple | list) and int(address[1]) == primary.port
 
 
-@dataclass(frozen=True, slots=True)
-class Secured:
-    """A server that speaks TLS alone, for the name localhost, with a certificate of an authority of its own."""
-
-    url: str
-    authority: str
-    """The file with the authority's certificate."""
-    port: int
-
-
-@contextlib.contextmanager
-def tls(binary: str) -> Iterator[Secured]:
-    """A server with TLS."""
-    try:
-        import trustme
-    except ImportError as error:
-        raise Unavailable(f"no certificates: {error}") from error
-    with directory() as folder:
-        authority = trustme.CA()
-        authority.cert_pem.write_to_path(f"{folder}/ca.pem")
-        ours = authority.issue_cert("localhost")
-        ours.private_key_pem.write_to_path(f"{folder}/key.pem")
-        ours.cert_chain_pems[0].write_to_path(f"{folder}/cert.pem")
-        port = free_port()
-        files = ["--tls-cert-file", f"{folder}/cert.pem", "--tls-key-file", f"{folder}/key.pem"]
-        files += ["--tls-ca-cert-file", f"{folder}/ca.pem", "--tls-auth-clients", "no"]
-        with node(binary, "--tls-port", str(port), *files):
-            url = f"rediss://localhost:{port}/0?ssl_ca_certs={quote(folder + '/ca.pem')}"
-            yield Secured(url, f"{folder}/ca.pem", port)
-
-
 @contextlib.contextmanager
 def _cluster_url() -> Iterator[str]:
     with cluster(valkey_binary()) as whole:
@@ -301,7 +270,7 @@ def _cluster_url() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _sentinel_url() -> Iterator[str]:
-    with sentinel(redis_binary()) as watched:
+    with sentinel(any_binary()) as watched:
         yield watched.url
 
 

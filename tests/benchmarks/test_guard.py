@@ -9,7 +9,7 @@ from benchmarks import record
 from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.guard import UNSEEN, Race, _judged, main
 from benchmarks.record import Row, compare, quickest, ratios
-from tests.servers import Servers, Unavailable
+from tests.servers import Server
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,8 @@ def test_a_race_goes_on_where_it_was() -> None:
     assert str(race) == "floor 1 ns, a 2 ns"
 
 
-def test_misses_and_scripts_are_timed_at_a_real_server(servers: Servers) -> None:
-    try:
-        url = servers.get("valkey").url
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with misses(url) as asks, scripts(url) as served:
+def test_misses_and_scripts_are_timed_at_a_real_server(valkey: Server) -> None:
+    with misses(valkey.url) as asks, scripts(valkey.url) as served:
         assert asks.keys() == {PING, "a miss"}
         assert served.keys() == {PLAIN, "take.lua"}
         assert all(call(3) > 0 for call in [*asks.values(), *served.values()])

@@ -10,7 +10,7 @@ from batchlimit.fleet.trial import trial
 from benchmarks.rivals import RIVALS
 from benchmarks.scenarios import SCENARIOS, Scenario, steady
 from tests.depth import depth
-from tests.servers import Servers, Unavailable
+from tests.servers import Server
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:
@@ -38,13 +38,9 @@ def test_instances_vanish_and_join_when_their_presence_says_so(seconds: float) -
 
 
 @pytest.mark.parametrize("name", depth(list(RIVALS)[:1], list(RIVALS)))
-def test_a_fleet_can_be_limited_by_any_rival(servers: Servers, name: str) -> None:
-    try:
-        server = servers.get("valkey")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def test_a_fleet_can_be_limited_by_any_rival(valkey: Server, name: str) -> None:
     scenario = Scenario("500/s burst 100", 2, steady(2), costs=(1, 3))
-    shown = trial(scenario.plan(server.url, 1.0, RIVALS[name], threads=2), ignore)
+    shown = trial(scenario.plan(valkey.url, 1.0, RIVALS[name], threads=2), ignore)
     assert 0 < shown.waits < shown.decisions or (name == "per call" and shown.waits == shown.decisions)
     assert 0 < shown.calls_by_limiters <= shown.calls
     assert shown.admitted > 0

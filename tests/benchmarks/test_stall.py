@@ -9,7 +9,7 @@ import pytest
 from benchmarks import heartbeat
 from benchmarks.heartbeat import Laps, Seen, observe
 from benchmarks.stall import Trivial, stall
-from tests.servers import Servers, Unavailable
+from tests.servers import Server
 from tests.sync.stage import Clock
 
 
@@ -67,12 +67,8 @@ def test_the_control_waits_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatc
     assert waits == [0.05] * 5
 
 
-def test_all_of_it_runs_and_says_a_number_for_everything(servers: Servers) -> None:
-    try:
-        server = servers.get("valkey")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    figures = list(stall(server.url, 0.1, 1))
+def test_all_of_it_runs_and_says_a_number_for_everything(valkey: Server) -> None:
+    figures = list(stall(valkey.url, 0.1, 1))
     assert len({figure.name for figure in figures}) == len(figures)
     assert all(math.isfinite(figure.value) for figure in figures)
     assert [figure.name for figure in figures if figure.at_most is not None] == [

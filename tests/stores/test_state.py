@@ -16,7 +16,7 @@ from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore, awaited
-from tests.servers import SERVERS, Servers, Unavailable
+from tests.servers import SERVERS, Servers
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -31,11 +31,8 @@ def client(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Any]:
     if request.param == "fakeredis":
         yield FakeRedis(decode_responses=True)
         return
-    try:
-        with servers.get(request.param).client(decode_responses=True) as client:
-            yield client
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with servers.get(request.param).client(decode_responses=True) as client:
+        yield client
 
 
 def taken(client: Any, prefix: str) -> RedisStore:

@@ -20,7 +20,7 @@ from batchlimit.stores.client.cluster import NOBODY, AsyncClusterTransport, is_l
 from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import BlockingStore, awaited
 from tests.nodes import Node
-from tests.servers import Servers, Unavailable, redis_binary, valkey_binary
+from tests.servers import Servers, redis_binary, valkey_binary
 from tests.topologies import SERVICE, Cluster, Watched, cluster, sentinel
 
 HUNDRED = Quota(0.001, 100)
@@ -332,18 +332,10 @@ def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -
 
 
 def test_a_cluster_of_redis_is_served_too(prefix: str) -> None:
-    with _possible(), cluster(redis_binary()) as whole, both(whole.url, prefix) as stores:
+    with cluster(redis_binary()) as whole, both(whole.url, prefix) as stores:
         for store in stores:
             for key in ("k0", "k1", "k2", "k3"):
                 assert store.take(key, HUNDRED, Ask("a", 1, 1, 1, 1)).granted == 1
-
-
-@contextlib.contextmanager
-def _possible() -> Iterator[None]:
-    try:
-        yield
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def test_sentinels_that_know_no_primary_are_named_without_a_password(api: str, watched: Watched, prefix: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import redis
 
 from tests.nodes import Node, await_fact, free_port, node
-from tests.servers import redis_binary, valkey_binary
+from tests.servers import any_binary, valkey_binary
 
 Trouble = Callable[[], contextlib.AbstractContextManager[str]]
 
@@ -133,7 +133,7 @@ def no_slots() -> Iterator[str]:
 @contextlib.contextmanager
 def lonely() -> Iterator[str]:
     """A primary that wants replicas."""
-    with node(redis_binary(), "--min-replicas-to-write", "1") as one:
+    with node(any_binary(), "--min-replicas-to-write", "1") as one:
         yield one.url
 
 

@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from batchlimit import RateLimiter
 from batchlimit.telemetry.prometheus import export
-from benchmarks.prometheus import IS_HERE, Prometheus, prometheus
+from benchmarks.prometheus import Prometheus, prometheus
 from tests.chaos.alerts.service import FLOOD, NAMELESS, SLOW, STRANGERS
 from tests.chaos.alerts.town import town
-from tests.servers import Unavailable, valkey_binary
+from tests.programs import program
 from tests.sync.stage import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -28,14 +28,11 @@ DASHBOARD = json.loads((DEPLOY / "grafana" / "batchlimit.json").read_text(encodi
 ALERTS = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 PANELS = {panel["title"]: panel["targets"][0]["expr"] for panel in DASHBOARD["panels"]}
 
-needs_prometheus = pytest.mark.skipif(not IS_HERE, reason="there is no Prometheus here")
 
-
-@needs_prometheus
 @pytest.mark.parametrize("command", [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]])
 def test_promtool_agrees_with_the_alerts(command: list[str]) -> None:
     found = subprocess.run(
-        ["promtool", *command], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False
+        [program("promtool"), *command], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -49,16 +46,11 @@ def test_every_alert_has_a_test() -> None:
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Prometheus]:
     """A Prometheus that scrapes a fleet in which everything goes wrong that may, and the exporter."""
-    try:
-        valkey_binary()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     with town() as found:
         found.go_wrong(FLOOD, STRANGERS, NAMELESS, SLOW)
         yield found.prometheus
 
 
-@needs_prometheus
 def test_every_panel_has_data(fleet: Prometheus) -> None:
     def without_data() -> list[str]:
         return [
@@ -80,9 +72,9 @@ def value(series: Any) -> float:
     return -1.0 if math.isnan(found := float(series["value"][1])) else found
 
 
-@needs_prometheus
 def test_what_prometheus_has_is_what_was_counted() -> None:
     registry, tokens = CollectorRegistry(), "sum by (policy, result) (batchlimit_tokens_total)"
+    program("prometheus")  # before a server is started that would go on
     with RateLimiter.from_url("memory://", "100/s") as limiter:
         export(limiter, name="api", registry=registry)
         limiter.acquire("ann", 100)

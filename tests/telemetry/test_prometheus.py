@@ -1,12 +1,9 @@
-"""What Prometheus sees of an application with several workers: exactly what its clients counted.
-
-A real Prometheus scrapes it under load where there is one.
-"""
+"""What Prometheus sees of an application with several workers: exactly what its clients counted."""
 
 import http.client
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.telemetry.prometheus import export
-from benchmarks.prometheus import IS_HERE, Prometheus, prometheus
+from benchmarks.prometheus import Prometheus, prometheus
 from tests.depth import depth
 from tests.integrations.worker_commands import DEADLINE, GUNICORN, Crew, working
 from tests.servers import Server
@@ -52,31 +49,36 @@ def test_one_process_is_read_when_it_is_scraped() -> None:
 UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error", "examples.fastapi_metrics:app"]
 PRELOADED = [*GUNICORN, "-w", "3", "-k", "uvicorn.workers.UvicornWorker", "--preload", "-b", "fd://{fd}"]
 PRELOADED += ["examples.fastapi_metrics:app"]
+deprecated = pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
 
 
-@pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
-@pytest.mark.parametrize(
-    "command", depth([PRELOADED], [UVICORN, PRELOADED]), ids=depth(["preload"], ["uvicorn", "preload"])
-)
-def test_all_workers_together_count_what_their_clients_did(command: list[str], valkey: Server, tmp_path: Path) -> None:
+@pytest.fixture(params=depth([PRELOADED], [UVICORN, PRELOADED]), ids=depth(["preload"], ["uvicorn", "preload"]))
+def crew(request: pytest.FixtureRequest, valkey: Server, tmp_path: Path) -> Iterator[Crew]:
+    """An application with several workers."""
     pytest.importorskip("uvicorn.workers")
     environment = {"REDIS_URL": valkey.url, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    with working(command, tmp_path, **environment) as crew, scraping(crew) as watching:
-        counted = Counter(status for _ in range(30) for status in crew.session("/search", 10))
-        assert counted.total() == 300
-        wanted = Counter(acquired=counted[200], refused=counted[429])
-        until(lambda: Counter(requests(page(crew), "search")) == wanted)
-        if watching is not None:
-            until(lambda: scraped(watching) == wanted)
+    with working(request.param, tmp_path, **environment) as crew:
+        yield crew
 
 
-@contextmanager
-def scraping(crew: Crew) -> Iterator[Prometheus | None]:
-    if not IS_HERE:
-        yield None
-        return
+def counted(crew: Crew) -> Counter[str]:
+    """What clients of the application had, of 300 requests."""
+    statuses = Counter(status for _ in range(30) for status in crew.session("/search", 10))
+    assert statuses.total() == 300
+    return Counter(acquired=statuses[200], refused=statuses[429])
+
+
+@deprecated
+def test_all_workers_together_count_what_their_clients_did(crew: Crew) -> None:
+    wanted = counted(crew)
+    until(lambda: Counter(requests(page(crew), "search")) == wanted)
+
+
+@deprecated
+def test_a_prometheus_that_scrapes_all_workers_has_what_their_clients_did(crew: Crew) -> None:
     with prometheus({"api": crew.port}) as watching:
-        yield watching
+        wanted = counted(crew)
+        until(lambda: scraped(watching) == wanted)
 
 
 def scraped(watching: Prometheus) -> Counter[str]:

@@ -5,21 +5,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from benchmarks.prometheus import IS_HERE
 from tests.chaos.alerts.drill import DRILLS, Drill
 from tests.chaos.alerts.town import RULES, Town, faster, town
 from tests.depth import only_deep
-from tests.servers import Unavailable, valkey_binary
 
 
 @pytest.fixture(scope="module")
 def a_town() -> Iterator[Town]:
-    if not IS_HERE:
-        pytest.skip("there is no Prometheus here")
-    try:
-        valkey_binary()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
     with town() as found:
         yield found
 

@@ -15,6 +15,7 @@ from batchlimit.admin import Admin
 from benchmarks.prometheus import Prometheus, prometheus
 from tests.chaos.alerts import service
 from tests.nodes import Node, node
+from tests.programs import program
 from tests.relay import Relay
 from tests.servers import valkey_binary
 
@@ -87,6 +88,7 @@ class Town:
 @contextmanager
 def town() -> Iterator[Town]:
     """A fleet of two processes on a Valkey behind a relay, its exporter, and a Prometheus."""
+    program("prometheus")  # before all that takes long to start
     with ExitStack() as stack:
         server = stack.enter_context(node(valkey_binary()))
         relay = stack.enter_context(Relay(server.url, 0.0005))

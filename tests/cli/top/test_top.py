@@ -13,7 +13,7 @@ from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run, typed_at
 from tests.cli.terminal import Terminal
 from tests.nodes import Node, node
-from tests.servers import Server, Servers, Unavailable, valkey_binary
+from tests.servers import Server, Servers, valkey_binary
 from tests.stores.test_rights import LOOKS, OPERATOR
 
 SLOW = Quota(0.001, 1000)
@@ -109,10 +109,7 @@ def test_a_prefix_with_wildcards_matches_itself_alone(valkey: Server) -> None:
 
 
 def test_a_cluster_is_looked_at_node_by_node(servers: Servers, prefix: str) -> None:
-    try:
-        url = servers.get("cluster").url
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    url = servers.get("cluster").url
     store = RedisStore.from_url(url, prefix=prefix)
     for each in range(12):
         use(store, f"key {each}", 10)

@@ -27,10 +27,10 @@ from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
 from tests.nodes import node
-from tests.servers import SERVERS, Server, Unavailable, redis_binary, valkey_binary
+from tests.servers import SERVERS, Server, redis_binary, valkey_binary
 from tests.stores import trouble
 from tests.stores.trouble import Trouble
-from tests.topologies import tls
+from tests.tls import tls
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -124,15 +124,6 @@ def _blocking(address: Address, patience: Any) -> Store:
     return BlockingStore(open_async_store(address, **patience))
 
 
-@contextlib.contextmanager
-def possible() -> Iterator[None]:
-    """A server that this machine cannot run skips the test."""
-    try:
-        yield
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
 def failed(api: str, url: str, told: str) -> StoreUnavailable:
     """The error of a take, which says `told`, and nowhere a password."""
     with opened(api, url) as store:
@@ -147,7 +138,7 @@ def failed(api: str, url: str, told: str) -> StoreUnavailable:
 
 @pytest.mark.parametrize(("make", "told", "code"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
 def test_an_error_of_the_store_says_so_and_has_a_hint_and_a_code(api: str, make: Trouble, told: str, code: str) -> None:
-    with possible(), make() as url:
+    with make() as url:
         error = failed(api, url, told)
     assert (type(error), error.code) == (StoreUnavailable, code)
 
@@ -223,7 +214,7 @@ def test_another_type_at_the_name_of_a_bucket_concerns_its_key_alone(
 @pytest.mark.parametrize("name", list(SERVERS))
 def test_servers_of_every_age_are_understood(name: str, api: str) -> None:
     """Redis before 7 wraps what a command in a script said."""
-    with possible(), SERVERS[name]() as url:
+    with SERVERS[name]() as url:
         server = Server(name, url)
         with server.client() as client:
             client.config_set("maxmemory", 1)
@@ -244,7 +235,7 @@ def test_servers_of_every_age_are_understood(name: str, api: str) -> None:
 )
 def test_a_failure_of_tls_says_so(api: str, change: object, told: str) -> None:
     assert callable(change)
-    with possible(), tls(redis_binary()) as secured:
+    with tls(redis_binary()) as secured:
         failed(api, change(secured.url, secured), told)
 
 

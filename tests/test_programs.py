@@ -1,0 +1,81 @@
+"""What this machine lacks skips the tests that ask for it, and says how to get it; nothing else skips one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import nodes
+from tests.nodes import await_fact, node
+from tests.programs import Unavailable, program
+from tests.servers import DidNotStart, any_binary, redis_binary, redis_server, valkey_binary
+from tests.tls import tls
+
+ROOT = Path(__file__).parents[1]
+VENV = Path(sys.executable).parent
+TESTS = """
+import pytest
+from tests.programs import program
+
+@pytest.fixture(scope="module")
+def one(): return program("prometheus")
+
+def test_asks_a_fixture(one): pass
+def test_asks_it_too(one): pass
+def test_asks_itself(): program("redis-server")
+def test_fails(): assert False
+"""
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with nothing on its PATH but the venv, which has the Redis of a wheel."""
+    assert (VENV / "redis-server").exists()
+    monkeypatch.setenv("PATH", str(VENV))
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_test_that_asks_for_what_is_not_there_is_skipped_and_the_reason_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [
+        sys.executable,
+        *["-m", "pytest", "-p", "tests.conftest", "-p", "no:randomly", "-rs"],
+        f"--rootdir={tmp_path}",
+    ]
+    told = subprocess.run([*command, tmp_path], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert "1 failed, 3 skipped" in told
+    assert "no prometheus on the PATH: apt-get install prometheus, or brew install prometheus" in told
+    assert "no redis-server on the PATH: apt-get install redis-server, or brew install redis" in told
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_redis_that_a_wheel_puts_into_the_venv_is_not_the_machines() -> None:
+    with pytest.raises(Unavailable, match="no redis-server"):
+        program("redis-server")
+    assert any_binary() == valkey_binary()
+
+
+def test_a_redis_of_the_machine_that_is_too_old_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "redis-server").symlink_to(VENV / "redis-server")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match=r"older than Redis 7: install a newer one.*v=6\.2"):
+        redis_binary()
+
+
+def test_a_server_without_tls_is_told_from_one_that_did_not_start() -> None:
+    with pytest.raises(Unavailable, match="no TLS: install"), tls(valkey_binary()):
+        pytest.fail("it knows TLS")
+
+
+@pytest.mark.parametrize("run", [node, redis_server])
+def test_a_server_that_is_there_and_does_not_start_skips_nothing(run: object) -> None:
+    assert callable(run)
+    with pytest.raises(DidNotStart, match="no-such-option"), run(valkey_binary(), "--no-such-option", "1"):
+        pytest.fail("it started")
+
+
+def test_a_fact_that_never_is_so_fails_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "START_TIMEOUT", 0.0)
+    with pytest.raises(AssertionError, match="still not so"):
+        await_fact(lambda: False, "a pig that flies")
