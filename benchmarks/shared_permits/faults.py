@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.shared_permits.crew import Crew
 from tests.nodes import Node, node
 from tests.relay import Relay
-from tests.servers import redis_binary
+from tests.servers import any_binary
 from tests.topologies import Watched, sentinel
 
 _ROUND_TRIP = 0.0
@@ -44,13 +44,13 @@ class Guarded:
 
 @contextmanager
 def single(relayed: str = "none") -> Iterator[Single]:
-    with node(redis_binary()) as server, Relay(server.url, _ROUND_TRIP) as relay:
+    with node(any_binary()) as server, Relay(server.url, _ROUND_TRIP) as relay:
         yield Single(server, relay, relayed)
 
 
 @contextmanager
 def guarded(_relayed: str) -> Iterator[Guarded]:
-    with sentinel(redis_binary()) as watched:
+    with sentinel(any_binary()) as watched:
         yield Guarded(watched)
 
 

@@ -1,13 +1,8 @@
 """How much of a limit is used, and how fast a slot changes hands, beside other semaphores."""
 
 import os
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -15,6 +10,7 @@ import redis
 from benchmarks.markdown import percent, table
 from benchmarks.shared_permits.crew import Crew, Run, run
 from benchmarks.shared_permits.replay import handovers, most_at_once, tokens_grow, used
+from tests.servers import any_binary, redis_server
 
 Setting = tuple[str, int, dict[str, Any]]
 """Its name, how many processes, and the plan."""
@@ -61,23 +57,6 @@ _HEAD = [
     "asks / permit",
     "by process",
 ]
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    """Run a redis-server on a unix socket."""
-    binary = shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin") or "redis-server"
-    with tempfile.TemporaryDirectory(prefix="bl-", dir="/tmp") as folder:
-        path = f"{folder}/s"
-        command = [binary, "--port", "0", "--unixsocket", path, "--save", ""]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            while not Path(path).exists():
-                time.sleep(0.01)
-            yield f"unix://{path}"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def ping(url: str) -> float:
@@ -127,6 +106,6 @@ def _figures(found: Run, plan: dict[str, Any], seconds: float, trip: float) -> l
 def throughput(settings: Sequence[Setting], seconds: float = 5.0) -> None:
     """Print a row for each setting, as it is measured."""
     print(table(_HEAD, []), end="", flush=True)
-    with server() as url:
+    with redis_server(any_binary()) as url:
         for setting in settings:
             print(f"| {' | '.join(measure(url, setting, seconds))} |", flush=True)

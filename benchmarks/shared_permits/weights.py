@@ -5,7 +5,7 @@ from typing import Any
 from benchmarks.markdown import percent, table
 from benchmarks.shared_permits.crew import run
 from benchmarks.shared_permits.replay import most_at_once, used
-from benchmarks.shared_permits.throughput import server
+from tests.servers import any_binary, redis_server
 
 SETTINGS: list[tuple[int, tuple[int, ...]]] = [
     (40, (1, 1, 1, 1)),
@@ -19,7 +19,7 @@ SETTINGS: list[tuple[int, tuple[int, ...]]] = [
 
 def held(limit: int, weights: tuple[int, ...], seconds: float = 5.0) -> tuple[int, float, list[float]]:
     """Return how many were held at once at most, the part that was used, and which part of that each process held."""
-    with server() as url:
+    with redis_server(any_binary()) as url:
         plan: dict[str, Any] = {"limit": limit, "callers": limit + 2, "hold": 0.02, "kind": "ours, tasks"}
         found = run(url, len(weights), seconds, weights=weights, **plan)
     parts = [used(each, limit, found.began, found.until) for each in found.by_process]

@@ -25,16 +25,7 @@ from benchmarks.shared_permits.replay import (
 from benchmarks.shared_permits.throughput import measure
 from benchmarks.shared_permits.weights import held
 from tests.depth import DEEP, depth, only_deep
-from tests.servers import Server, Unavailable, redis_binary
-
-
-@pytest.fixture
-def redis_here() -> None:
-    """Where there is no Redis the test is skipped."""
-    try:
-        redis_binary()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+from tests.servers import Server
 
 
 def test_a_replay_counts_those_that_overlap() -> None:
@@ -98,7 +89,6 @@ _SHORT = [("a process is killed and replaced", "threads"), (_CUT, "tasks")]
 _ALL = [(fault, api) for fault in FAULTS for api in APIS]
 
 
-@pytest.mark.usefixtures("redis_here")
 @pytest.mark.parametrize(("fault", "api"), _ALL if DEEP else _SHORT)
 def test_processes_never_hold_more_than_is_promised(fault: str, api: str) -> None:
     assert play(FAULTS[fault], api, processes=2, callers=6).kept
@@ -135,7 +125,6 @@ def test_others_are_measured_alike(valkey: Server, kind: str) -> None:
 
 
 @only_deep
-@pytest.mark.usefixtures("redis_here")
 def test_processes_of_all_weights_are_served() -> None:
     most, _, shares = held(8, (1, 3), seconds=3.0)
     assert most <= 8
@@ -194,7 +183,6 @@ def test_the_exit_status_says_whether_every_promise_was_kept(kept: bool, monkeyp
 
 
 @only_deep
-@pytest.mark.usefixtures("redis_here")
 def test_an_audit_notices_that_leases_are_used_for_longer_than_the_store_keeps_them() -> None:
     fault = replace(FAULTS[_CUT], seconds=3.0)
     assert not play(fault, "threads", processes=2, callers=12, used=5.0).kept
