@@ -238,6 +238,11 @@ def slowest_rate(quota: Quota) -> float:
     return min(each.rate for each in quota.bandwidths)
 
 
+def leaves_plenty(fetch: Fetch, grant: Grant, quota: Quota, jitter: float) -> bool:
+    """Whether all that was needed was granted, at once, and the bucket is not scarce after it."""
+    return grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter)
+
+
 def is_plenty(level: int, quota: Quota, jitter: float) -> bool:
     """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
     return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

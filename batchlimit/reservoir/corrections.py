@@ -2,6 +2,7 @@
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
@@ -33,7 +34,7 @@ class Corrections:
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
         self._requests.refunds += cost - state.lease.put_back(cost, now, margin)
-        state.denials.forget()
+        state.denials = NO_DENIALS
         self._admission.serve()
         state.queue.wake_leader()
         return self._requests.repay(waiter)

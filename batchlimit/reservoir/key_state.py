@@ -11,7 +11,7 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
-from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
@@ -84,7 +84,7 @@ class KeyState:
         """`quota` is the one of the code, of this rank; `key` is as `stored` returns it."""
         self.tokens, self.queue, self.overdraft = FreeTokens(now), WaitQueue(), NO_OVERDRAFT
         self.lease = Lease(self.tokens, now)
-        self.denials, self.demand = DenialCache(), Demand(now)
+        self.denials, self.demand = NO_DENIALS, Demand(now)
         self.view, self.fallback = BucketView(fill, count), NO_FALLBACK if policy == CLOSED else Fallback(policy)
         self.in_flight: Fetch | GiveBack | None = None  # sent to the store, or about to be, and not reported on
         self.is_retired = False  # another reservoir stands for the key
@@ -147,7 +147,7 @@ class KeyState:
         """Go by another quota from now on."""
         self.quota = quota
         if quota.denies_all:
-            self.denials.never()
+            self.denials = DENIED_FOR_EVER
         self.fallback.bucket = None
         self.denies_all = quota.denies_all
         self.largest_cost = LARGEST_BURST if self.denies_all else quota.largest_cost
@@ -210,5 +210,7 @@ class KeyState:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""
         if self.is_retired or self.tokens.available or self.mode != "enforce":
             self.tokens.denied_until = LONG_AGO
+        elif self.denials is NO_DENIALS:
+            self.tokens.denied_until = self.failing_until
         else:
             self.tokens.denied_until = max(self.failing_until, self.denials.until(1))

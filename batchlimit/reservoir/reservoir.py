@@ -80,9 +80,10 @@ from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
+from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.instance import Instance
@@ -231,7 +232,10 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            state.denials.learn(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
+            if leaves_plenty(fetch, grant, state.quota, jitter):
+                state.denials = NO_DENIALS
+            else:
+                state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
         state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends

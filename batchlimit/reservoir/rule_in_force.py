@@ -8,6 +8,7 @@ from batchlimit.overrides.known import UNTOLD
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
@@ -54,10 +55,10 @@ class RuleInForce:
             state.count(now)
             self._change_mode(mode, now)
         state.own, state.is_outdated = own, True
-        state.denials.forget()
+        state.denials = NO_DENIALS
         self._admission.obey(own)
         if own.denies_all:
-            state.denials.never()
+            state.denials = DENIED_FOR_EVER
             state.lease.take_all()
         state.queue.wake_leader()
 

@@ -18,7 +18,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.testing.threads import EXACT, ChangedRule, be_patient, failures_of
+from batchlimit.testing.threads import EXACT, ChangedRule, be_patient, failures_of, forget_denials
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import TURNS, VirtualTime
 
@@ -148,7 +148,7 @@ class VirtualRegistry(Registry):
     def arrive(self) -> None:
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
         for entry in list(self.entries.values()):
-            entry.reservoir.state.denials.forget()
+            forget_denials(entry.reservoir)
             entry.reservoir.state.publish()
         self._home.arrive()
 

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.batching import FixedBatch
@@ -12,6 +13,7 @@ from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
@@ -82,8 +84,13 @@ class Attendant(Refresher):
 
 def be_patient(reservoir: Reservoir) -> None:
     """Wait until what is short fits, without a look each half a second: a wait of a day would take 170,000 of them."""
-    denials = reservoir.state.denials
-    denials.dry_until = max(denials.dry_until, denials._fits_at)
+    state, denials = reservoir.state, reservoir.state.denials
+    state.denials = denials._replace(dry_until=max(denials.dry_until, denials.fits_at))
+
+
+def forget_denials(reservoir: Reservoir) -> None:
+    """Ask at once: what was short may fit by now."""
+    reservoir.state.denials = NO_DENIALS
 
 
 class VirtualEntry(KeyEntry):
@@ -149,7 +156,7 @@ class VirtualRegistry(Registry):
     def arrive(self) -> None:
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
         for entry in list(self.entries.values()):
-            entry.locked(entry.reservoir.state.denials.forget)
+            entry.locked(partial(forget_denials, entry.reservoir))
         self.rules.expire()
         self._refresher.arrive()
 

@@ -6,7 +6,8 @@ import pytest
 
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.bucket_view import leaves_plenty
+from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS, DenialCache
 from batchlimit.reservoir.waiter import Fetch
 from tests.reservoir.world import about, answer
 
@@ -23,9 +24,9 @@ def fetch(need: int, *, queued: int | None = None, cost: int | None = None, repe
 def learned(
     asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
 ) -> DenialCache:
-    denials = DenialCache()
-    denials.learn(asked, grant, quota, demand, now, jitter, now + grant.starts_in)
-    return denials
+    if leaves_plenty(asked, grant, quota, jitter):
+        return NO_DENIALS
+    return DenialCache.learned(asked, grant, quota, demand, now, jitter, now + grant.starts_in)
 
 
 @pytest.mark.parametrize(
@@ -117,23 +118,9 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
     assert learned(fetch(10)._replace(repeated=True), denial).pause(10, 0.0) == 0.0
 
 
-def test_a_new_answer_replaces_the_old() -> None:
-    denials = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    denials.learn(fetch(2), answer(2), THOUSAND, 0.0, 0.1, 1.0, 0.1)
-    assert denials.pause(10, 0.1) == 0.0
-
-
-def test_forgetting_is_asking_again_at_once() -> None:
-    denials = learned(fetch(10), answer(0, retry_after=0.9, level=0))
-    denials.forget()
-    assert (denials.pause(10, 0.0), denials.wait(10, 0.0)) == (0.0, 0.0)
-
-
-def test_a_new_host_does_not_pause_and_one_that_never_may_always_does() -> None:
-    denials = DenialCache()
-    assert denials.pause(1, -1e9) == 0.0
-    denials.never()
-    assert (denials.pause(1, 1e9), denials.wait(1, 1e9)) == (math.inf, math.inf)
+def test_without_denials_nothing_pauses_and_where_the_rate_is_0_everything_does_for_ever() -> None:
+    assert (NO_DENIALS.pause(10, -1e9), NO_DENIALS.wait(10, -1e9)) == (0.0, 0.0)
+    assert (DENIED_FOR_EVER.pause(1, 1e9), DENIED_FOR_EVER.wait(1, 1e9)) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize(

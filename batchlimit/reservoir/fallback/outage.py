@@ -3,6 +3,7 @@
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
@@ -87,4 +88,4 @@ def borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> 
     first, queued = state.first_cost - state.lease.held, state.queue.cost - state.lease.held
     wish = Wish(max(1, first), max(1, queued), max(0, target - queued))
     wait = state.fallback.lend(bucket, wish, state.lease, now)
-    state.denials.pause_for(wait, state.first_cost, now)
+    state.denials = DenialCache.pausing(wait, state.first_cost, now)
