@@ -1,4 +1,4 @@
-"""What a call has cost, corrected: a refund of what was not used, and a debit of what was used beyond an estimate."""
+"""What a call has cost, corrected: by a caller who leaves, by a refund, or by a debit beyond an estimate."""
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.admission import Admission
@@ -7,7 +7,7 @@ from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.requests import Requests
-from batchlimit.reservoir.waiter import Waiter
+from batchlimit.reservoir.waiter import Admit, Waiter
 
 
 class Corrections:
@@ -38,6 +38,25 @@ class Corrections:
         self._admission.serve()
         state.queue.wake_leader()
         return self._requests.repay(waiter)
+
+    def undo(self, waiter: Waiter, now: float) -> None:
+        """Take back the tokens of a caller that leaves, whatever its verdict.
+
+        They come back here, unless they have expired, or a request has reported them as spent since. Requests report
+        the tokens of a tentative waiter as unspent, so these come back as long as the lease is renewed.
+        """
+        state, lease, verdict = self._state, self._state.lease, waiter.verdict
+        is_ours = waiter.tentative or waiter.reports == lease.reports
+        self._admission.confirm(waiter)
+        if isinstance(verdict, Admit) and verdict.is_shadow:
+            state.count_in_shadow(-waiter.cost)
+        elif isinstance(verdict, Admit) and waiter.cost:
+            is_late = lease.borrowed and now >= verdict.before  # what is borrowed is never renewed
+            if is_ours and not is_late and verdict.generation == lease.generation:
+                lease.put_back(waiter.cost, now)
+            lease.forsake(waiter, verdict)
+        waiter.verdict = None  # its tokens are returned once
+        self._admission.serve()
 
     def debit(self, tokens: int, now: float) -> None:
         """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.

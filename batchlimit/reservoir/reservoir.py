@@ -192,9 +192,7 @@ class Reservoir:
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
 
-        Its tokens come back here, unless they have expired, or a request has reported them as spent since. Requests
-        report the tokens of a tentative waiter as unspent, so these come back as long as the lease is renewed. If the
-        caller has not reported on its request, that has failed.
+        If it has not reported on its request, that has failed.
         """
         if (request := self.state.in_flight) is not None and waiter.request is request:
             if isinstance(request, Fetch):
@@ -202,18 +200,7 @@ class Reservoir:
             else:
                 self.gave_back(now)
         self.state.queue.withdraw(waiter)
-        lease = self.state.lease
-        is_ours = waiter.tentative or waiter.reports == lease.reports
-        self.admission.confirm(waiter)
-        if isinstance(waiter.verdict, Admit) and waiter.verdict.is_shadow:
-            self.state.count_in_shadow(-waiter.cost)
-        elif isinstance(waiter.verdict, Admit) and waiter.cost:
-            is_late = lease.borrowed and now >= waiter.verdict.before  # what is borrowed is never renewed
-            if is_ours and not is_late and waiter.verdict.generation == lease.generation:
-                lease.put_back(waiter.cost, now)
-            lease.forsake(waiter, waiter.verdict)
-        waiter.verdict = None  # its tokens are returned once
-        self.admission.serve()
+        self.corrections.undo(waiter, now)
 
     def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
