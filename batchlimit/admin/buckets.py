@@ -114,7 +114,8 @@ class Buckets:
         if not isinstance(self._store, Resettable):
             raise TypeError(f"a {type(self._store).__name__} fills no buckets; use a redis.Redis client or a URL")
         check_line("why", why)
-        before = self._store.reset(key, forget=forget)
+        name = stored(key)
+        before = self._store.reset(name, forget=forget)
         told = "none" if before is None else "; ".join(f"{level:.1f}" for level in before) + " tokens"
-        self._store.note(stored(key), told, "cleared" if forget else "refilled", self._who, why)
+        self._store.note(name, told, "cleared" if forget else "refilled", self._who, why)
         return before

@@ -54,10 +54,11 @@ class SlowPath:
 
     async def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
-        reservoir = self._registry.entry(key).reservoir
+        entry = self._registry.entry(key)
+        reservoir = entry.reservoir
         if (known := reservoir.decisions.without_bucket()) is not None:
             return known
-        level = await store_calls.outcome(self._registry.store.peek, key, reservoir.quota)
+        level = await store_calls.outcome(self._registry.store.peek, entry.key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
             if (told := reservoir.decisions.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)

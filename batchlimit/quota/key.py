@@ -89,7 +89,10 @@ class Stored(str):
 
 
 def stored(key: str) -> str:
-    """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself."""
+    """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself.
+
+    A longer key becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
+    """
     if len(key) < _SHORT or isinstance(key, Stored):
         return key
     encoded = key.encode()

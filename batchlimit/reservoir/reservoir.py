@@ -259,7 +259,10 @@ class Reservoir:
 
     @property
     def at_rest_until(self) -> float:
-        """Nothing is due before this instant, for no token is here, wanted or owed, and nobody waits; -inf: unknown."""
+        """Nothing is due before this instant, for no token is here, wanted or owed, and nobody waits; -inf: unknown.
+
+        `lifecycle.due` would say more. To ask that after every miss at a key in use took 3 % more instructions.
+        """
         state = self.state
         is_busy = state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill
         return LONG_AGO if is_busy else state.used + self.lifecycle.stays_awake

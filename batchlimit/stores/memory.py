@@ -10,7 +10,6 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORM, RULE
-from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
@@ -63,7 +62,7 @@ class MemoryStore(Unique):
             self._forget_old(now)
             bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
             grant = bucket.take(quota, ask, now)
-            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+            self._buckets[key] = bucket, now + bucket.expires_in()
         revision = self.rules.revision
         return grant._replace(rules=revision) if revision else grant
 
@@ -74,7 +73,7 @@ class MemoryStore(Unique):
             if (bucket := self._live(key, now)) is None:
                 return 0
             credited = bucket.give_back(back, now)
-            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+            self._buckets[key] = bucket, now + bucket.expires_in()
         return credited
 
     def peek(self, key: str, quota: Quota) -> Level:
@@ -90,7 +89,7 @@ class MemoryStore(Unique):
             if (bucket := self._live(key, now)) is None:
                 return None
             before = bucket.reset(now, forget=forget)
-            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+            self._buckets[key] = bucket, now + bucket.expires_in()
         return before
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
@@ -113,7 +112,7 @@ class MemoryStore(Unique):
         return int(self._clock() * _SECOND)
 
     def _live(self, key: str, now: int) -> Bucket | None:
-        bucket, expires = self._buckets.get(stored(key), (None, 0))
+        bucket, expires = self._buckets.get(key, (None, 0))
         return bucket if now < expires else None
 
     def _forget_old(self, now: int) -> None:

@@ -19,9 +19,9 @@ class Store(Protocol):
     """Holds one bucket per key. Every method is atomic and thread-safe.
 
     Every method raises StoreUnavailable if there is no answer, and BucketUnavailable, a subclass, if only this key's
-    bucket cannot be served. Keys are checked and not empty (`batchlimit.quota.key`). All rates of a quota are above 0:
-    the limiter refuses a rate of 0 itself. The first ask creates the bucket. A bucket may be dropped when it is full
-    again.
+    bucket cannot be served. Keys are checked, and have at most 256 bytes of UTF-8: of a longer one the limiter gives
+    its digest (`batchlimit.quota.key`). All rates of a quota are above 0: the limiter refuses a rate of 0 itself. The
+    first ask creates the bucket. A bucket may be dropped when it is full again.
 
     Example:
         >>> from batchlimit.stores import MemoryStore, Store
@@ -38,7 +38,7 @@ class Store(Protocol):
         """Lease whole tokens: at most `ask.want`, and never more than the quota allows.
 
         Args:
-            key: which bucket; a checked key, not empty.
+            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
             quota: the Quota of the key; its rates are above 0.
             ask: the request of one limiter instance.
 
@@ -51,7 +51,7 @@ class Store(Protocol):
         """Credit tokens once: never above the burst, nor more than the instance held.
 
         Args:
-            key: which bucket; a checked key, not empty.
+            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
             quota: the Quota of the key; its rates are above 0.
             back: the tokens that return.
 
@@ -64,7 +64,7 @@ class Store(Protocol):
         """Look at the bucket without changing it.
 
         Args:
-            key: which bucket; a checked key, not empty.
+            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
             quota: the Quota of the key; its rates are above 0.
 
         Returns:
@@ -220,7 +220,7 @@ class Resettable(Protocol):
         """Fill a bucket up to what is leased of it.
 
         Args:
-            key: which bucket; a checked key, not empty.
+            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
             forget: also forget which quota it obeys: that of the next asker holds.
 
         Returns:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit.lending.messages import SlotAsk, SlotReply
+from batchlimit.quota.key import stored
 from batchlimit.stores.client.scripts import bucket_name, lend_arguments, read_slots
 from batchlimit.stores.client.subscription import Subscription
 
@@ -12,7 +13,7 @@ _END = ":slots"
 
 def slots_name(prefix: str, key: str) -> str:
     """Return the name of the hash of a limit; it is in the slot of the key's bucket."""
-    return bucket_name(prefix, key) + _END
+    return bucket_name(prefix, stored(key)) + _END
 
 
 class RedisSlots:

@@ -77,7 +77,7 @@ class SlowPath:
             return known
         warn_in_loop()
         try:
-            level = self._registry.store.peek(key, reservoir.quota).level
+            level = self._registry.store.peek(entry.key, reservoir.quota).level
         except StoreUnavailable as error:
             failed = reservoir.state.fallback.failure(error)
         else:

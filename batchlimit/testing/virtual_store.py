@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.outage import too_late
@@ -42,7 +41,7 @@ class VirtualStore(MemoryStore):
             bucket.peek(now)
             room = bucket._table.outstanding if part else 0
             bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
-            self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+            self._buckets[key] = bucket, now + bucket.expires_in()
 
     def forget(self) -> None:
         """Lose all buckets."""

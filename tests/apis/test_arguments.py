@@ -11,7 +11,7 @@ import redis.sentinel
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.quota.key import LONGEST_KEY
+from batchlimit.quota.key import LONGEST_KEY, stored
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from batchlimit.stores.client.scripts import bucket_name
 from tests.apis.blocking import Api, Blocking
@@ -227,7 +227,7 @@ def test_an_odd_key_is_a_key_like_any_other(api: Api, valkey: Server, prefix: st
         assert limiter.try_acquire(key + "y")
         assert not limiter.peek(key)
     with valkey.client() as client:
-        name = bucket_name(prefix, key)
+        name = bucket_name(prefix, stored(key))
         assert client.exists(name)
         assert len(name) <= LONGEST_KEY + len(prefix) + 3
 

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from batchlimit import RateLimited
+from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
+from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.life.test_dormant_keys import come_to_rest, soon, supply_of
@@ -63,6 +66,37 @@ def test_a_bucket_of_a_long_key_hits_as_any_other(api: Api, clock: Clock, withou
         bucket = here.bucket(long_key(1))
         assert limiter.try_acquire(long_key(1))
         assert supply_of(limiter).entries.keys() == {bucket._place}
+
+
+class Short(MemoryStore):
+    """A store of a user's own that has room for the longest key that a limiter gives it."""
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        return super().take(self._short(key), quota, ask)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
+        return super().give_back(self._short(key), quota, back)
+
+    def peek(self, key: str, quota: Quota) -> Level:
+        return super().peek(self._short(key), quota)
+
+    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
+        return super().reset(self._short(key), forget=forget)
+
+    def _short(self, key: str) -> str:
+        assert len(key.encode()) <= LONGEST_KEY
+        return key
+
+
+def test_a_store_is_given_no_long_key(api: Api) -> None:
+    store = Short()
+    with api(store, "0.001/s burst 10", sizer=FixedBatch(1)) as limiter:
+        limiter.acquire(long_key(1), 4)
+        limiter.acquire_all({long_key(1): 1, "short": 1})
+        limiter.refund(long_key(1), 2)
+        assert limiter.peek(long_key(1)).remaining == 7
+        assert Admin(store).buckets.refill(long_key(1)) is not None
+        assert limiter.peek(long_key(1)).remaining == 10
 
 
 def test_several_long_keys_are_charged_together(api: Api) -> None:

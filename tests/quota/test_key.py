@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchlimit.quota.key import LONGEST_KEY, check_cost, check_key, check_prefix
+from batchlimit.quota.key import LONGEST_KEY, check_cost, check_key, check_prefix, stored
 from batchlimit.stores.client.scripts import bucket_name
 
 keys = st.one_of(st.text(min_size=1), st.text(min_size=60, max_size=400), st.text("aé😀}", min_size=60, max_size=300))
@@ -82,6 +82,10 @@ def test_a_prefix_is_a_str(prefix: Any) -> None:
         check_prefix(prefix)
 
 
+def named(key: str) -> str:
+    return bucket_name("app", stored(key))
+
+
 def hash_tag(name: str) -> str:
     """What Redis Cluster hashes: between the first brace and the first closing one after it, unless that is empty."""
     _, opened, rest = name.partition("{")
@@ -91,45 +95,45 @@ def hash_tag(name: str) -> str:
 
 @given(keys, st.text(max_size=10))
 def test_every_name_made_by_appending_lives_in_the_buckets_slot(key: str, field: str) -> None:
-    name = bucket_name("app", key)
+    name = named(key)
     assert hash_tag(name) == hash_tag(name + field)
 
 
 @pytest.mark.parametrize("key", ["a", "tenant:42", "a{b}c", "}", "é" * 128, "x" * LONGEST_KEY])
 def test_a_short_key_stands_in_its_name_verbatim(key: str) -> None:
-    assert bucket_name("app", key) == "{app:" + key + "}"
+    assert named(key) == "{app:" + key + "}"
 
 
 def test_an_enum_member_is_named_by_its_value() -> None:
-    assert bucket_name("app", Tenant.ACME) == bucket_name("app", "acme")
+    assert named(Tenant.ACME) == named("acme")
 
 
 @pytest.mark.parametrize("key", ["x" * (LONGEST_KEY + 1), "é" * 129, "😀" * 65])
 def test_a_key_over_256_bytes_becomes_its_first_64_characters_and_a_digest(key: str) -> None:
-    assert re.fullmatch(re.escape("{app:" + key[:64]) + "#[0-9a-f]{32}}", bucket_name("app", key))
+    assert re.fullmatch(re.escape("{app:" + key[:64]) + "#[0-9a-f]{32}}", named(key))
 
 
 def test_the_digest_never_changes() -> None:
     """Hosts of different versions share buckets: a golden value."""
-    assert bucket_name("app", "x" * 300) == "{app:" + "x" * 64 + "#c2f093e41879e412280bfcc0ed6533e4}"
+    assert named("x" * 300) == "{app:" + "x" * 64 + "#c2f093e41879e412280bfcc0ed6533e4}"
 
 
 @given(keys, keys)
 def test_distinct_keys_have_distinct_names(one: str, other: str) -> None:
     assume(one != other)
-    assert bucket_name("app", one) != bucket_name("app", other)
+    assert named(one) != named(other)
 
 
 @given(st.text(min_size=64, max_size=70), st.text(min_size=1), st.text(min_size=1))
 def test_long_keys_that_begin_alike_have_distinct_names(begin: str, one: str, other: str) -> None:
     assume(one != other)
     long = begin + "x" * LONGEST_KEY
-    assert bucket_name("app", long + one) != bucket_name("app", long + other)
+    assert named(long + one) != named(long + other)
 
 
 @given(keys)
 def test_no_key_can_pose_as_a_shortened_one(key: str) -> None:
     """Else a tenant who picks its key could spend the quota of another whose long key it knows."""
-    name = bucket_name("app", key + "x" * LONGEST_KEY)
+    name = named(key + "x" * LONGEST_KEY)
     posing = name.removeprefix("{app:").removesuffix("}")
-    assert bucket_name("app", posing) != name
+    assert named(posing) != name

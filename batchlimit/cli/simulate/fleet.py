@@ -11,7 +11,6 @@ from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
-from batchlimit.quota.key import stored
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
@@ -164,11 +163,11 @@ class _Counting(MemoryStore):
         now = self._now()
         bucket = Bucket(quota, now)
         bucket._levels = list(levels)
-        self._buckets[stored(key)] = bucket, now + bucket.expires_in()
+        self._buckets[key] = bucket, now + bucket.expires_in()
 
     def levels(self, key: str) -> list[float]:
         """Return the tokens in each bandwidth of a bucket that is known."""
-        bucket, _ = self._buckets[stored(key)]
+        bucket, _ = self._buckets[key]
         bucket._refill_to(self._now(), "", math.inf)
         return list(bucket._levels)
 

@@ -18,7 +18,6 @@ from redis.exceptions import InvalidResponse
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 
 SCRIPTS = {
@@ -79,14 +78,13 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 
 
 def bucket_name(prefix: str, key: str) -> str:
-    """`{prefix:key}`, of a checked prefix and a checked key; distinct keys have distinct names.
+    """`{prefix:key}`, of a checked prefix and a `stored` key; distinct keys have distinct names.
 
     The braces are Redis Cluster's hash tag: names made by appending to this one live in the same slot as the bucket. A
-    key with "}" ends the tag early, at the same place in all of these names. A key of more than 256 bytes of UTF-8
-    becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
+    key with "}" ends the tag early, at the same place in all of these names.
     """
     # Not an f-string: that would ask an enum member, which is a str too, for its label.
-    return "{" + prefix + ":" + stored(key) + "}"
+    return "{" + prefix + ":" + key + "}"
 
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
