@@ -59,7 +59,11 @@ class FileFollower:
     def catch_up(self, done: threading.Event | None = None) -> None:
         """Apply what was not applied yet; requires to be on the loop, if there is one."""
         if self._is_behind:
-            self._is_behind = False
-            self._apply()
+            try:
+                self._is_behind = False  # first: the file may change meanwhile
+                self._apply()
+            except BaseException:
+                self._is_behind = True
+                raise
         if done is not None:
             done.set()

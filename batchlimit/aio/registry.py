@@ -16,7 +16,7 @@ from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
 from batchlimit.aio.single_calls import SingleCalls
-from batchlimit.blocking import give_way, room_to_leave
+from batchlimit.blocking import give_way
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
@@ -94,23 +94,23 @@ class Registry:
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def _settle_in(self) -> None:
-        """Bind to the running loop; RuntimeError while that of before is not closed."""
+        """Bind to the running loop, whole or not at all; RuntimeError while that of before is not closed."""
         loop = asyncio.get_running_loop()
         if self.loop is loop:
             self.thread = 0 if self.closed else threading.get_ident()  # a loop may go on in another thread
             return
-        room_to_leave()  # to be bound in part is to be of no use
         if self.loop is not None:
             self._leave_loop(self.loop)
-        self.loop, self.thread = loop, 0 if self.closed else threading.get_ident()
-        self._follower.bind(loop)
         self.yes, self.no = Known(True, loop), Known(False, loop)
         self._home.move_to(loop)
+        self._follower.bind(loop)
         self.due = math.inf  # what another timer had planned went with it
         self._plan()
         self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
         with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
             self._farewell.__anext__().send(None)
+        # Last: if anything before is interrupted, the next call does all of it anew.
+        self.loop, self.thread = loop, 0 if self.closed else threading.get_ident()
 
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
@@ -126,17 +126,22 @@ class Registry:
 
     async def _say_farewell(self) -> AsyncGenerator[None, None]:
         """Return all tokens when the loop ends: asyncio.run finishes every generator that was left before its end."""
+        bound = self.yes
         try:
             yield
         finally:
-            if self._closing is not None and not self._is_empty:
-                await asyncio.wait([self._closing])
-            if not self._is_empty:
-                await self._drained.run(list(self.entries.values()), self._home, self._closing)
-                await self._home.cancel()
-                await self.store.stop()
-                if self.owns_store:
-                    await self._opened.disconnect()
+            if bound is self.yes:  # else this one's binding was interrupted, and done anew
+                await self._end_with_loop()
+
+    async def _end_with_loop(self) -> None:
+        if self._closing is not None and not self._is_empty:
+            await asyncio.wait([self._closing])
+        if not self._is_empty:
+            await self._drained.run(list(self.entries.values()), self._home, self._closing)
+            await self._home.cancel()
+            await self.store.stop()
+            if self.owns_store:
+                await self._opened.disconnect()
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry on the running loop; make it if there is none. LimiterClosed after close()."""
