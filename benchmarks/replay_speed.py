@@ -49,10 +49,9 @@ def main() -> None:
     took = time.process_time() - began
     if chosen.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(25)
-    by_limiters = (found.requests - found.screened) / found.requests
     figures = [
         Figure("requests replayed, per second of processor time", chosen.lines / took, "1/s"),
-        Figure("decided by limiters", by_limiters, "of all"),
+        Figure("decided by limiters", found.asked / found.requests, "of all"),
         Figure("calls of the store", found.calls / found.requests, "of all"),
         Figure("refused", (found.requests - found.admitted) / found.requests, "of all"),
     ]

@@ -88,7 +88,7 @@ class Replay:
 
     def _instant(self, at: float, together: list[Line]) -> int:
         """Replay the lines of one instant; return how many were admitted."""
-        routes, step, admitted, screened = self._routes, pause(at, len(together)), 0, 0
+        routes, step, admitted = self._routes, pause(at, len(together)), 0
         for _, method, target, ip, user, status in together:
             route = routes.get((method, target)) or self._route(method, target)
             if (way := route.only) is not None:
@@ -100,7 +100,6 @@ class Replay:
                             if screen.passes(at, charge.cost):
                                 charge.tally.admitted += 1
                                 admitted += 1
-                                screened += 1
                                 at += step
                                 continue
                             self._open(bucket, at)
@@ -111,12 +110,10 @@ class Replay:
                         else:
                             charge.tally.refused += 1
                         trust.count += 1
-                        screened += 1
                         at += step
                         continue
             admitted += self._decided(route, ip, user, status, at)
             at += step
-        self.result.screened += screened
         return admitted
 
     def _decided(self, route: Route, ip: str, user: str, status: int, at: float) -> bool:
@@ -159,12 +156,12 @@ class Replay:
                     short = short or charge.bucket.key
         if short is None:
             short = _asked(limiter, asked)
+            self.result.asked += len(asked)
             for charge in asked:
                 self._compare(charge, at, is_admitted=short is None, is_alone=len(charges) == 1)
         if short is not None:
             for charge in passed:
                 charge.bucket.screen.take_back(charge.cost)
-        self.result.screened += len(passed) if short is None else 0
         return short
 
     def _passes(self, charge: Charge, at: float) -> bool | None:

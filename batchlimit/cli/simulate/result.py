@@ -29,8 +29,8 @@ class Result:
         without_key: requests of which a rule's key could not be made, by name of the rule.
         keys: by name of the rule and key.
         seconds: admitted and refused requests of each second.
-        calls: of the store; those of screened charges as far as a sample tells.
-        screened: charges that arithmetic decided, without a reservoir.
+        calls: of the store; those of charges that arithmetic decided, as far as a sample tells.
+        asked: charges that limiters decided; arithmetic decided all others.
     """
 
     requests: int = 0
@@ -41,7 +41,7 @@ class Result:
     keys: dict[tuple[str, str], Tally] = field(default_factory=dict)
     seconds: dict[int, tuple[int, int]] = field(default_factory=dict)
     calls: int = 0
-    screened: int = 0
+    asked: int = 0
 
     def of_rule(self, name: str) -> Tally:
         """Return the sum of a rule's keys."""
