@@ -7,7 +7,7 @@ import redis
 
 from batchlimit.bucket.state import read_bucket
 from batchlimit.errors import BucketUnavailable
-from batchlimit.overrides.override import Override, literal_start
+from batchlimit.overrides.override import FOR_ALL, Override, literal_start
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.diagnosis import FAILURES, failure
@@ -136,7 +136,7 @@ class _Look:
 
 def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bool) -> Iterator[str]:
     if override.is_for_all:
-        yield f"{override.name!r} names every key that no other override names"
+        yield f"{override.name!r} {FOR_ALL}"
     if not touched:
         seen = "" if is_whole else f" among the {names} names that were looked at"
         what = "matches no live bucket" if override.is_pattern else "has no live bucket"

@@ -11,7 +11,7 @@ from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
-from batchlimit.overrides.override import NotUnderstood, Override
+from batchlimit.overrides.override import FOR_ALL, NotUnderstood, Override
 from batchlimit.overrides.view import spelled
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
@@ -136,9 +136,9 @@ def log(
 
 
 def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output) -> None:
-    """Set an override, and show it; what names every key is set after a yes."""
+    """Set an override, and show it; what counts for nearly every key is set after a yes."""
     if override_of(name, quota, terms, "", 0.0).is_for_all:
-        confirm(f"{name!r} names every key that no other override names. Set it?", yes)
+        confirm(f"{name!r} {FOR_ALL}. Set it?", yes)
     before = _before(admin, name)
     show(_row(admin.set(name, quota, **terms), admin.clock()), output)
     say(f"set; before: {before}")

@@ -16,6 +16,8 @@ LONGEST_NAME = 1024
 """Characters of a key or a pattern."""
 LONGEST_TEXT = 1000
 """Characters of a reason, and of who gave it."""
+FOR_ALL = "counts for every key that it matches and no more exact override matches"
+"""What is said of the name of an override that `is_for_all`."""
 _INSTEAD = "name a quota, such as 20/s, or another mode, weight or failure policy"
 _FIELDS = ("quota", "mode", "weight", "on_failure", "until", "at", "why", "who")
 
@@ -87,7 +89,7 @@ class Override:
 
     @property
     def is_for_all(self) -> bool:
-        """Whether it changes what holds for every key, or nearly: its name has no letter of its own."""
+        """Whether it changes what holds for every key, or nearly: its name has no character of its own."""
         return "*" in self.name and not literals(self.name) and not self.is_trial
 
     @property

@@ -132,6 +132,7 @@ def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
         ("set", "**", "0/s"),
         ("set", "?*", "--shadow"),
         ("set", "[!_]*", "--weight", "3"),
+        ("set", "[a-z]*", "20/s"),
         ("hold", "*", "1m"),
         ("open", "*"),
     ],
@@ -139,7 +140,8 @@ def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
 )
 def test_what_names_every_key_is_set_only_after_a_yes(run: Run, admin: Admin, words: tuple[str, ...]) -> None:
     refused = run(*words, typed_in="n\n")
-    assert (refused.exit_code, len(admin.overrides()), "every key" in refused.stderr) == (1, 0, True)
+    asked = f"{words[1]!r} counts for every key that it matches and no more exact override matches. Set it?"
+    assert (refused.exit_code, len(admin.overrides()), asked in refused.stderr) == (1, 0, True)
     assert run(*words).exit_code == 1, "a pipe cannot say yes"
     assert (run(*words, typed_in="y\n").exit_code, len(admin.overrides())) == (0, 1)
     assert run(*words, "--yes").exit_code == 0
@@ -156,7 +158,7 @@ def test_a_dry_run_shows_what_a_pattern_of_every_key_would_touch(
     used(valkey_store, "search:ann", "export")
     told = json.loads(run("set", "*", "20/s", "--dry-run", "-o", "json").stdout)
     assert [each["key"] for each in told["touches"]] == ["export", "search:ann"]
-    assert told["warnings"][0] == "'*' names every key that no other override names"
+    assert told["warnings"][0] == "'*' counts for every key that it matches and no more exact override matches"
     assert list(admin.plan("*", "20/s").warnings) == told["warnings"]
     assert list(admin.overrides()) == []
 
