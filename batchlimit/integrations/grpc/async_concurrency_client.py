@@ -9,7 +9,7 @@ import grpc.aio
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings
+from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, Named
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
 from batchlimit.integrations.grpc.every_call import Patience
@@ -76,12 +76,10 @@ class AsyncConcurrencyClient:
 
     async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
         began, timeout = time.monotonic(), self._patience.of(details.timeout)
-        method = details.method if isinstance(details.method, str) else details.method.decode()
-        named = _Named(details, method)
+        named = Named(details)
+        options = {"operation": named.method, "priority": self._priority(named)}
         try:
-            permit = await self._source.acquire(
-                named, timeout=timeout, operation=method, priority=self._priority(named)
-            )
+            permit = await self._source.acquire(named, timeout=timeout, **options)
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refusal(error)) from None
         try:
@@ -99,13 +97,3 @@ class AsyncConcurrencyClient:
             complete(await call.code(), None, 0)
 
         self._endings.after(call, settle)
-
-
-class _Named:
-    """Details of a call whose method is a str: grpcio gives bytes here."""
-
-    def __init__(self, details: Any, method: str) -> None:
-        self._details, self.method = details, method
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)

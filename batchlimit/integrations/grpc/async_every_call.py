@@ -40,6 +40,17 @@ KINDS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
 """An interceptor for each kind of method: grpcio takes one of each on asyncio."""
 
 
+class Named:
+    """Details of a call whose method is a str, for functions of the user's: grpcio gives bytes here."""
+
+    def __init__(self, details: Any) -> None:
+        self._details = details
+        self.method: str = details.method if isinstance(details.method, str) else details.method.decode()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._details, name)
+
+
 class Endings:
     """Tasks that run at the end of calls, one each: that may be long after the interceptor has returned the call."""
 
