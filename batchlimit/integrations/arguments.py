@@ -1,11 +1,13 @@
 """Arguments that all faces take, as the rules need them."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar
 
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.checks import Checks, ChecksSetting
+from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Unidentified
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.identity import Addresses
@@ -92,6 +94,14 @@ class Arguments:
         """Return what holds the rules against requests, and against messages; None: there are no rules for those."""
         of_requests: E = kind(limiter, self._of_requests, **self._options)
         return of_requests, kind(limiter, self._of_messages, **self._options) if self._of_messages else None
+
+
+def counted(of_requests: E, of_messages: E | None) -> EnforcementStatistics:
+    """Return what became of requests, by rule; the rules for messages count messages."""
+    counts = of_requests.statistics()
+    if of_messages is None:
+        return counts
+    return replace(counts, rules={**counts.rules, **of_messages.statistics().rules})
 
 
 def message_rules_of(given: Rules | Iterable[Rule]) -> Rules:

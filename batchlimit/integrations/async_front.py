@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.integrations.arguments import Arguments, Options
+from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response
@@ -123,5 +123,5 @@ class AsyncFront:
         await self._home.close()
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule, in this process."""
-        return self.enforcer.statistics()
+        """Return what became of requests and messages so far, by rule, in this process."""
+        return counted(self.enforcer, self._messages)

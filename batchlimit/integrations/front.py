@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.arguments import Arguments, Options
+from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response
 from batchlimit.integrations.headers import Header
@@ -103,8 +103,8 @@ class Front:
         self.enforcer.settle(outcome, response)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule, in this process."""
-        return self.enforcer.statistics()
+        """Return what became of requests and messages so far, by rule, in this process."""
+        return counted(self.enforcer, self._messages)
 
 
 wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-method")

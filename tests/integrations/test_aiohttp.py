@@ -297,6 +297,8 @@ def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() ->
             await websocket.send_str("three")
             message = await websocket.receive()
             assert (message.type, message.data, message.extra) == (aiohttp.WSMsgType.CLOSE, 1008, "too many messages")
+        counts = at.limits.statistics().rules["messages"]
+        assert (counts.acquired, counts.refused) == (2, 1)
         async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}):
             pass
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:

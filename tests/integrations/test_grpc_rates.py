@@ -261,6 +261,7 @@ def test_messages_of_a_stream_are_limited(asynchronous: bool, kind: str) -> None
         assert client.call("unary_unary", "a").code is OK
         scene.limits.clock.pass_by(30.0)
         assert client.call(kind, "a").code is OK
+        assert scene.counts("messages") == {"matched": 4, "acquired": 3, "refused": 1}
 
 
 def test_a_refusal_waits_for_no_request_of_its_stream(asynchronous: bool) -> None:

@@ -88,7 +88,7 @@ class Limits:
         app.cleanup_ctx.append(self._life)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule.
+        """Return what became of the requests so far, by rule; the rules for messages count messages.
 
         Returns:
             The EnforcementStatistics of this process.

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from types import CoroutineType
 from typing import Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.admission.steps import drive
-from batchlimit.integrations.arguments import Arguments, Options
+from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
@@ -148,10 +147,7 @@ class RateLimitMiddleware:
         Returns:
             The EnforcementStatistics of this process.
         """
-        counts = self.enforcer.statistics()
-        if self._of_messages is None:
-            return counts
-        return replace(counts, rules={**counts.rules, **self._of_messages.statistics().rules})
+        return counted(self.enforcer, self._of_messages)
 
     async def close(self) -> None:
         """Close the limiter that was made here. Only a framework that keeps its lifespan to itself needs to call it."""

@@ -90,7 +90,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         return _LimitedCall(self._front, handler_call_details.method, handler).handler()
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the calls so far, by rule.
+        """Return what became of the calls so far, by rule; the rules for messages count messages.
 
         Returns:
             The EnforcementStatistics of this process.
