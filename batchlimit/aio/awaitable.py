@@ -5,12 +5,15 @@ does `limiter.decide(key).allowed`.
 """
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
 
 T = TypeVar("T")
 _UNAWAITED = "this answer of an AsyncRateLimiter was not awaited: write `await` before the call"
+_ASYNCIO = "asyncio.base_tasks"
+"""From Python 3.12 on, a task that is shown in a log, or asked for its `repr`, asks whether its coroutine is true."""
 
 
 class Answer(Coroutine[Any, Any, T]):
@@ -33,7 +36,9 @@ class Answer(Coroutine[Any, Any, T]):
 
     __slots__ = ()
 
-    def __bool__(self) -> Never:
+    def __bool__(self) -> Literal[True]:
+        if sys._getframe(1).f_globals.get("__name__") == _ASYNCIO:
+            return True
         raise TypeError(_UNAWAITED)
 
     if not TYPE_CHECKING:  # or it would look as if it had all attributes

@@ -81,6 +81,16 @@ async def test_it_is_a_coroutine_to_whoever_asks() -> None:
     assert caught.value.value is True
 
 
+async def test_a_task_of_it_can_be_shown() -> None:
+    """As asyncio does in its debug mode, and `asyncio.run` of Python 3.12.1; from 3.12 on that asks for its truth."""
+    limiter = limiter_on(Stage(), sizer=FixedBatch(10))
+    for _ in range(2):
+        task = asyncio.create_task(limiter.try_acquire(KEY))
+        assert "pending" in repr(task)
+        assert await task
+        assert "finished" in repr(task)
+
+
 async def test_it_may_be_thrown_into_and_closed() -> None:
     limiter = limiter_on(Stage(), sizer=FixedBatch(10))
     for _ in range(2):
