@@ -120,8 +120,7 @@ class GuardedStore(Timeouts):
     async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         part = self._remote.part(key)
         breaker = self._outages.breakers[part]
-        if breaker.opened_at is not None:
-            self._look_for_prober(part, key)
+        if breaker.opened_at is not None and not self._stands_in(part, key):
             raise self._outages.refusal(part)
         began = time.perf_counter()
         try:
@@ -164,25 +163,28 @@ class GuardedStore(Timeouts):
         if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
             return  # many calls were on one connection: that it ended is one failure
         if self._outages.failed(part, error):
-            self._look_for_prober(part, key)
+            self._stands_in(part, key)
             say_away(self.address, part, error)
 
-    def _look_for_prober(self, part: str, key: str) -> None:
-        """Start a prober if there is none: the one before may have been cancelled with all other tasks."""
-        if not self._outages.has_prober(part):
-            self._send_prober(self._outages.probe(part, key))
+    def _stands_in(self, part: str, key: str) -> bool:
+        """Start a prober if there is none: the one before may have been cancelled with all other tasks.
 
-    def _send_prober(self, probe: Probe) -> None:
+        True: none can be started, and the caller has to ask instead.
+        """
+        return not self._outages.has_prober(part) and not self._send_prober(self._outages.probe(part, key))
+
+    def _send_prober(self, probe: Probe) -> bool:
+        """Return False if none can be started, and it is time for a probe."""
         work = self._probe(probe)
         try:
             prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
         except Exception:  # noqa: BLE001  a task factory of the user's own
             work.close()
-            self._outages.give_up(probe)
-        else:
-            self._outages.began(probe, lambda: not prober.done())
-            self._tasks.add(prober)  # a loop itself keeps no task alive
-            prober.add_done_callback(self._tasks.discard)
+            return self._outages.rests(probe)
+        self._outages.began(probe, lambda: not prober.done())
+        self._tasks.add(prober)  # a loop itself keeps no task alive
+        prober.add_done_callback(self._tasks.discard)
+        return True
 
     async def _probe(self, probe: Probe) -> None:
         """Ask whether the part is back, until it is."""

@@ -20,6 +20,8 @@ FIRST = (0.05, 0.15)
 SELDOM = 3.0
 """Seconds before the first probe, at most, after many relapses. With 10 s, one recovery of 180 in ten minutes of faults
 took 9.8 s."""
+WITHOUT = 1.0
+"""Seconds between two probes where no prober can be started: each of them costs a caller a deadline."""
 ANY = Quota(1.0, 1)
 """A quota for a `peek` that only shows whether the store answers."""
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
@@ -87,9 +89,15 @@ class Outages:
         probe.is_alive = is_alive
         self._probes[probe.part] = probe
 
-    def give_up(self, probe: "Probe") -> None:
-        """Close the circuit breaker because no prober could be started: the next calls ask the part itself."""
-        self._breakers.answered(probe.part, steady())
+    def rests(self, probe: "Probe") -> bool:
+        """Note that no prober could be started: for WITHOUT seconds callers are refused.
+
+        False: this outage had such a pause before, so a call has to be the probe.
+        """
+        before, now = self._probes.get(probe.part), steady()
+        due = now + self.breakers[probe.part].plan_probe(WITHOUT, now)
+        self.began(probe, lambda: steady() < due)
+        return before is None or not before.is_needed
 
 
 class Probe:

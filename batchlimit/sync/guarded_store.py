@@ -30,7 +30,8 @@ class GuardedStore(Timeouts):
 
     A call runs in the caller's thread if the store keeps the deadline itself (`is_prompt`), else in a DaemonPool.
     After three consecutive failures the circuit breaker of that part of the store opens. A thread then probes the part:
-    after about 0.1 s, and again after 0.1 to 1.1 s each, until it answers.
+    after about 0.1 s, and again after 0.1 to 1.1 s each, until it answers. Where no thread can be had, a call is made
+    after each pause.
     """
 
     def __init__(self, store: Store, deadline: float) -> None:
@@ -93,8 +94,7 @@ class GuardedStore(Timeouts):
         """Call a function of the store for a key, within the deadline and past the circuit breaker."""
         part = self._remote.part(key)
         breaker = self._outages.breakers[part]
-        if breaker.opened_at is not None:
-            self._look_for_prober(part, key)
+        if breaker.opened_at is not None and not self._stands_in(part, key):
             raise self._outages.refusal(part)
         began = time.perf_counter()
         try:
@@ -132,25 +132,28 @@ class GuardedStore(Timeouts):
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if self._outages.failed(part, error):
-            self._look_for_prober(part, key)
+            self._stands_in(part, key)
             say_away(self.address, part, error)
 
-    def _look_for_prober(self, part: str, key: str) -> None:
-        """Start a prober if there is none: the thread that had to start one may have been interrupted."""
-        if not self._outages.has_prober(part):
-            with free(self._lock):
-                if not self._outages.has_prober(part):
-                    self._send_prober(self._outages.probe(part, key))
+    def _stands_in(self, part: str, key: str) -> bool:
+        """Start a prober if there is none: the thread that had to start one may have been interrupted.
 
-    def _send_prober(self, probe: Probe) -> None:
-        """Requires the lock."""
-        prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
+        True: no thread can be had, and the caller has to ask instead.
+        """
+        if self._outages.has_prober(part):
+            return False
+        with free(self._lock):
+            return not self._outages.has_prober(part) and not self._send_prober(self._outages.probe(part, key))
+
+    def _send_prober(self, probe: Probe) -> bool:
+        """Requires the lock. Return False if no thread can be had, and it is time for a probe."""
         try:
+            prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
             prober.start()
-        except RuntimeError:  # no thread can be had
-            self._outages.give_up(probe)
-        else:
-            self._outages.began(probe, prober.is_alive)
+        except RuntimeError:
+            return self._outages.rests(probe)
+        self._outages.began(probe, prober.is_alive)
+        return True
 
     def _probe(self, probe: Probe) -> None:
         """Ask whether the part is back, until it is."""

@@ -3,11 +3,13 @@
 import asyncio
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.stores import outage
 from batchlimit.stores.client.watch import WatchPaused
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
@@ -214,3 +216,23 @@ async def test_a_prober_whose_cancellation_the_store_loses_ends_all_the_same() -
     await asked.wait()
     async with asyncio.timeout(100):
         await limiter.close()
+
+
+async def test_where_no_prober_can_be_started_a_call_is_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+        if "_probe" in repr(work):
+            raise LookupError("no such tasks")
+        return asyncio.Task(work, loop=loop, **options)
+
+    stage = Stage()
+    stage.before = away
+    limiter = limiter_on(stage)
+    monkeypatch.setattr(outage, "steady", virtual_loop().time)
+    asyncio.get_running_loop().set_task_factory(factory)
+    with pytest.raises(StoreUnavailable, match="circuit open"):
+        await asyncio.wait_for(limiter.acquire(KEY), 60.0)
+    stage.before = nothing
+    await asyncio.sleep(outage.WITHOUT)
+    assert await limiter.try_acquire(KEY)
+    assert limiter.statistics().available
+    await limiter.close()

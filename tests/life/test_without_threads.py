@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from batchlimit import RateLimiter
+from batchlimit import RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.stores import MemoryStore
+from batchlimit.stores import MemoryStore, outage
 from batchlimit.sync import waiting_thread
 from batchlimit.sync.key_entry import KeyEntry
-from tests.sync.stage import KEY, Clock, Stage, until
+from tests.sync.stage import KEY, Clock, Stage, nothing, until
 
 HUNDRED = "0.001/s burst 100"
 
@@ -113,3 +113,51 @@ def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThr
 
     with no_threads():
         asyncio.run(main())
+
+
+@pytest.fixture
+def away(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A store that nobody reaches. How long it has been away is told by the clock of the test."""
+    monkeypatch.setattr(outage, "steady", clock)
+    stage = Stage()
+
+    def fail() -> None:
+        assert len(stage.asks) < 20, "somebody asks without end"
+        raise StoreUnavailable("away")
+
+    stage.before = fail
+    return stage
+
+
+def test_whoever_waits_for_a_store_that_is_away_is_told_so(no_threads: NoThreads, away: Stage) -> None:
+    """Python 3.12.1 starts no thread once the main thread has ended, though others go on."""
+    with no_threads(), RateLimiter(away, HUNDRED) as limiter:
+        with pytest.raises(StoreUnavailable, match="circuit open"):
+            limiter.acquire(KEY)
+        assert len(away.asks) == 3
+
+
+def test_after_each_pause_a_call_is_the_probe(
+    no_threads: NoThreads, away: Stage, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with no_threads(), RateLimiter(away, HUNDRED) as limiter:
+        for asks in (3, 4, 5):
+            assert [limiter.try_acquire(f"key-{i}") for i in range(5)] == [False] * 5
+            assert len(away.asks) == asks
+            clock.pass_by(outage.WITHOUT)
+        away.before = nothing
+        assert limiter.try_acquire(KEY)
+        assert limiter.statistics().available
+    assert caplog.text.count("is away") == caplog.text.count("is back after 3.0 s") == 1
+
+
+def test_the_probes_are_a_threads_once_it_can_be_had(no_threads: NoThreads, away: Stage, clock: Clock) -> None:
+    with RateLimiter(away, HUNDRED) as limiter:
+        with no_threads():
+            for _ in range(3):
+                assert not limiter.try_acquire(KEY)
+        away.before = nothing
+        clock.pass_by(outage.WITHOUT)
+        assert not limiter.try_acquire(KEY)
+        until(lambda: limiter.statistics().available)
+        assert away.probes == 1
