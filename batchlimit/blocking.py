@@ -38,6 +38,10 @@ def free(lock: OwnLock) -> OwnLock:
 
 _TO_LEAVE = 32
 """Calls that are nested, at the most, where a caller leaves a queue."""
+_IN_C = 8
+"""Calls from a function in C that leaving may take, and three more. Python 3.12 and later limit them apart."""
+_DEEP = 333
+"""Frames of a stack that is looked at closely: those of 3.12.1 that call each other from C can be no more than 500."""
 
 
 def room_to_leave() -> None:
@@ -46,19 +50,25 @@ def room_to_leave() -> None:
     Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to
     leave takes as many calls. It would be waited for, and wait for itself, for ever.
 
-    To nest them takes 1.1 us, which is done only where the stack is a third full. Python 3.11 counts functions in C
-    too, which have no frame here; so a third, and not nearly all.
+    To nest them takes 3 us, which is done only where the stack is a third full, or has 333 frames. Python 3.11 counts
+    functions in C too, which have no frame here; so a third, and not nearly all.
     """
     try:
-        sys._getframe(sys.getrecursionlimit() // 3)
+        sys._getframe(min(sys.getrecursionlimit() // 3, _DEEP))
     except ValueError:  # the stack is not that deep
         return
     _nest(_TO_LEAVE)
+    _nest_in_c(_IN_C)
 
 
 def _nest(calls: int) -> None:
     if calls:
         _nest(calls - 1)
+
+
+def _nest_in_c(calls: int) -> None:
+    if calls:
+        next(map(_nest_in_c, (calls - 1,)))
 
 
 _MESSAGE = (
