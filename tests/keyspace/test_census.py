@@ -19,6 +19,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
+from tests.opcodes import trace_opcodes
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import Waking, made
 
@@ -285,7 +286,7 @@ def test_between_any_two_steps_of_a_move_a_count_has_what_was_spent_or_waits_for
             sys.settrace(look)
         return look
 
-    sys.settrace(look)
+    trace_opcodes(look)
     try:
         move(key)
     finally:

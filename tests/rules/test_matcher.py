@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.reading import DECODINGS, readings
+from tests.opcodes import trace_opcodes
 
 SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])
 PATTERNS = st.builds(
@@ -123,7 +124,7 @@ def steps(call: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
+    trace_opcodes(trace)
     try:
         call()
     finally:
