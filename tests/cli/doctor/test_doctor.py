@@ -66,8 +66,8 @@ def test_a_server_that_is_away_is_the_only_finding_and_a_status_of_its_own() -> 
     [
         ([("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")], "eviction", "warning"),
         ([("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")], "eviction", "fail"),
-        ([("CONFIG", "SET", "maxmemory", "1mb")], "memory", "fail"),
-        ([("CONFIG", "SET", "maxmemory", "1mb")], "scripts", "fail"),
+        ([("CONFIG", "SET", "maxmemory", "100kb")], "memory", "fail"),
+        ([("CONFIG", "SET", "maxmemory", "100kb")], "scripts", "fail"),
         ([("HSET", "{batchlimit:ann}", "quota", "x")], "expiry", "warning"),
         ([("HSET", "{batchlimit:}rules", "form", "99", "revision", "7")], "overrides", "fail"),
         ([("SET", "{batchlimit:}rules", "text")], "overrides", "fail"),
