@@ -43,9 +43,10 @@ class Prometheus:
             ) as reply:
                 return list(json.load(reply)["data"]["result"])
         except urllib.error.HTTPError as error:
-            if error.code == 503:  # it begins
-                return []
-            raise ValueError(f"{query}: {error.read().decode()}") from error
+            with error:
+                if error.code == 503:  # it begins
+                    return []
+                raise ValueError(f"{query}: {error.read().decode()}") from error
         except OSError:
             return []
 
