@@ -49,7 +49,7 @@ class Buckets:
         """
         if not isinstance(self._store, RedisStore):
             raise TypeError(f"a {type(self._store).__name__} shows no buckets; use a redis.Redis client or a URL")
-        fields, now = self._store.rules.bucket(check_key(key))
+        fields, now = self._store.rules.bucket(stored(check_key(key)))
         return read_bucket(fields, now) if fields else None
 
     def refill(self, key: str, *, why: str = "") -> tuple[float, ...] | None:

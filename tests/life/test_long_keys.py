@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import RateLimited
+from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
@@ -117,6 +117,15 @@ def test_the_bucket_of_a_long_key_is_the_one_that_it_was(api: Api, valkey: Serve
     with valkey.client() as client:
         (name,) = client.keys(f"*{prefix}*")
         assert stored(long_key(1)).encode() in name
+
+
+def test_an_operator_finds_the_bucket_of_a_long_key(valkey: Server, prefix: str) -> None:
+    key = "x" * (LONGEST_KEY + 1)
+    with RateLimiter.from_url(valkey.url, "0.001/s burst 10", prefix=prefix, deadline=30.0) as limiter:
+        limiter.acquire(key, 4)
+        with Admin.from_url(valkey.url, prefix=prefix) as admin:
+            assert admin.buckets.get(key) is not None
+            assert [each.key for each in admin.plan(key, "1/h").touched] == [stored(key)]
 
 
 def test_where_a_long_key_stands_in_memory_no_other_key_can() -> None:
