@@ -9,7 +9,7 @@ class Lender(Protocol):
     """Lends slots. It raises StoreUnavailable if there is no answer; any ask may be repeated."""
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
-        """Answer one instance."""
+        """Answer one instance; `key` is as `batchlimit.quota.key.stored` returns it."""
         ...
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.key import stored
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.lease import Place
 from batchlimit.shared.line import Waiter
@@ -56,7 +57,8 @@ class Talker:
         clock: Callable[[], int],
     ) -> None:
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
-        self.holdings = Holdings(getattr(lender, "name", str), clock)
+        name = getattr(lender, "name", _itself)
+        self.holdings = Holdings(lambda key: name(stored(key)), clock)
         self.owned: Closable | None = None
         self.is_closed = self._is_retired = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
@@ -167,7 +169,7 @@ class Talker:
 
     def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[Waiter]:
         """Ask the store; return the waiters to be woken."""
-        key = slots.key
+        key = stored(slots.key)
         try:
             reply = self._store.call(key, self._lender.lend, key, ask)
         except Exception as error:  # noqa: BLE001  callers wait for this thread: it may not end by an error
@@ -196,6 +198,11 @@ class Talker:
             return math.inf if policy.kind == "open" else 0
         instances = max(slots.last.instances if slots.last else 0, policy.instances or 0)
         return slots.limit // instances if instances else 0
+
+
+def _itself(key: str) -> str:
+    """Return by what pushes tell of a key where the lender has no names: a str() of it would be an enum's label."""
+    return key
 
 
 _living: "weakref.WeakSet[Talker]" = weakref.WeakSet()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit.lending.messages import SlotAsk, SlotReply
-from batchlimit.quota.key import stored
 from batchlimit.stores.client.scripts import bucket_name, lend_arguments, read_slots
 from batchlimit.stores.client.subscription import Subscription
 
@@ -12,8 +11,8 @@ _END = ":slots"
 
 
 def slots_name(prefix: str, key: str) -> str:
-    """Return the name of the hash of a limit; it is in the slot of the key's bucket."""
-    return bucket_name(prefix, stored(key)) + _END
+    """Return the name of the hash of a limit, of a `stored` key; it is in the slot of the key's bucket."""
+    return bucket_name(prefix, key) + _END
 
 
 class RedisSlots:

@@ -1,6 +1,8 @@
 """Long keys: a process keeps what stands for them, and all works as with any other key."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
 from batchlimit.quota.quota import Quota
+from batchlimit.shared import SharedConcurrencyLimiter, talker
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.life.test_dormant_keys import come_to_rest, soon, supply_of
+from tests.nodes import await_fact
 from tests.servers import Server
 from tests.sync.stage import Clock
 
@@ -71,6 +75,19 @@ def test_a_bucket_of_a_long_key_hits_as_any_other(api: Api, clock: Clock, withou
 class Short(MemoryStore):
     """A store of a user's own that has room for the longest key that a limiter gives it."""
 
+    is_prompt = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = set[str]()
+
+    def part(self, key: str) -> str:
+        self.parts.add(self._short(key))
+        return ""
+
+    def probe(self, key: str) -> None:
+        self._short(key)
+
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         return super().take(self._short(key), quota, ask)
 
@@ -126,6 +143,24 @@ def test_an_operator_finds_the_bucket_of_a_long_key(valkey: Server, prefix: str)
         with Admin.from_url(valkey.url, prefix=prefix) as admin:
             assert admin.buckets.get(key) is not None
             assert [each.key for each in admin.plan(key, "1/h").touched] == [stored(key)]
+
+
+class Tenant(str, Enum):  # noqa: UP042  the str() of a StrEnum is its value
+    ACME = "acme"
+
+
+@pytest.mark.parametrize("key", [long_key(1), Tenant.ACME], ids=["long", "enum"])
+def test_a_release_wakes_a_waiter_at_any_key(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talker, "_LOOK", (3600.0, 3600.0))  # without its push a waiter stays
+    store = Short()
+    limiters = [SharedConcurrencyLimiter(store, {"*": 1}, deadline=60.0) for _ in range(2)]
+    with limiters[0] as holder, limiters[1] as other, ThreadPoolExecutor(1) as pool:
+        permit = holder.acquire(key, timeout=60.0)
+        waiting = pool.submit(lambda: other.acquire(key, timeout=60.0).release())
+        await_fact(lambda: other.statistics().asks == 1, "the store knows that a caller waits")
+        permit.release()
+        waiting.result()
+    assert store.parts == {stored(key)}
 
 
 def test_where_a_long_key_stands_in_memory_no_other_key_can() -> None:
