@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from batchlimit.integrations.grpc import RateLimitClientInterceptor
-from batchlimit.integrations.grpc.every_call import Patience, Shortened
+from batchlimit.integrations.grpc.every_call import Patience
 from batchlimit.rules import Rule
 from tests.integrations.limited_grpc import Scene, calling, serving
 from tests.integrations.service import KINDS
@@ -157,7 +157,8 @@ def test_a_timeout_without_waiting_or_below_zero_is_an_error() -> None:
 
 @pytest.mark.parametrize(("waited", "left"), [(3.0, 2.0), (5.0, 0.0), (6.0, 0.0)])
 def test_a_call_that_waited_has_the_rest_of_its_time(waited: float, left: float) -> None:
-    details: Any = Shortened(SimpleNamespace(method="/test.Echo/a", timeout=5.0, credentials="c"), waited)
+    called: Any = SimpleNamespace(method="/test.Echo/a", timeout=5.0, credentials="c")
+    details = Patience(True, None).rest(called, waited)
     assert (details.timeout, details.method, details.credentials) == (left, "/test.Echo/a", "c")
 
 

@@ -12,7 +12,7 @@ from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, Named
+from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, named
 from batchlimit.integrations.grpc.every_call import Patience
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
@@ -86,12 +86,12 @@ class AsyncRateLimitClient:
 
     async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
         began, timeout = time.monotonic(), self._patience.of(details.timeout)
-        named = Named(details)
-        outcome = await self._front.admit("POST", named.method, None, (), named, timeout=timeout)
+        known = named(details)
+        outcome = await self._front.admit("POST", known.method, None, (), known, timeout=timeout)
         if outcome.refusal is not None:
             raise AsyncRefusedCall(outcome.refusal)
         try:
-            call = await continuation(self._patience.rest(details, began), request)
+            call = await continuation(self._patience.rest(details, time.monotonic() - began), request)
         except BaseException as error:
             self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
             raise

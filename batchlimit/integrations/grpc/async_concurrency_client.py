@@ -9,7 +9,7 @@ import grpc.aio
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, Named
+from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, named
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
 from batchlimit.integrations.grpc.every_call import Patience
@@ -76,14 +76,14 @@ class AsyncConcurrencyClient:
 
     async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
         began, timeout = time.monotonic(), self._patience.of(details.timeout)
-        named = Named(details)
-        options = {"operation": named.method, "priority": self._priority(named)}
+        known = named(details)
+        options = {"operation": known.method, "priority": self._priority(known)}
         try:
-            permit = await self._source.acquire(named, timeout=timeout, **options)
+            permit = await self._source.acquire(known, timeout=timeout, **options)
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refusal(error)) from None
         try:
-            call = await continuation(self._patience.rest(details, began), request)
+            call = await continuation(self._patience.rest(details, time.monotonic() - began), request)
         except BaseException:
             give_back(permit)
             raise

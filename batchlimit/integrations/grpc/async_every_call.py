@@ -6,6 +6,8 @@ from typing import Any
 
 import grpc.aio
 
+from batchlimit.integrations.grpc.details import Changed
+
 Continuation = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -40,15 +42,9 @@ KINDS = (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream)
 """An interceptor for each kind of method: grpcio takes one of each on asyncio."""
 
 
-class Named:
-    """Details of a call whose method is a str, for functions of the user's: grpcio gives bytes here."""
-
-    def __init__(self, details: Any) -> None:
-        self._details = details
-        self.method: str = details.method if isinstance(details.method, str) else details.method.decode()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)
+def named(details: Any) -> Any:
+    """Return details of a call whose method is a str, for functions of the user's: grpcio gives bytes here."""
+    return details if isinstance(details.method, str) else Changed(details, method=details.method.decode())
 
 
 class Endings:

@@ -76,7 +76,7 @@ class RateLimitClientInterceptor(EveryCall):
         if outcome.refusal is not None:
             return RefusedCall(outcome.refusal)
         try:
-            call = continuation(self._patience.rest(details, began), request)
+            call = continuation(self._patience.rest(details, time.monotonic() - began), request)
         except Exception as error:
             self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
             raise

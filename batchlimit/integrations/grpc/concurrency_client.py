@@ -74,7 +74,7 @@ class ConcurrencyClientInterceptor(EveryCall):
         except BatchLimitError as error:
             return RefusedCall(refusal_of(error), refusal(error))
         try:
-            call = continuation(self._patience.rest(details, began), request)
+            call = continuation(self._patience.rest(details, time.monotonic() - began), request)
         except BaseException:
             give_back(permit)
             raise

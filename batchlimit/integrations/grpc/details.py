@@ -1,6 +1,7 @@
 """What the method and the metadata of a call say of it, before it runs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 
@@ -67,3 +68,19 @@ def by_metadata(key: str) -> Name:
         return next((str(value) for k, value in details.invocation_metadata or () if k == key), "")
 
     return name
+
+
+class Changed(grpc.ClientCallDetails):
+    """Details of a client's call, some of them changed.
+
+    Args:
+        details: those of the call.
+        **changed: what is different, such as `timeout=2.0`.
+    """
+
+    def __init__(self, details: Any, **changed: Any) -> None:
+        self._details = details
+        vars(self).update(changed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._details, name)

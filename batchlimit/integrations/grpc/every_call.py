@@ -1,10 +1,11 @@
 """What both interceptors of threaded clients share: how long a call may wait, and when it has ended."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+
+from batchlimit.integrations.grpc.details import Changed
 
 Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
 
@@ -33,27 +34,11 @@ class Patience:
             return 0.0
         return min((each for each in (self._timeout, deadline) if each is not None), default=None)
 
-    def rest(self, details: Any, began: float) -> Any:
-        """Return the details of a call that may have waited since `began`: the rest of its time is left."""
+    def rest(self, details: Any, waited: float) -> Any:
+        """Return the details of a call that may have waited so many seconds: the rest of its time is left."""
         if not self._wait or details.timeout is None:
             return details
-        return Shortened(details, time.monotonic() - began)
-
-
-class Shortened(grpc.ClientCallDetails):
-    """Details of a call that has waited: the rest of its time is left.
-
-    Args:
-        details: those of the call.
-        waited: seconds.
-    """
-
-    def __init__(self, details: Any, waited: float) -> None:
-        self._details = details
-        self.timeout = max(0.0, details.timeout - waited)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)
+        return Changed(details, timeout=max(0.0, details.timeout - waited))
 
 
 class EveryCall(
