@@ -11,6 +11,7 @@ from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
@@ -34,7 +35,7 @@ class Fleet:
         instances: how many.
         round_trip: seconds that an answer of the store is said to take: leases are as long as for such a store.
         seed: of the jitter.
-        called: gets the key of each call of the store (default: nothing is called).
+        called: gets the stored key of each call of the store (default: nothing is called).
     """
 
     def __init__(
@@ -68,11 +69,12 @@ class Fleet:
                 attendant.look_after(entry)
         self._now[0] = instant
 
-    def levels(self, key: str) -> list[float]:
-        """Return the tokens that may still be spent: those in each bandwidth of the bucket, and with limiters."""
-        leased = [entry.tokens for each in self.limiters if (entry := each._entries.get(key)) is not None]
+    def levels(self, name: str) -> list[float]:
+        """Return the tokens of a `stored` key that may still be spent: in each bandwidth, and with limiters."""
+        place = place_of(name)
+        leased = [entry.tokens for each in self.limiters if (entry := each._entries.get(place)) is not None]
         unspent = sum(tokens.available for tokens in leased if self._now[0] < tokens.expires)
-        return [level + unspent for level in self.store.levels(key)]
+        return [level + unspent for level in self.store.levels(name)]
 
     def plan(self, attendant: "_Attendant", entry: KeyEntry) -> None:
         """Come to an entry at its `due`."""

@@ -18,6 +18,7 @@ from batchlimit.cli.simulate.route import Bucket, Charge, Route, Way, client_of
 from batchlimit.cli.simulate.sample import Sample
 from batchlimit.cli.simulate.screen import Screen
 from batchlimit.cli.simulate.trust import Trust
+from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
 
@@ -80,7 +81,7 @@ class Replay:
             result.requests, result.admitted = result.requests + len(together), result.admitted + admitted
             result.ended = at
         for bucket in self._buckets.values():
-            self._settle(bucket.key, bucket.screen)
+            self._settle(bucket.name, bucket.screen)
             bucket.trust.settle()
         trusted = sum(bucket.trust.calls for bucket in self._buckets.values())
         result.calls = self._fleet.store.calls + self._sample.calls + round(trusted)
@@ -193,36 +194,36 @@ class Replay:
         cost = charge.cost if is_alone or is_admitted else 0
         bucket.trust.add(is_admitted * cost, screen.spends(at, cost) * cost)
         if bucket.trust.is_due(at):
-            plain, screen.levels = screen.levels, self._fleet.levels(bucket.key)
+            plain, screen.levels = screen.levels, self._fleet.levels(bucket.name)
             bucket.trust.judge(at, screen.levels[0] - plain[0])
 
-    def _call(self, key: str) -> None:
+    def _call(self, name: str) -> None:
         """Take note of a call of the store."""
-        self._sample.call(key)
-        self._buckets[key].trust.call()
+        self._sample.call(name)
+        self._buckets[name].trust.call()
 
-    def _end(self, key: str, screen: Screen) -> None:
+    def _end(self, name: str, screen: Screen) -> None:
         """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""
-        self._settle(key, screen)
-        screen.is_sampled = self._sample.begins(key, screen.count)
+        self._settle(name, screen)
+        screen.is_sampled = self._sample.begins(name, screen.count)
         if screen.is_sampled:
             self._fleet.move(screen.last)
-            self._fleet.store.begin(key, self._buckets[key].quota, screen.levels)
+            self._fleet.store.begin(name, self._buckets[name].quota, screen.levels)
 
-    def _settle(self, key: str, screen: Screen) -> None:
+    def _settle(self, name: str, screen: Screen) -> None:
         """Count a stretch that has ended."""
         if screen.is_open and screen.is_sampled:
-            self._sample.add(key, screen.count)
+            self._sample.add(name, screen.count)
         elif screen.is_open:
             self._sample.screen(screen.count)
 
     def _open(self, bucket: Bucket, at: float, *, is_known: bool = False) -> None:
         """Have reservoirs decide from now on, with what is left; `is_known`: they have decided as well until now."""
-        self._sample.leave(bucket.key)
+        self._sample.leave(bucket.name)
         bucket.trust.begin(at)
         if not is_known:
             self._fleet.move(at)
-            self._fleet.store.begin(bucket.key, bucket.quota, bucket.screen.levels)
+            self._fleet.store.begin(bucket.name, bucket.quota, bucket.screen.levels)
 
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
@@ -257,12 +258,13 @@ class Replay:
         if rule.charge is not None and not isinstance(rule.charge, Statuses):
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
         tally = self.result.keys.setdefault((rule.name, key), Tally())
-        bucket = self._buckets.get(key) or self._bucket(rule, key)
+        bucket = self._buckets.get(stored(key)) or self._bucket(rule, key)
         return Charge(rule.cost, rule.charge, tally, bucket)
 
     def _bucket(self, rule: Rule, key: str) -> Bucket:
-        screen = Screen(rule.quota, self._now, partial(self._end, key), is_exact=self._is_exact)
-        found = self._buckets[key] = Bucket(key, rule.quota, screen, Trust())
+        name = stored(key)
+        screen = Screen(rule.quota, self._now, partial(self._end, name), is_exact=self._is_exact)
+        found = self._buckets[name] = Bucket(key, name, rule.quota, screen, Trust())
         return found
 
 

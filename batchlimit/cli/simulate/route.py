@@ -13,9 +13,10 @@ from batchlimit.rules.key import KeyTemplate
 
 @dataclass(slots=True)
 class Bucket:
-    """One key."""
+    """One key; `name` is what the store has it under."""
 
     key: str
+    name: str
     quota: Quota
     screen: Screen
     trust: Trust

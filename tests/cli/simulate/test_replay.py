@@ -50,6 +50,16 @@ def test_nothing_is_refused_below_the_quota(is_exact: bool) -> None:
 
 
 @EXACT
+def test_a_long_key_is_replayed_as_any_other(is_exact: bool) -> None:
+    def figures(user: str) -> list[int]:
+        log = steady(20.0, 120.0, user=user)
+        result = replayed(Rule("users", "10/s burst 20", key="user:{user}"), log, 3, is_exact=is_exact)
+        return [result.admitted, result.calls]
+
+    assert figures("x" * 500) == pytest.approx(figures("ann"), rel=0.05)
+
+
+@EXACT
 def test_each_key_has_its_bucket(is_exact: bool) -> None:
     rule = Rule("users", "5/minute", key="user:{user}")
     log = sorted(steady(10.0, 6.0, user="ann") + steady(0.05, 60.0, user="bob"))
