@@ -6,7 +6,7 @@ from typing import Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.arguments import Arguments, Options, counted
-from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
+from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response
 from batchlimit.integrations.front import is_preflight

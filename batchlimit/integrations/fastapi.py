@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.asgi.route import ask
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import RouteLimit
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, reject, texts_of, unwritten
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, RuleFile, Rules

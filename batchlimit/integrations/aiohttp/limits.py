@@ -9,8 +9,8 @@ from aiohttp import web
 from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
 from batchlimit.integrations.arguments import WebOptions
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.front import wanted

@@ -11,10 +11,11 @@ from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
-from batchlimit.integrations.asgi.lifespan import LimiterHome, LimiterSource
+from batchlimit.integrations.asgi.lifespan import lifespan
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
+from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response
@@ -160,7 +161,7 @@ class RateLimitMiddleware:
 
     async def _pass(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "lifespan":
-            await self._home.lifespan(self.app, scope, receive, send)
+            await lifespan(self._home, self.app, scope, receive, send)
         else:
             await self.app(scope, receive, send)
 

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.grpc.answer import CallResponse

@@ -7,8 +7,8 @@ import grpc
 import grpc.aio
 
 from batchlimit.integrations.arguments import Options
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
 from batchlimit.integrations.grpc.async_call import AsyncMethod

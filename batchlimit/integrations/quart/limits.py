@@ -7,9 +7,9 @@ from typing import Any
 from quart import Quart, Response, current_app
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.asgi.lifespan import LimiterSource
 from batchlimit.integrations.asgi.messages import Message
 from batchlimit.integrations.asgi.route import reject
+from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import refuse as refusal_of
 from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
