@@ -1,6 +1,5 @@
 """The rules before an application on one event loop that speaks no ASGI: aiohttp and gRPC have this in common."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Unpack
 
@@ -57,7 +56,6 @@ class AsyncFront:
         self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._limits_preflight = limit_preflight
-        self._settling: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<AsyncFront of {self.enforcer.rules}>"
@@ -108,9 +106,7 @@ class AsyncFront:
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""
         if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
-            task = asyncio.get_running_loop().create_task(rest)
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            self._home.settle(rest)
 
     def open(self) -> None:
         """Make the limiter on the running loop, unless there is one."""
@@ -118,8 +114,7 @@ class AsyncFront:
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here."""
-        if self._settling:
-            await asyncio.wait(self._settling)
+        await self._home.settled()
         await self._home.close()
 
     def statistics(self) -> EnforcementStatistics:

@@ -1,7 +1,8 @@
 """The limiter of an application on one event loop: made when that starts, closed when it has stopped, and made anew."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.events import tell
@@ -16,11 +17,11 @@ class LimiterHome:
 
     Args:
         make: makes the limiter, or takes that of its owner, which is never closed here.
-        settling: tasks that the limiter is closed after, or that have had ten seconds then (default none).
     """
 
-    def __init__(self, make: LimiterMaker[AsyncRateLimiter], settling: Collection[asyncio.Task[None]] = ()) -> None:
-        self._make, self._settling = make, settling
+    def __init__(self, make: LimiterMaker[AsyncRateLimiter]) -> None:
+        self._make = make
+        self._settling: set[asyncio.Task[None]] = set()
         self._limiter = make() if make.is_early else None  # it connects at the first call
 
     def __repr__(self) -> str:
@@ -36,6 +37,22 @@ class LimiterHome:
             self._limiter = self._make()
         return self._limiter
 
+    def settle(self, rest: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Run what is left of a charge in a task that nobody cancels with the request; None: the loop is closed."""
+        try:
+            task = asyncio.get_running_loop().create_task(rest)
+        except RuntimeError:  # the loop was closed before the request had ended
+            rest.close()
+            return None
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return task
+
+    async def settled(self, timeout: float | None = None) -> None:
+        """Wait for what is being settled, at most this many seconds; None: without limit (default)."""
+        if self._settling:
+            await asyncio.wait(self._settling, timeout=timeout)
+
     async def close(self) -> None:
         """Close a limiter that was made here; the next start makes another one."""
         if self._limiter is not None and not self._make.is_given:
@@ -43,10 +60,9 @@ class LimiterHome:
             await limiter.close()
 
     async def close_quietly(self) -> None:
-        """Close after what is being settled; what goes wrong is told in the log."""
+        """Close after what is being settled, or after ten seconds of that; what goes wrong is told in the log."""
         try:
-            if self._settling:
-                await asyncio.wait(self._settling, timeout=_PATIENCE_S)
+            await self.settled(_PATIENCE_S)
             await self.close()
         except Exception as error:  # noqa: BLE001  the server ends all the same
             tell("limiter.not_closed", "the limiter was not closed: %s", error, error=error)

@@ -64,7 +64,7 @@ async def broken(request: Request) -> Response:
 async def left(request: Request) -> Response:
     limiter: Any = middleware.enforcer._limiter()
     found = (await limiter.peek(request.query_params["key"])).remaining
-    return JSONResponse({"left": found, "open": len(middleware._settling)})
+    return JSONResponse({"left": found, "open": len(middleware._home._settling)})
 
 
 async def chat(websocket: WebSocket) -> None:

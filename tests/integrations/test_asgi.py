@@ -363,7 +363,7 @@ def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: bool) -
             await asyncio.sleep(0.01)
             assert [(each.status, each.complete) for each in responses] == [(200 if begun else 499, False)]
             assert await left(middleware, "noted") == 9
-            assert not middleware._settling
+            assert not middleware._home._settling
 
     run(test)
 

@@ -102,9 +102,8 @@ class RateLimitMiddleware:
     ) -> None:
         self.app = app
         self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._held)
-        self._settling: set[asyncio.Task[None]] = set()
         given = Arguments(limiter, rules, messages=messages, **options)
-        self._home = LimiterHome(given.maker(AsyncRateLimiter), self._settling)
+        self._home = LimiterHome(given.maker(AsyncRateLimiter))
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)
@@ -171,15 +170,8 @@ class RateLimitMiddleware:
 
         def ended(response: Response) -> None:
             nonlocal task
-            if (rest := self.enforcer.settle_ahead(outcome, response)) is None:
-                return
-            try:
-                task = asyncio.get_running_loop().create_task(rest)
-            except RuntimeError:  # the loop was closed before the request had ended
-                rest.close()
-                return
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
+                task = self._home.settle(rest)
 
         exchange = Exchange(receive, send, outcome.headers, ended)
         exchange.is_watched = bool(outcome.charges)
