@@ -182,7 +182,6 @@ def test_a_child_holds_nothing_of_its_parents_calls() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_forgets_that_a_thread_of_its_parent_held_the_lock_of_the_table() -> None:
     limiter = KeyedConcurrencyLimiter({"*": 1})
     gates, held, forked = limiter._gates, threading.Event(), threading.Event()
