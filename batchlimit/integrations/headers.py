@@ -11,13 +11,12 @@ import math
 import os
 import random
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit import Quota
+from batchlimit.integrations.policy import Policy
 
 POLICY = b"ratelimit-policy"
 RATELIMIT = b"ratelimit"
@@ -30,11 +29,6 @@ REDUCED_CAPACITY = "https://iana.org/assignments/http-problem-types#temporary-re
 
 Form = Literal["draft-11", "legacy", "both", "off"]
 Header = tuple[bytes, bytes]
-_LARGEST = 10**15 - 1
-"""The largest integer of a structured field."""
-_PARTITION_BYTES = 9
-_MOST_KEYS = 4096
-"""Keys whose `pk` is remembered, by rule and quota."""
 _MOST_POLICIES = 256
 """Rules of some quota of which it is remembered what the fields say."""
 
@@ -113,7 +107,7 @@ class Fields:
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
         self._secret = os.urandom(16) if secret is None else secret
         self._chance, self._wall = chance, wall
-        self._policies: dict[tuple[str, Quota], _Policy] = {}
+        self._policies: dict[tuple[str, Quota], Policy] = {}
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -163,12 +157,12 @@ class Fields:
         least = max(1, math.ceil(seconds))
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
-    def _policy(self, name: str, quota: Quota) -> "_Policy":
+    def _policy(self, name: str, quota: Quota) -> Policy:
         """Return what the fields say by a quota; keys of one rule may have several."""
         if (found := self._policies.get((name, quota))) is None:
             if len(self._policies) >= _MOST_POLICIES:
                 self._policies.clear()
-            found = self._policies[name, quota] = _Policy(name, quota)
+            found = self._policies[name, quota] = Policy(name, quota)
         return found
 
     def _of_legacy(self, applied: Iterable[tuple[int, Quota]]) -> list[Header]:
@@ -193,7 +187,7 @@ class Prepared:
 
     def __init__(
         self,
-        rules: Sequence[tuple["_Policy", Quota, str]],
+        rules: Sequence[tuple[Policy, Quota, str]],
         secret: bytes | None,
         legacy: Callable[[Iterable[tuple[int, Quota]]], list[Header]] | None,
     ) -> None:
@@ -224,65 +218,6 @@ class Prepared:
                 numbers += remaining, ceil((remaining or 1) / rate)
         found = [(POLICY, self._policies), (RATELIMIT, self._limits % tuple(numbers))] if self._policies else []
         return found + self._legacy((left[key][0], quota) for key, quota, *_ in self._parts) if self._legacy else found
-
-
-class _Policy:
-    """The parts of one rule's fields that are the same for every request.
-
-    Its slowest bandwidth has the name of the rule; each other has a number more.
-
-    Attributes:
-        most: more than this never remains.
-        rate: tokens a second of the slowest bandwidth; so many that no integer becomes too large for a field.
-        keys: by key, the items of RateLimit-Policy; and the item of RateLimit, to be filled with what is left and how
-            long that lasts; with nothing where no token ever comes.
-    """
-
-    __slots__ = ("_items", "_limit", "keys", "most", "rate")
-
-    def __init__(self, name: str, quota: Quota) -> None:
-        self.most = min(quota.largest_cost, _LARGEST)
-        slowest = max(quota.bandwidths, key=_window)
-        self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
-        others = [each for each in quota.bandwidths if each is not slowest]
-        names = [text(name), *(text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
-        self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
-        self._limit = f"{names[0].replace('%', '%%')};r=%d;t=%d" if self.rate else f"{names[0]};r=0"
-        self.keys: dict[str, tuple[bytes, bytes]] = {}
-
-    def key(self, key: str, secret: bytes) -> tuple[bytes, bytes]:
-        """Return the items of this key, and remember them."""
-        if len(self.keys) >= _MOST_KEYS:
-            self.keys.clear()
-        partition = f";pk={partition_key(key, secret)}"
-        items = ", ".join(f"{item}{partition}" for item in self._items)
-        return self.keys.setdefault(key, (items.encode(), f"{self._limit}{partition}".encode()))
-
-
-def partition_key(key: str, secret: bytes) -> str:
-    """Return the `pk` of a key: a keyed hash of 9 bytes, as a byte sequence of a structured field."""
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_PARTITION_BYTES, key=secret[:64]).digest()
-    return f":{b64encode(digest).decode()}:"
-
-
-def text(name: str) -> str:
-    """Return a name as a string of a structured field: printable ASCII, the rest percent-encoded."""
-    written = "".join(letter if " " <= letter <= "~" else _percent(letter) for letter in name)
-    escaped = written.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _percent(letter: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
-
-
-def _item(name: str, part: Quota) -> str:
-    q = f"{name};q={min(part.burst, _LARGEST)}"
-    return f"{q};w={_window(part):.0f}" if part.rate else q
-
-
-def _window(part: Quota) -> float:
-    return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
 def _room(rule: tuple[int, Quota]) -> float:

@@ -1,0 +1,76 @@
+"""Policy: what RateLimit-Policy and RateLimit say of one rule, by the draft for these header fields."""
+
+import math
+from base64 import b64encode
+from hashlib import blake2b
+
+from batchlimit import Quota
+
+_LARGEST = 10**15 - 1
+"""The largest integer of a structured field."""
+_PARTITION_BYTES = 9
+_MOST_KEYS = 4096
+"""Keys whose `pk` is remembered, by rule and quota."""
+
+
+class Policy:
+    """The parts of one rule's fields that are the same for every request.
+
+    Its slowest bandwidth has the name of the rule; each other has a number more.
+
+    Args:
+        name: the name of the rule.
+        quota: the quota that holds.
+
+    Attributes:
+        most: more than this never remains.
+        rate: tokens a second of the slowest bandwidth; so many that no integer becomes too large for a field.
+        keys: by key, the items of RateLimit-Policy, and the item of RateLimit. The latter is to be filled with what is
+            left and how long that lasts; with nothing where no token ever comes.
+    """
+
+    __slots__ = ("_items", "_limit", "keys", "most", "rate")
+
+    def __init__(self, name: str, quota: Quota) -> None:
+        self.most = min(quota.largest_cost, _LARGEST)
+        slowest = max(quota.bandwidths, key=_window)
+        self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
+        others = [each for each in quota.bandwidths if each is not slowest]
+        names = [_text(name), *(_text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
+        self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
+        self._limit = f"{names[0].replace('%', '%%')};r=%d;t=%d" if self.rate else f"{names[0]};r=0"
+        self.keys: dict[str, tuple[bytes, bytes]] = {}
+
+    def key(self, key: str, secret: bytes) -> tuple[bytes, bytes]:
+        """Return the items of this key, and remember them."""
+        if len(self.keys) >= _MOST_KEYS:
+            self.keys.clear()
+        partition = f";pk={_partition_key(key, secret)}"
+        items = ", ".join(f"{item}{partition}" for item in self._items)
+        return self.keys.setdefault(key, (items.encode(), f"{self._limit}{partition}".encode()))
+
+
+def _partition_key(key: str, secret: bytes) -> str:
+    """Return the `pk` of a key: a keyed hash of 9 bytes, as a byte sequence of a structured field."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_PARTITION_BYTES, key=secret[:64]).digest()
+    return f":{b64encode(digest).decode()}:"
+
+
+def _text(name: str) -> str:
+    """Return a name as a string of a structured field: printable ASCII, the rest percent-encoded."""
+    written = "".join(letter if " " <= letter <= "~" else _percent(letter) for letter in name)
+    escaped = written.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _percent(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
+
+
+def _item(name: str, part: Quota) -> str:
+    q = f"{name};q={min(part.burst, _LARGEST)}"
+    return f"{q};w={_window(part):.0f}" if part.rate else q
+
+
+def _window(part: Quota) -> float:
+    return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
