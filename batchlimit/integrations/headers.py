@@ -43,6 +43,11 @@ _DESCRIBED = {
 }
 
 
+def texts(fields: Iterable[Header]) -> list[tuple[str, str]]:
+    """Return header fields as frameworks take them: as text, a character for each byte."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
+
+
 def described(form: Form) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each field of a refusal, its JSON type, and what it says: for descriptions of an API."""
     for name, (kind, text) in _DESCRIBED.items():

@@ -6,7 +6,7 @@ from typing import Any
 from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
 
 from batchlimit.integrations.enforcement import Refusal
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 
 
 class Rejected(HTTPException):
@@ -34,7 +34,7 @@ class Rejected(HTTPException):
 
     def get_headers(self, *_: Any) -> list[tuple[str, str]]:
         """Return the type of the body; the extension adds the other fields."""
-        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields]
+        return texts(self._fields)
 
     def get_body(self, *_: Any) -> str:
         """Return problem details as JSON."""

@@ -8,7 +8,7 @@ from aiohttp import WSMessage, WSMsgType, web
 
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 
 _FAILED = 500
 _GONE = 499
@@ -24,8 +24,8 @@ def answer(refusal: Refusal) -> web.Response:
 
 def put(fields: list[Header], response: web.StreamResponse) -> None:
     """Put header fields into a response."""
-    for name, value in fields:
-        response.headers[name.decode("latin-1")] = value.decode("latin-1")
+    for name, value in texts(fields):
+        response.headers[name] = value
 
 
 class Hold:

@@ -8,7 +8,7 @@ from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.permits import spared
 from batchlimit.rules.request import NOTHING
@@ -71,7 +71,7 @@ def unwritten(refusal: Refusal, scope: Scope) -> list[Header]:
 
 def texts_of(fields: Iterable[Header]) -> dict[str, str] | None:
     """Return header fields as the exceptions of frameworks take them; None: there are none."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in fields} or None
+    return dict(texts(fields)) or None
 
 
 async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:

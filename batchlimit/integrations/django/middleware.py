@@ -12,6 +12,7 @@ from batchlimit.integrations.django.ending import Ending
 from batchlimit.integrations.django.fronts import async_front, front
 from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, forget, held, hold_of
 from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.headers import texts
 
 
 class RateLimitMiddleware:
@@ -92,8 +93,8 @@ def statistics() -> EnforcementStatistics:
 
 def _told(request: Any, hold: Hold | AsyncHold, response: Any) -> Any:
     """Add the fields, and have it settled when the response has ended."""
-    for name, value in fields_of(hold):
-        response.headers[name.decode("latin-1")] = value.decode("latin-1")
+    for name, value in texts(fields_of(hold)):
+        response.headers[name] = value
     if hold.outcome.charges:
         Ending(response, hold.error, hold.settle)
     forget(request)

@@ -6,7 +6,7 @@ from flask import Response as FlaskResponse
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.enforcement.outcome import refuse
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.permits import spared
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.rejected import Rejected, rejected
@@ -61,8 +61,8 @@ class Hold:
             if refused.refusal.key is None:  # nobody can say who asks, and the answer is there
                 return response
             response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
-        for name, value in self._fields():
-            response.headers[name.decode("latin-1")] = value.decode("latin-1")
+        for name, value in texts(self._fields()):
+            response.headers[name] = value
         return response
 
     def refuse(self, view: str, error: Exception) -> Rejected:

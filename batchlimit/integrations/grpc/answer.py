@@ -11,7 +11,7 @@ import grpc
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.retry_info import DETAILS, status_details
 from batchlimit.integrations.grpc.status import PUSHBACK, REASON, Metadata, Refusal
-from batchlimit.integrations.headers import RETRY_AFTER, Header
+from batchlimit.integrations.headers import RETRY_AFTER, Header, texts
 
 _CODES = {429: grpc.StatusCode.RESOURCE_EXHAUSTED, 403: grpc.StatusCode.UNAUTHENTICATED}
 _HTTP = {
@@ -124,7 +124,7 @@ def fields_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> list[Header
 
 def metadata_of(fields: Iterable[Header]) -> tuple[tuple[str, str], ...]:
     """Return header fields as metadata."""
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in fields)
+    return tuple(texts(fields))
 
 
 def address_of(peer: str) -> str | None:

@@ -13,6 +13,7 @@ from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import refuse as refusal_of
 from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
+from batchlimit.integrations.headers import texts
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
 from batchlimit.integrations.rejected import Rejected
@@ -147,6 +148,6 @@ async def _answer(error: Rejected) -> Any:
     start, *parts = sent
     response = Response(b"".join(part.get("body", b"") for part in parts), start["status"])
     response.headers.clear()
-    for name, value in start["headers"]:
-        response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+    for name, value in texts(start["headers"]):
+        response.headers.add(name, value)
     return response

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any, Self
 
 from batchlimit.integrations.enforcement import Refusal, Response
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.late import do_later
 
 Environ = dict[str, Any]
@@ -19,7 +19,7 @@ _FAILED = 500
 def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer a request with a refusal; HEAD gets no body."""
     length = (b"content-length", b"%d" % len(refusal.body))
-    start_response(status_line(refusal.status), native([*refusal.headers, length]))
+    start_response(status_line(refusal.status), texts([*refusal.headers, length]))
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
 
 
@@ -28,14 +28,9 @@ def status_line(status: int) -> str:
     return f"{status} {HTTPStatus(status).phrase}"
 
 
-def native(headers: Iterable[Header]) -> list[tuple[str, str]]:
-    """Return header fields as WSGI takes them: strings."""
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-
-
 def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> StartResponse:
     """Return a `start_response` that adds fields."""
-    ours = native(headers)
+    ours = texts(headers)
 
     def start(status: str, fields: list[tuple[str, str]], *exc_info: object) -> Callable[[bytes], object]:
         return start_response(status, [*fields, *ours], *exc_info)
@@ -57,7 +52,7 @@ class Exchange:
     def __init__(
         self, start_response: StartResponse, headers: Sequence[Header], ended: Callable[[Response], None]
     ) -> None:
-        self._start_response, self._headers = start_response, native(headers)
+        self._start_response, self._headers = start_response, texts(headers)
         self._ended: Callable[[Response], None] | None = ended
         self._status, self._sent = 0, 0
         self._told: list[Header] = []
