@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Queue
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc import (
     AsyncConcurrencyClient,
@@ -76,6 +76,7 @@ def test_a_call_above_the_limit_never_leaves_the_process(scene: Scene, kind: str
         with pytest.raises(RefusedCall) as error:
             refused.answers()
         assert (error.value.code(), refused.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
+        assert isinstance(error.value.__cause__, ConcurrencyLimited)
         scene.gate.open()
         assert held.code is grpc.StatusCode.OK
         assert resting(limiter) == (1, 0, 0)
@@ -144,6 +145,7 @@ def test_a_client_on_asyncio_has_the_same_limit(scene: Scene) -> None:
             with pytest.raises(AsyncRefusedCall) as refused:
                 await unary("a")
             assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert isinstance(refused.value.__cause__, ConcurrencyLimited)
             scene.gate.open()
             assert [each async for each in held] == ["hold"]
             await _at_rest(limiter)

@@ -81,7 +81,7 @@ class AsyncConcurrencyClient:
         try:
             permit = await self._source.acquire(known, timeout=timeout, **options)
         except BatchLimitError as error:
-            raise AsyncRefusedCall(refusal_of(error), refusal(error)) from None
+            raise AsyncRefusedCall(refusal_of(error), refusal(error)) from error
         try:
             call = await continuation(self._patience.rest(details, time.monotonic() - began), request)
         except BaseException:
