@@ -1,25 +1,21 @@
 """AsyncRateLimitClient: rules held against the calls that a client on asyncio makes."""
 
-import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
-
-import grpc
-import grpc.aio
 
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Unidentified
-from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, named
-from batchlimit.integrations.grpc.every_call import Patience
+from batchlimit.integrations.enforcement import Unidentified
+from batchlimit.integrations.grpc.async_every_call import AsyncEveryCall
+from batchlimit.integrations.grpc.every_call import Patience, Tell
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
 
 
-class AsyncRateLimitClient:
+class AsyncRateLimitClient(AsyncEveryCall):
     """Holds rules against the calls of a client on asyncio, as RateLimitClientInterceptor does for threads.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
@@ -63,10 +59,8 @@ class AsyncRateLimitClient:
         timeout: float | None = None,
         unidentified: Unidentified = "refuse",
     ) -> None:
-        self._patience = Patience(wait, timeout)
+        super().__init__(Patience(wait, timeout))
         self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
-        self._endings = Endings()
-        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
 
     def __repr__(self) -> str:
         return f"<AsyncRateLimitClient {self._front.enforcer.rules}>"
@@ -81,26 +75,11 @@ class AsyncRateLimitClient:
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""
-        await self._endings.wait()
+        await self._ended()
         await self._front.close()
 
-    async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
-        began, timeout = time.monotonic(), self._patience.of(details.timeout)
-        known = named(details)
-        outcome = await self._front.admit("POST", known.method, None, (), known, timeout=timeout)
+    async def _admit(self, details: Any, timeout: float | None) -> Tell | None:
+        outcome = await self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             raise AsyncRefusedCall(outcome.refusal)
-        try:
-            call = await continuation(self._patience.rest(details, time.monotonic() - began), request)
-        except BaseException as error:
-            self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
-            raise
-        if outcome.charges:
-            self._settle_at_the_end(outcome, call)
-        return call
-
-    def _settle_at_the_end(self, outcome: Outcome, call: Any) -> None:
-        async def settle() -> None:
-            self._front.settle(outcome, CallResponse.of(await call.code(), await call.trailing_metadata()))
-
-        self._endings.after(call, settle)
+        return partial(self._front.settle, outcome) if outcome.charges else None

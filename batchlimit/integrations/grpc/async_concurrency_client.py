@@ -1,25 +1,21 @@
 """AsyncConcurrencyClient: how many calls a client on asyncio has under way at once."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import grpc.aio
-
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
-from batchlimit.admission.permit import ASYNC, give_back
+from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.grpc.async_every_call import KINDS, Continuation, Endings, named
-from batchlimit.integrations.grpc.call import completing
+from batchlimit.integrations.grpc.async_every_call import AsyncEveryCall
 from batchlimit.integrations.grpc.details import Name, alike, nobody
-from batchlimit.integrations.grpc.every_call import Patience
+from batchlimit.integrations.grpc.every_call import Patience, Tell, completed
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
 from batchlimit.integrations.permits import refusal_of
 
 
-class AsyncConcurrencyClient:
+class AsyncConcurrencyClient(AsyncEveryCall):
     """Lets a client have as many calls under way at once as the limiter lets, as ConcurrencyClientInterceptor.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
@@ -65,35 +61,17 @@ class AsyncConcurrencyClient:
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
-        self._patience = Patience(wait, timeout)
+        super().__init__(Patience(wait, timeout))
         self._source = PermitSource(ASYNC, limiter, partition, key)
         self._outcome, self._priority = outcome, priority
-        self._endings = Endings()
-        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [kind(self._intercept) for kind in KINDS]
 
     def __repr__(self) -> str:
         return f"<AsyncConcurrencyClient of {self._source!r}>"
 
-    async def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
-        began, timeout = time.monotonic(), self._patience.of(details.timeout)
-        known = named(details)
-        options = {"operation": known.method, "priority": self._priority(known)}
+    async def _admit(self, details: Any, timeout: float | None) -> Tell:
+        options = {"operation": details.method, "priority": self._priority(details)}
         try:
-            permit = await self._source.acquire(known, timeout=timeout, **options)
+            permit = await self._source.acquire(details, timeout=timeout, **options)
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refusal(error)) from error
-        try:
-            call = await continuation(self._patience.rest(details, time.monotonic() - began), request)
-        except BaseException:
-            give_back(permit)
-            raise
-        self._complete_at_the_end(permit, call)
-        return call
-
-    def _complete_at_the_end(self, permit: Any, call: Any) -> None:
-        complete = completing(permit, self._outcome)
-
-        async def settle() -> None:
-            complete(await call.code(), None, 0)
-
-        self._endings.after(call, settle)
+        return completed(permit, self._outcome)

@@ -1,7 +1,7 @@
 """RateLimitClientInterceptor: rules held against the calls that a threaded client makes."""
 
-import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -9,8 +9,7 @@ import grpc
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Unidentified
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, at_the_end
+from batchlimit.integrations.grpc.every_call import EveryCall, Patience, Tell
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
@@ -56,7 +55,7 @@ class RateLimitClientInterceptor(EveryCall):
         timeout: float | None = None,
         unidentified: Unidentified = "refuse",
     ) -> None:
-        self._patience = Patience(wait, timeout)
+        super().__init__(Patience(wait, timeout))
         self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
 
     def __repr__(self) -> str:
@@ -70,18 +69,8 @@ class RateLimitClientInterceptor(EveryCall):
         """
         return self._front.statistics()
 
-    def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
-        began, timeout = time.monotonic(), self._patience.of(details.timeout)
+    def _admit(self, details: Any, timeout: float | None) -> Tell | RefusedCall | None:
         outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             return RefusedCall(outcome.refusal)
-        try:
-            call = continuation(self._patience.rest(details, time.monotonic() - began), request)
-        except Exception as error:
-            self._front.settle(outcome, CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
-            raise
-        if outcome.charges:
-            at_the_end(
-                call, lambda: self._front.settle(outcome, CallResponse.of(call.code(), call.trailing_metadata()))
-            )
-        return call
+        return partial(self._front.settle, outcome) if outcome.charges else None

@@ -1,15 +1,13 @@
 """ConcurrencyClientInterceptor: how many calls a threaded client has under way at once."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
-from batchlimit.admission.permit import THREADED, give_back
+from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
-from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Name, alike, nobody
-from batchlimit.integrations.grpc.every_call import Continuation, EveryCall, Patience, at_the_end
+from batchlimit.integrations.grpc.every_call import EveryCall, Patience, Tell, completed
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -59,25 +57,17 @@ class ConcurrencyClientInterceptor(EveryCall):
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
-        self._patience = Patience(wait, timeout)
+        super().__init__(Patience(wait, timeout))
         self._source = PermitSource(THREADED, limiter, partition, key)
         self._outcome, self._priority = outcome, priority
 
     def __repr__(self) -> str:
         return f"<ConcurrencyClientInterceptor of {self._source!r}>"
 
-    def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
-        began, timeout = time.monotonic(), self._patience.of(details.timeout)
+    def _admit(self, details: Any, timeout: float | None) -> Tell | RefusedCall:
         options = {"operation": details.method, "priority": self._priority(details)}
         try:
             permit = self._source.acquire(details, timeout=timeout, **options)
         except BatchLimitError as error:
             return RefusedCall(refusal_of(error), refusal(error))
-        try:
-            call = continuation(self._patience.rest(details, time.monotonic() - began), request)
-        except BaseException:
-            give_back(permit)
-            raise
-        complete = completing(permit, self._outcome)
-        at_the_end(call, lambda: complete(call.code(), None, 0))
-        return call
+        return completed(permit, self._outcome)

@@ -1,13 +1,27 @@
-"""What both interceptors of threaded clients share: how long a call may wait, and when it has ended."""
+"""How the calls of clients wait, leave and end, whoever admits them; EveryCall is for threads."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
+from batchlimit.admission.permit import give_back
+from batchlimit.integrations.grpc.answer import CallResponse
+from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Changed
+from batchlimit.integrations.grpc.refused_call import RefusedCall
+from batchlimit.integrations.grpc.status import OutcomeOf
 
 Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
+Tell = Callable[[CallResponse], None]
+"""Gets the response of a call that was admitted, once; its `error` is set if the call could not be made."""
+
+
+def completed(permit: Any, outcome: OutcomeOf) -> Tell:
+    """Return what completes a permit by the status of its call; a call that could not be made gives it back."""
+    complete = completing(permit, outcome)
+    return lambda response: complete(response.code, None, 0) if response.error is None else give_back(permit)
 
 
 class Patience:
@@ -47,25 +61,42 @@ class EveryCall(
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Intercepts the calls of all four kinds of methods alike: `_intercept` says how."""
+    """Intercepts the calls of all four kinds of methods alike: `_admit` says which may leave."""
 
-    def _intercept(self, continuation: Continuation, details: Any, request: Any) -> Any:
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+
+    def _admit(self, details: Any, timeout: float | None) -> Tell | RefusedCall | None:
+        """Return the function that gets the response of the call, or the refusal; None: nobody needs the response."""
         raise NotImplementedError
 
     def intercept_unary_unary(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
         """Let a call go, or refuse it; grpcio calls this."""
-        return self._intercept(continuation, client_call_details, request)
+        began = time.monotonic()
+        tell = self._admit(client_call_details, self._patience.of(client_call_details.timeout))
+        if isinstance(tell, RefusedCall):
+            return tell
+        details = self._patience.rest(client_call_details, time.monotonic() - began)
+        if tell is None:
+            return continuation(details, request)
+        try:
+            call = continuation(details, request)
+        except BaseException as error:
+            tell(CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
+            raise
+        _at_the_end(call, lambda: tell(CallResponse.of(call.code(), call.trailing_metadata())))
+        return call
 
     intercept_unary_stream = intercept_unary_unary
     # The stubs of grpcio call the last argument `request_iterator` here; grpcio passes it by position.
     intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
 
 
-def at_the_end(call: Any, settle: Callable[[], None]) -> None:
-    """Run `settle` when a call has ended, which may be long after the interceptor has returned it."""
+def _at_the_end(call: Any, tell: Callable[[], None]) -> None:
+    """Run `tell` when a call has ended, which may be long after the interceptor has returned it."""
 
     def ended(_: object = None) -> None:
-        settle()
+        tell()
 
     if hasattr(call, "add_done_callback"):
         call.add_done_callback(ended)
