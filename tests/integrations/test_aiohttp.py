@@ -390,6 +390,7 @@ def test_an_answer_that_fails_is_problem_details(caplog: pytest.LogCaptureFixtur
 
 def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:
     class Typo(web.View):
+        @limited("search:{user}")
         @limited("serch:{user}")
         async def get(self) -> web.Response:
             return web.Response()

@@ -1,6 +1,6 @@
 """limited: a decorator for handlers of aiohttp that ask for one more rule."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -8,10 +8,10 @@ from aiohttp import web
 
 from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
+from batchlimit.integrations.enforcement.route import mark, marks_of
 from batchlimit.rules.rule import Charge, RuleCost
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
-_MARK = "_batchlimit_limits"
 
 
 def limited(
@@ -56,7 +56,7 @@ def limited(
                 return await handler(*args, **kwargs)
             return answer(refusal) if hold is None else await hold.reject(request, refusal)
 
-        setattr(asks_first, _MARK, (*getattr(handler, _MARK, ()), limit))
+        mark(asks_first, limit)
         return asks_first  # type: ignore[return-value]
 
     return decorate
@@ -67,13 +67,8 @@ def check_routes(app: web.Application, enforcer: AsyncEnforcer) -> None:
     for route in app.router.routes():
         methods = vars(route.handler).values() if isinstance(route.handler, type) else ()
         for handler in (route.handler, *methods):
-            for limit in _limits_of(handler):
+            for limit in marks_of(handler):
                 enforcer.check(limit)
-
-
-def _limits_of(handler: object) -> Iterable[RouteLimit]:
-    found: Iterable[RouteLimit] = getattr(handler, _MARK, ())
-    return found
 
 
 def _unlimited(limit: RouteLimit) -> Refusal:

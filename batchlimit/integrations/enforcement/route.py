@@ -9,6 +9,8 @@ from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost, checked
 
+_MARK = "_batchlimit_limits"
+
 
 @dataclass(frozen=True, slots=True)
 class RouteLimit:
@@ -37,6 +39,17 @@ class RouteLimit:
         if self.cost is not None:
             checked("cost", self.cost, None)
         object.__setattr__(self, "charge", checked("charge", self.charge, None))
+
+
+def mark(function: object, limit: RouteLimit) -> None:
+    """Note on a function that it asks for one more limit; `wraps` has copied what the function within it asks for."""
+    setattr(function, _MARK, (*marks_of(function), limit))
+
+
+def marks_of(function: object) -> tuple[RouteLimit, ...]:
+    """Return the limits that a function asks for; mostly none."""
+    found: tuple[RouteLimit, ...] = getattr(function, _MARK, ())
+    return found
 
 
 def known_of(request: Mapping[str, object], route: Mapping[str, object]) -> Mapping[str, object]:

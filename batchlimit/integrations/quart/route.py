@@ -10,6 +10,7 @@ from quart import Blueprint, Quart, current_app, has_request_context, request, w
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.enforcement.route import mark, marks_of
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.rejected import rejected
@@ -17,7 +18,6 @@ from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
 Identify = Callable[[Any], Identity | Awaitable[Identity | None] | None]
-_MARK = "_batchlimit_limits"
 
 
 def limited(
@@ -62,7 +62,7 @@ def limited(
             await _charge(limit, identify)
             return await current_app.ensure_async(view)(*args, **kwargs)
 
-        setattr(asks_first, _MARK, (*getattr(view, _MARK, ()), limit))
+        mark(asks_first, limit)
         _decorated.add(view)
         return asks_first  # type: ignore[return-value]
 
@@ -98,7 +98,7 @@ def limit_blueprint(
     async def asks_first() -> None:
         await _charge(limit, identify)
 
-    setattr(asks_first, _MARK, (limit,))
+    mark(asks_first, limit)
     blueprint.before_request(asks_first)
     blueprint.before_websocket(asks_first)
 
@@ -108,8 +108,7 @@ def limits_of(app: Quart) -> Iterator[RouteLimit]:
     before = (app.before_request_funcs, app.before_websocket_funcs)
     functions: list[Any] = [each for some in before for of_one in some.values() for each in of_one]
     for function in (*app.view_functions.values(), *functions):
-        limits: Iterable[RouteLimit] = getattr(function, _MARK, ())
-        yield from limits
+        yield from marks_of(function)
 
 
 def bare_endpoints(app: Quart) -> frozenset[str]:
