@@ -3,6 +3,8 @@
 from typing import Any
 
 from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Refusal, refuse
+from batchlimit.integrations.problem import reduced_capacity
 
 NAME = "batchlimit"
 """Where an application keeps what holds its rules, in `app.extensions`."""
@@ -29,6 +31,13 @@ def source_for(app: Any, given: object) -> Any:
     if found is None:
         raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
     return found
+
+
+def refusal_of_bare(view: str, enforcer: Enforcer | AsyncEnforcer) -> Refusal:
+    """Refuse a request of a view that is registered without its limit, and tell the log."""
+    error = RuntimeError(BARE)
+    enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
+    return refuse(enforcer.fields, reduced_capacity(), 1.0, error=error)
 
 
 def statistics_of(app: Any) -> EnforcementStatistics:

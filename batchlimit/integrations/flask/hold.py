@@ -4,11 +4,10 @@ from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
-from batchlimit.integrations.enforcement.outcome import refuse
+from batchlimit.integrations.extension import refusal_of_bare
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.permits import spared
-from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
 from batchlimit.integrations.wsgi.middleware import fields_of, path_of
@@ -65,10 +64,9 @@ class Hold:
             response.headers[name] = value
         return response
 
-    def refuse(self, view: str, error: Exception) -> Rejected:
-        """Refuse a request whose limit the application has made a mistake with, and tell the log."""
-        self._front.enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
-        self._refusal = refuse(self._front.enforcer.fields, reduced_capacity(), 1.0, error=error)
+    def refuse_bare(self, view: str) -> Rejected:
+        """Return what refuses a request whose view is registered without its limit."""
+        self._refusal = refusal_of_bare(view, self._front.enforcer)
         return rejected(self._refusal)
 
     def _rejected(self, refusal: Refusal | None, request: FlaskRequest) -> Rejected | None:

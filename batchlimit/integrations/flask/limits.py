@@ -13,7 +13,7 @@ from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules
-from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
+from batchlimit.integrations.extension import NAME, source_for, statistics_of
 from batchlimit.integrations.flask.hold import Hold
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.identity import Identity
@@ -24,7 +24,6 @@ from batchlimit.rules.file import rules_of
 from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
-_BARE = RuntimeError(BARE)
 
 
 class Limits:
@@ -166,7 +165,7 @@ class Limits:
             raise refused
         endpoint = asking.endpoint if self._bare else None
         if endpoint is not None and current_app.view_functions.get(endpoint) in self._bare:
-            raise hold.refuse(endpoint, _BARE)
+            raise hold.refuse_bare(endpoint)
 
     def _tell(self, response: FlaskResponse) -> FlaskResponse:
         asking = _request()

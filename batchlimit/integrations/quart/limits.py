@@ -11,10 +11,8 @@ from batchlimit.integrations.asgi.messages import Message
 from batchlimit.integrations.asgi.route import reject
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import refuse as refusal_of
-from batchlimit.integrations.extension import BARE, NAME, source_for, statistics_of
+from batchlimit.integrations.extension import BARE, NAME, refusal_of_bare, source_for, statistics_of
 from batchlimit.integrations.headers import texts
-from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
 from batchlimit.integrations.rejected import Rejected
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -121,9 +119,7 @@ def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
 
     async def refuse_bare() -> None:
         if bare() and (endpoint := current_connection().endpoint) in bare():
-            error = RuntimeError(BARE)
-            enforcer.counters.accuse(endpoint, "requests of the view %r are refused: %s", error)
-            refusal = refusal_of(enforcer.fields, reduced_capacity(), 1.0, error=error)
+            refusal = refusal_of_bare(endpoint, enforcer)
             await refuse(refusal, refusal.fields)
 
     app.before_serving(check)
