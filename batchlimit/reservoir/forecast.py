@@ -111,9 +111,9 @@ class Forecast:
 
     def _pause(self, cost: int, ahead: int, now: float) -> float:
         """Return for how many seconds there is no use in asking for `cost`, behind what others ask for or owe."""
-        state = self._state
-        pause = state.denials.pause(cost, now)
-        if pause and cost >= state.denials.large_cost:
+        state, denials = self._state, self._state.denials  # read once: one who has no lock sees all of one answer
+        pause = denials.pause(cost, now)
+        if pause and cost >= denials.large_cost:
             missing = ahead + cost - state.lease.held
             return 0.0 if state.view.has(missing, state.quota, now) else pause
         return pause

@@ -1,13 +1,17 @@
 """When an instance keeps away from the bucket: where the bucket was short, and only there."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import leaves_plenty
+from batchlimit.reservoir.bucket_view import InstanceCount, leaves_plenty
 from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS, DenialCache
+from batchlimit.reservoir.forecast import Forecast
+from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Fetch
 from tests.reservoir.world import about, answer
 
@@ -144,3 +148,16 @@ def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
     denials = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
     assert denials.pause_of_waiter(1, 0.0) == about(asks_after)
     assert denials.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then
+
+
+class Overtaken(KeyState):
+    """Each look at what is denied finds another answer: a thread with the lock takes them in meanwhile."""
+
+    answers: Iterator[DenialCache] = iter(())
+    denials = property(lambda self: next(self.answers), lambda *_: None)
+
+
+def test_a_look_without_the_lock_goes_by_one_answer() -> None:
+    state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0)
+    state.answers = iter([DenialCache.pausing(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
+    assert not Forecast(state).denies(5, 0.0)
