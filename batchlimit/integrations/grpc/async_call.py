@@ -12,7 +12,7 @@ import grpc.aio
 from batchlimit import ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit, AsyncPermits
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.grpc.call import Ended, Ending, Handler, completing
+from batchlimit.integrations.grpc.call import Ended, Ending, Handler, completing, function_of, streaming
 from batchlimit.integrations.grpc.held import HELD
 from batchlimit.integrations.grpc.status import OutcomeOf, refusal
 from batchlimit.shared import AsyncSharedPermit
@@ -31,19 +31,14 @@ class AsyncMethod:
     __slots__ = ("_generates", "_handler", "_run")
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-        self._run: Any = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+        self._handler, self._run = handler, function_of(handler)
         self._generates = inspect.isasyncgenfunction(self._run)
         if not self._generates and not inspect.iscoroutinefunction(self._run):
             raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
 
     def served_by(self, serve: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
         """Return the handler to give to grpcio, which calls `serve` with the requests and the context."""
-        inner = self._handler
-        make = (
-            grpc.stream_stream_rpc_method_handler if inner.response_streaming else grpc.stream_unary_rpc_method_handler
-        )
-        return make(serve, inner.request_deserializer, inner.response_serializer)
+        return streaming(self._handler, serve, self._handler.request_deserializer)
 
     async def run(self, requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
         """Run the handler, and tell how the call ended."""

@@ -134,6 +134,17 @@ def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
+def function_of(handler: Handler) -> Any:
+    """Return the function that serves the calls of a method, of whichever kind it is."""
+    return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+
+def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callable[[bytes], Any] | None) -> Handler:
+    """Return a handler whose requests stream, even if those of `handler` do not; its responses are as there."""
+    make = grpc.stream_stream_rpc_method_handler if handler.response_streaming else grpc.stream_unary_rpc_method_handler
+    return make(serve, reads, handler.response_serializer)
+
+
 class Call:
     """One call and its handler.
 
@@ -163,9 +174,7 @@ class Call:
         # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
         # server can then never stop.
         reads = inner.request_deserializer if inner.request_streaming else None
-        if inner.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._stream, reads, inner.response_serializer)
-        return grpc.stream_unary_rpc_method_handler(self._unary, reads, inner.response_serializer)
+        return streaming(inner, self._stream if inner.response_streaming else self._unary, reads)
 
     def _unary(self, requests: Iterator[Any], context: Any) -> Any:
         ending, error = self._begin(context), None
@@ -186,7 +195,7 @@ class Call:
     def _respond(self, requests: Iterator[Any], context: Any) -> Any:
         """Run the handler."""
         inner = self._handler
-        run: Any = inner.unary_unary or inner.unary_stream or inner.stream_unary or inner.stream_stream
+        run = function_of(inner)
         if not inner.request_streaming:
             return run(self._only(requests, context), context)
         return run(requests if self._receive is None else self._receive(requests, context), context)

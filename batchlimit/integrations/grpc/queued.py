@@ -6,10 +6,9 @@ from functools import partial
 from threading import Event, Lock
 from typing import Any
 
-import grpc
-
 from batchlimit import BatchLimitError, LimiterClosed
 from batchlimit.concurrency import Permit
+from batchlimit.integrations.grpc.call import Handler, function_of, streaming
 from batchlimit.integrations.grpc.status import Refusal, refusal
 
 
@@ -67,22 +66,19 @@ class QueuedCall:
             raise RuntimeError("abort returned")  # grpcio's raises
         return self._permit
 
-    def handler(self, call: Any) -> Any:
+    def handler(self, call: Handler) -> Handler:
         """Return a handler that grpcio gives to this call, and not to its workers.
 
         Args:
             call: A handler whose requests stream, as that of Call.
         """
-        run = call.stream_stream or call.stream_unary
+        run = function_of(call)
 
         def parked(requests: Any, context: Any) -> Any:
             return run(requests, context)
 
         parked.experimental_thread_pool = _Parked(self.submit)  # type: ignore[attr-defined]
-        make = (
-            grpc.stream_stream_rpc_method_handler if call.response_streaming else grpc.stream_unary_rpc_method_handler
-        )
-        return make(parked, call.request_deserializer, call.response_serializer)
+        return streaming(call, parked, call.request_deserializer)
 
     def submit(self, do: Callable[[], Any]) -> "Future[Any]":
         """Run a job as soon as there is a place; for grpcio."""
