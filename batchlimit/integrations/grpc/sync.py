@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import grpc
 
@@ -16,7 +16,6 @@ from batchlimit.integrations.grpc.queued import QueuedCall
 from batchlimit.integrations.grpc.sheddable import SheddableHandler
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
-from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import SharedConcurrencyLimiter
 
 
@@ -112,7 +111,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         handler = None
         try:
             if found := continuation(details):
-                handler = _handler(found, lambda context: self._ending(permit, context), sheddable and (lambda: permit))
+                handler = self._served(found, lambda context: permit, sheddable)
         finally:
             if handler is None:
                 give_back(permit)
@@ -126,16 +125,10 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         sheddable: bool,
     ) -> "Handler | None":
         """Return a handler that runs when the call has its place."""
-        held: list[Any] = []
         handler = None
-
-        def begin(context: Any) -> Ending:
-            held.append(queued.permit_of(context))
-            return self._ending(held[0], context)
-
         try:
             if found := continuation(details):
-                handler = queued.handler(_handler(found, begin, sheddable and (lambda: held[0])))
+                handler = queued.handler(self._served(found, queued.permit_of, sheddable))
         finally:
             if handler is None:
                 queued.forget()
@@ -143,20 +136,34 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
 
     def _asked_by_worker(self, found: Handler, details: grpc.HandlerCallDetails) -> Handler:
         """Return a handler whose worker acquires the permit, or refuses the call."""
+
+        def permit_of(context: Any) -> Any:
+            try:
+                return self._acquire(details, sheddable=False)
+            except BatchLimitError as error:
+                refusal(error).end(context)
+                raise
+
+        return self._served(found, permit_of, may_end=True)
+
+    def _served(self, found: Handler, permit_of: Callable[[Any], Any], may_end: bool) -> Handler:
+        """Return a handler that serves a call under a permit.
+
+        Args:
+            found: The handler of the method.
+            permit_of: Returns the permit in the worker, from the context of the call; an exception refuses the call.
+            may_end: Whether the permit may end the call early.
+        """
         held: list[Any] = []
 
         def begin(context: Any) -> Ending:
-            try:
-                held.append(self._acquire(details, sheddable=False))
-            except BatchLimitError as error:
-                refusal(error).end(context)
-            return self._ending(held[0], context)
+            held.append(permit := permit_of(context))
+            HELD.set(permit)
+            return Ending(context, completing(permit, self._outcome))
 
-        return _handler(found, begin, lambda: held[0])
-
-    def _ending(self, permit: AnyPermit, context: Any) -> Ending:
-        HELD.set(permit)
-        return Ending(context, completing(permit, self._outcome))
+        if may_end:
+            found = SheddableHandler(found, lambda: held[0]).handler()
+        return Call(found, begin).handler()
 
     def _acquire(self, details: grpc.HandlerCallDetails, sheddable: bool, queued: QueuedCall | None = None) -> Any:
         """Return a permit; or None, if the queued call will be told."""
@@ -166,15 +173,6 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             return self._source.acquire(details, timeout=0, **options)
         back = queued.admitted, queued.refused
         return self._source.acquire_later(back, details, timeout=self._timeout, **options)
-
-
-def _handler(
-    found: Handler, begin: Callable[[Any], Ending], permit_of: "Callable[[], Any] | Literal[False]"
-) -> Handler:
-    """Return a handler that begins a call, and ends it early if its permit says so; False: it has none that may."""
-    if permit_of:
-        found = SheddableHandler(found, permit_of).handler()
-    return Call(found, begin).handler()
 
 
 def _refusing(answer: Refusal) -> Handler:
