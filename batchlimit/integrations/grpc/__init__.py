@@ -34,10 +34,9 @@ from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
 from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.concurrency_client import ConcurrencyClientInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method
-from batchlimit.integrations.grpc.held import current_permit
+from batchlimit.integrations.grpc.held import check_permit, current_permit
 from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall, RefusedCall
-from batchlimit.integrations.grpc.sheddable import check_permit
 from batchlimit.integrations.grpc.status import outcome_of
 from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
 

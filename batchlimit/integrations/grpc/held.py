@@ -3,7 +3,9 @@
 from contextvars import ContextVar
 
 from batchlimit.admission.permit import give_back
+from batchlimit.concurrency import Permit
 from batchlimit.integrations.permits import AnyPermit
+from batchlimit.shared import SharedPermit
 
 HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
 """Set before the handler of a call runs, in its thread or its task."""
@@ -28,6 +30,28 @@ def current_permit() -> AnyPermit:
     if (permit := HELD.get()) is None:
         raise LookupError("no concurrency interceptor stands before this handler: add one to the server")
     return permit
+
+
+def check_permit() -> None:
+    """Raise if the call that this thread serves was told to give up, or lost its permit; its handler is to call this.
+
+    It is for handlers of sheddable calls and of shared limits behind a ConcurrencyInterceptor. That answers
+    RESOURCE_EXHAUSTED, or UNAVAILABLE to a call that lost its permit. Elsewhere this does nothing. Streams need not
+    call it: it is called before each request and each response of theirs.
+
+    Raises:
+        ConcurrencyLimited: The call was told to give up; the reason is "shed".
+        PermitLost: The shared permit is lost.
+
+    Example:
+        >>> from batchlimit.integrations.grpc import check_permit
+        >>> def Search(request, context):
+        ...     for shard in range(100):
+        ...         check_permit()
+    """
+    permit = HELD.get()
+    if isinstance(permit, Permit | SharedPermit):
+        permit.check()
 
 
 def spare() -> None:

@@ -14,28 +14,6 @@ from batchlimit.integrations.grpc.status import refusal
 from batchlimit.shared import SharedPermit
 
 
-def check_permit() -> None:
-    """Raise if the call that this thread serves was told to give up, or lost its permit; its handler is to call this.
-
-    It is for handlers of sheddable calls and of shared limits behind a ConcurrencyInterceptor. That answers
-    RESOURCE_EXHAUSTED, or UNAVAILABLE to a call that lost its permit. Elsewhere this does nothing. Streams need not
-    call it: it is called before each request and each response of theirs.
-
-    Raises:
-        ConcurrencyLimited: The call was told to give up; the reason is "shed".
-        PermitLost: The shared permit is lost.
-
-    Example:
-        >>> from batchlimit.integrations.grpc import check_permit
-        >>> def Search(request, context):
-        ...     for shard in range(100):
-        ...         check_permit()
-    """
-    permit = HELD.get()
-    if isinstance(permit, Permit | SharedPermit):
-        permit.check()
-
-
 class SheddableHandler:
     """Runs the handler of a call, and ends it where the call was told to give up, or lost its permit.
 
