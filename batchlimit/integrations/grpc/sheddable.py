@@ -1,6 +1,7 @@
 """Handlers of a threaded server whose calls may be told to give up, or may lose their permits."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -42,22 +43,14 @@ class SheddableHandler:
         )
 
     def _unary(self, run: Callable[[Any, Any], Any], request: Any, context: Any) -> Any:
-        HELD.set(self._permit)  # here, because grpcio gives each call a context of its own only since some version
-        try:
+        with self._may_end(context):
             return run(self._checked(request), context)
-        except (ConcurrencyLimited, PermitLost) as error:
-            self._end(error, context)
-            raise
 
     def _stream(self, run: Callable[[Any, Any], Any], request: Any, context: Any) -> Iterator[Any]:
-        HELD.set(self._permit)  # here, because grpcio gives each call a context of its own only since some version
-        try:
+        with self._may_end(context):
             for response in run(self._checked(request), context):
                 self._permit.check()
                 yield response
-        except (ConcurrencyLimited, PermitLost) as error:
-            self._end(error, context)
-            raise
 
     def _checked(self, request: Any) -> Any:
         return self._requests(request) if self._inner.request_streaming else request
@@ -67,12 +60,24 @@ class SheddableHandler:
             self._permit.check()
             yield request
 
-    def _end(self, error: ConcurrencyLimited | PermitLost, context: Any) -> None:
-        """End a call that gives up as it was told, or lost its permit; return if neither is so."""
+    @contextmanager
+    def _may_end(self, context: Any) -> Iterator[None]:
+        """End the call if its handler gives up as it was told, or because the permit is lost."""
         permit = self._permit
-        if permit.lost if isinstance(permit, SharedPermit) else permit.shed and getattr(error, "reason", "") == "shed":
-            give_back(permit)
-            refusal(error).end(context)
+        HELD.set(permit)  # here, because grpcio gives each call a context of its own only since some version
+        try:
+            yield
+        except (ConcurrencyLimited, PermitLost) as error:
+            if _ends(permit, error):
+                give_back(permit)
+                refusal(error).end(context)
+            raise
+
+
+def _ends(permit: Permit | SharedPermit, error: ConcurrencyLimited | PermitLost) -> bool:
+    if isinstance(permit, SharedPermit):
+        return permit.lost
+    return permit.shed and getattr(error, "reason", "") == "shed"
 
 
 def _kind(streams: bool) -> str:
