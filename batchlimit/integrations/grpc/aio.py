@@ -95,11 +95,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         return handler
 
     def _acquire(self, details: grpc.HandlerCallDetails) -> Any:
-        priority = self._priority(details)
-        if self._is_keyed:
-            return self._source.acquire(details, operation=details.method, priority=priority)
-        sheddable = self._sheddable(details)
-        return self._source.acquire(details, operation=details.method, priority=priority, sheddable=sheddable)
+        options: dict[str, Any] = {} if self._is_keyed else {"sheddable": self._sheddable(details)}
+        return self._source.acquire(details, operation=details.method, priority=self._priority(details), **options)
 
 
 def _refusing(answer: Refusal) -> Handler:
