@@ -15,10 +15,8 @@ from batchlimit.integrations.grpc.status import Refusal, refusal
 class QueuedCall:
     """One call: what grpcio wants to run, and whether it may run. Once both are known, it runs.
 
-    grpcio submits a call to the pool that its handler brings along, if that is a ThreadPoolExecutor. That of a queued
-    call keeps the job until there is a place, and then hands it to the workers. So nothing blocks: neither the thread
-    that takes in all calls, nor a worker. A grpcio that no longer looks for such pools would let the call wait in a
-    worker.
+    The pool of a queued call keeps the job until there is a place, and then hands it to the workers. So nothing blocks:
+    neither the thread that takes in all calls, nor a worker.
     """
 
     def __init__(self, workers: Executor) -> None:
@@ -77,7 +75,7 @@ class QueuedCall:
         def parked(requests: Any, context: Any) -> Any:
             return run(requests, context)
 
-        parked.experimental_thread_pool = _Parked(self.submit)  # type: ignore[attr-defined]
+        parked.experimental_thread_pool = OwnPool(self.submit)  # type: ignore[attr-defined]
         return streaming(call, parked, call.request_deserializer)
 
     def submit(self, do: Callable[[], Any]) -> "Future[Any]":
@@ -109,8 +107,12 @@ class QueuedCall:
             job()
 
 
-class _Parked(ThreadPoolExecutor):
-    """No threads: who submits is served later."""
+class OwnPool(ThreadPoolExecutor):
+    """The pool of one handler. It has no threads: `submit` decides when and where a job is done.
+
+    grpcio submits a call to the pool that its handler brings along, if that is a ThreadPoolExecutor. A grpcio that no
+    longer looks for such pools would run the call in a worker.
+    """
 
     def __init__(self, submit: Callable[[Callable[[], Any]], "Future[Any]"]) -> None:
         self._submit = submit

@@ -1,7 +1,7 @@
 """ConcurrencyInterceptor: limits the calls of a threaded gRPC server."""
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import grpc
@@ -12,7 +12,7 @@ from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc.call import Call, Ending, Handler, completing
 from batchlimit.integrations.grpc.details import Name, alike, never, nobody
 from batchlimit.integrations.grpc.held import HELD
-from batchlimit.integrations.grpc.queued import QueuedCall
+from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
 from batchlimit.integrations.grpc.sheddable import SheddableHandler
 from batchlimit.integrations.grpc.status import OutcomeOf, Refusal, outcome_of, refusal
 from batchlimit.integrations.permit_source import KeyOf, PermitSource
@@ -188,18 +188,11 @@ def _refusing(answer: Refusal) -> Handler:
     return grpc.stream_unary_rpc_method_handler(refuse)
 
 
-class _AtOnce(ThreadPoolExecutor):
-    """No threads: whoever submits does it.
-
-    grpcio runs a handler in the pool that the handler brings along, if it is of this type. One that refuses blocks
-    nowhere and takes microseconds, in the very thread that asked the interceptor. A grpcio that no longer looks for
-    such pools would refuse in a worker.
-    """
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
+def _at_once(do: Callable[[], Any]) -> "Future[Any]":
+    """Refuse a call in the very thread that asked the interceptor: that blocks nowhere and takes microseconds."""
+    done: Future[Any] = Future()
+    done.set_result(do())
+    return done
 
 
-_AT_ONCE = _AtOnce(max_workers=1)
+_AT_ONCE = OwnPool(_at_once)
