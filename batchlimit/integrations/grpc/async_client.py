@@ -1,7 +1,6 @@
 """AsyncRateLimitClient: rules held against the calls that a client on asyncio makes."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import Any
 
 from batchlimit.integrations.async_front import AsyncFront
@@ -9,7 +8,7 @@ from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Unidentified
 from batchlimit.integrations.grpc.async_every_call import AsyncEveryCall
-from batchlimit.integrations.grpc.every_call import Patience, Tell
+from batchlimit.integrations.grpc.every_call import Patience, Tell, charged
 from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -82,4 +81,4 @@ class AsyncRateLimitClient(AsyncEveryCall):
         outcome = await self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             raise AsyncRefusedCall(outcome.refusal)
-        return partial(self._front.settle, outcome) if outcome.charges else None
+        return charged(self._front, outcome)

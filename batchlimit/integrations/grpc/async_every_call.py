@@ -7,7 +7,6 @@ from typing import Any
 
 import grpc.aio
 
-from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.details import Changed
 from batchlimit.integrations.grpc.every_call import Patience, Tell
 
@@ -39,16 +38,16 @@ class AsyncEveryCall:
         try:
             call = await continuation(details, request)
         except BaseException as error:
-            tell(CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
+            tell(grpc.StatusCode.UNKNOWN, (), error)
             raise
         self._at_the_end(call, tell)
         return call
 
     def _at_the_end(self, call: Any, tell: Tell) -> None:
-        """Pass on the response in a task when a call has ended: that may be long after the interceptor returned it."""
+        """Tell in a task that a call has ended, which may be long after the interceptor has returned it."""
 
         async def end() -> None:
-            tell(CallResponse.of(await call.code(), await call.trailing_metadata()))
+            tell(await call.code(), await call.trailing_metadata(), None)
 
         def ended(_: object) -> None:
             task = asyncio.get_running_loop().create_task(end())

@@ -1,7 +1,6 @@
 """RateLimitClientInterceptor: rules held against the calls that a threaded client makes."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import grpc
@@ -9,7 +8,7 @@ import grpc
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Unidentified
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.grpc.every_call import EveryCall, Patience, Tell
+from batchlimit.integrations.grpc.every_call import EveryCall, Patience, Tell, charged
 from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
@@ -73,4 +72,4 @@ class RateLimitClientInterceptor(EveryCall):
         outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
             return RefusedCall(outcome.refusal)
-        return partial(self._front.settle, outcome) if outcome.charges else None
+        return charged(self._front, outcome)

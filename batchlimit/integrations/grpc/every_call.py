@@ -7,6 +7,9 @@ from typing import Any
 import grpc
 
 from batchlimit.admission.permit import give_back
+from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.enforcement import Outcome
+from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.call import completing
 from batchlimit.integrations.grpc.details import Changed
@@ -14,14 +17,19 @@ from batchlimit.integrations.grpc.refused_call import RefusedCall
 from batchlimit.integrations.grpc.status import OutcomeOf
 
 Continuation = Callable[[grpc.ClientCallDetails, Any], Any]
-Tell = Callable[[CallResponse], None]
-"""Gets the response of a call that was admitted, once; its `error` is set if the call could not be made."""
+Tell = Callable[[grpc.StatusCode, Any, BaseException | None], None]
+"""Gets the status and the trailing metadata of an admitted call, once; and the error, if the call could not be made."""
+
+
+def charged(front: Front | AsyncFront, outcome: Outcome) -> Tell | None:
+    """Return what charges a call by its response; None: no rule needs that."""
+    return (lambda *ended: front.settle(outcome, CallResponse.of(*ended))) if outcome.charges else None
 
 
 def completed(permit: Any, outcome: OutcomeOf) -> Tell:
     """Return what completes a permit by the status of its call; a call that could not be made gives it back."""
     complete = completing(permit, outcome)
-    return lambda response: complete(response.code, None, 0) if response.error is None else give_back(permit)
+    return lambda code, _, error: complete(code, None, 0) if error is None else give_back(permit)
 
 
 class Patience:
@@ -67,7 +75,7 @@ class EveryCall(
         self._patience = patience
 
     def _admit(self, details: Any, timeout: float | None) -> Tell | RefusedCall | None:
-        """Return the function that gets the response of the call, or the refusal; None: nobody needs the response."""
+        """Return the function that gets the end of the call, or the refusal; None: nobody needs the end."""
         raise NotImplementedError
 
     def intercept_unary_unary(self, continuation: Continuation, client_call_details: Any, request: Any) -> Any:
@@ -82,9 +90,9 @@ class EveryCall(
         try:
             call = continuation(details, request)
         except BaseException as error:
-            tell(CallResponse.of(grpc.StatusCode.UNKNOWN, error=error))
+            tell(grpc.StatusCode.UNKNOWN, (), error)
             raise
-        _at_the_end(call, lambda: tell(CallResponse.of(call.code(), call.trailing_metadata())))
+        _at_the_end(call, lambda: tell(call.code(), call.trailing_metadata(), None))
         return call
 
     intercept_unary_stream = intercept_unary_unary
