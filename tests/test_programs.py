@@ -56,6 +56,13 @@ def test_the_redis_that_a_wheel_puts_into_the_venv_is_not_the_machines() -> None
     assert any_binary() == valkey_binary()
 
 
+def test_nor_is_it_where_a_link_leads_to_the_venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(VENV)
+    monkeypatch.setenv("PATH", str(tmp_path / "linked"))
+    with pytest.raises(Unavailable, match="no redis-server"):
+        program("redis-server")
+
+
 def test_a_redis_of_the_machine_that_is_too_old_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "redis-server").symlink_to(VENV / "redis-server")
     monkeypatch.setenv("PATH", str(tmp_path))
