@@ -1,6 +1,7 @@
 """Draws admitted and refused requests over time."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from batchlimit.cli.simulate.result import Result
 
@@ -31,10 +32,10 @@ def draw(result: Result, path: str) -> None:
     if not result.seconds:
         raise ValueError("there is nothing to plot: no line of the log is a request")
     width, bins = binned(result)
-    times = [datetime.fromtimestamp(at, UTC) for at, _, _ in bins]
+    times: list[Any] = [datetime.fromtimestamp(at, UTC) for at, _, _ in bins]
     figure, axes = plt.subplots(figsize=(9, 4))
     series = [admitted for _, admitted, _ in bins], [refused for _, _, refused in bins]
-    axes.stackplot(times, *series, labels=["admitted", "refused"], colors=["#4c9f70", "#d1495b"], step="post")  # type: ignore[arg-type]  # dates are allowed
+    axes.stackplot(times, *series, labels=["admitted", "refused"], colors=["#4c9f70", "#d1495b"], step="post")
     axes.set_ylabel(f"requests per second, over {width} s")
     axes.legend(loc="upper left")
     axes.set_ylim(bottom=0)
