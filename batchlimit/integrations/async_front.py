@@ -113,8 +113,7 @@ class AsyncFront:
         self._home.open()
 
     async def close(self) -> None:
-        """Wait for what is being settled; close the limiter, if it was made here."""
-        await self._home.settled()
+        """Close the limiter, if it was made here, after what is being settled."""
         await self._home.close()
 
     def statistics(self) -> EnforcementStatistics:

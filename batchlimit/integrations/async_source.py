@@ -48,21 +48,20 @@ class LimiterHome:
         task.add_done_callback(self._settling.discard)
         return task
 
-    async def settled(self, timeout: float | None = None) -> None:
-        """Wait for what is being settled, at most this many seconds; None: without limit (default)."""
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=timeout)
-
     async def close(self) -> None:
-        """Close a limiter that was made here; the next start makes another one."""
+        """Close a limiter that was made here; the next start makes another one.
+
+        It is closed after what is being settled, or after ten seconds of that.
+        """
+        if self._settling:
+            await asyncio.wait(self._settling, timeout=_PATIENCE_S)
         if self._limiter is not None and not self._make.is_given:
             limiter, self._limiter = self._limiter, None
             await limiter.close()
 
     async def close_quietly(self) -> None:
-        """Close after what is being settled, or after ten seconds of that; what goes wrong is told in the log."""
+        """Do so; what goes wrong is told in the log."""
         try:
-            await self.settled(_PATIENCE_S)
             await self.close()
         except Exception as error:  # noqa: BLE001  the server ends all the same
             tell("limiter.not_closed", "the limiter was not closed: %s", error, error=error)

@@ -1,10 +1,12 @@
 """What becomes of a charge that has to be awaited, of a front on an event loop."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from batchlimit import AsyncRateLimiter
+from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Response
 from batchlimit.rules import Rule, Rules
@@ -15,14 +17,14 @@ class Charging:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.may_charge = asyncio.Event()
+        self.charges, self.may_charge = asyncio.Event(), asyncio.Event()
         self.rules = Rules([Rule("all", "9/hour", key="all", charge=self._charge)])
-        self.front = AsyncFront(self._limiter, self.rules)
+        self.front = AsyncFront(self.limiter, self.rules)
 
     async def admitted(self) -> Outcome:
         return await self.front.admit("GET", "/", None, [])
 
-    def _limiter(self) -> AsyncRateLimiter:
+    def limiter(self) -> AsyncRateLimiter:
         notes = self.notes
 
         class Noting(AsyncRateLimiter):
@@ -33,9 +35,23 @@ class Charging:
         return Noting.from_url("memory://", self.rules.quotas)
 
     async def _charge(self, response: Response) -> bool:
+        self.charges.set()
         await self.may_charge.wait()
         self.notes.append("charged")
         return True
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def nothing() -> Any:
+    await asyncio.Event().wait()
+
+
+async def swallow(message: Any) -> None:
+    pass
 
 
 def test_a_front_is_closed_after_what_it_settles() -> None:
@@ -44,6 +60,22 @@ def test_a_front_is_closed_after_what_it_settles() -> None:
         charging.front.settle(await charging.admitted(), Response(200))
         asyncio.get_running_loop().call_soon(charging.may_charge.set)
         await charging.front.close()
+        return charging.notes
+
+    assert asyncio.run(test()) == ["charged", "closed"]
+
+
+def test_a_middleware_is_closed_after_what_it_settles_for_a_request_that_was_cancelled() -> None:
+    async def test() -> list[str]:
+        charging = Charging()
+        middleware = RateLimitMiddleware(answer, limiter=charging.limiter, rules=charging.rules)
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 1)}
+        request = asyncio.ensure_future(middleware(scope, nothing, swallow))
+        await charging.charges.wait()
+        request.cancel()
+        await asyncio.wait([request])
+        asyncio.get_running_loop().call_soon(charging.may_charge.set)
+        await middleware.close()
         return charging.notes
 
     assert asyncio.run(test()) == ["charged", "closed"]

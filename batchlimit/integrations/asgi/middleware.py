@@ -150,7 +150,10 @@ class RateLimitMiddleware:
         return counted(self.enforcer, self._of_messages)
 
     async def close(self) -> None:
-        """Close the limiter that was made here. Only a framework that keeps its lifespan to itself needs to call it."""
+        """Close the limiter that was made here, after what is being settled.
+
+        Only a framework that keeps its lifespan to itself needs to call it.
+        """
         await self._home.close()
 
     async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
