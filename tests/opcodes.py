@@ -6,6 +6,6 @@ from typing import Any
 
 
 def trace_opcodes(tracer: Callable[..., Any]) -> None:
-    """As `sys.settrace`. Python 3.12.1 tells of bytecodes only if some frame wanted to hear of them before."""
+    """As `sys.settrace`. Python 3.12.1 traces bytecodes only if a frame has asked for that before."""
     sys._getframe().f_trace_opcodes = True
     sys.settrace(tracer)

@@ -60,7 +60,7 @@ class LimiterHome:
             await limiter.close()
 
     async def close_quietly(self) -> None:
-        """Do so; what goes wrong is told in the log."""
+        """Close as `close` does; an error goes to the log."""
         try:
             await self.close()
         except Exception as error:  # noqa: BLE001  the server ends all the same

@@ -117,7 +117,7 @@ def test_coroutines_at_a_threaded_limiter_leave_nothing_behind(no_threads: NoThr
 
 @pytest.fixture
 def away(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """A store that nobody reaches. How long it has been away is told by the clock of the test."""
+    """A store that nobody reaches. The clock of the test says how long it has been away."""
     monkeypatch.setattr(outage, "steady", clock)
     stage = Stage()
 
