@@ -9,6 +9,7 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter
 from batchlimit.shared.lease import Lease
 from batchlimit.shared.lease_watch import LeaseWatch
 from batchlimit.stores.memory import MemoryStore
+from tests.sync.stage import until
 
 SECOND = 1_000_000_000
 
@@ -93,22 +94,28 @@ def test_a_permit_that_was_released_is_freed_without_the_garbage_collector() -> 
 
 
 def test_a_permit_whose_event_loop_was_closed_amid_its_block_comes_back() -> None:
-    limiter = AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1})
+    limiter, entered = AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}), []
 
     async def hold() -> None:
         async with limiter.acquire("gpu"):
+            entered.append(True)
             await asyncio.get_running_loop().create_future()
 
     async def take() -> None:
         async with limiter, limiter.acquire("gpu", timeout=60):
             pass
 
+    def is_back() -> bool:
+        gc.collect()  # once may be too soon: the limiter's thread that woke the caller may still refer to it
+        return not any(key.in_flight for key in limiter.statistics().keys.values())
+
     loop = asyncio.new_event_loop()
     task = loop.create_task(hold())
-    while not limiter.statistics().admitted:
+    while not entered:
         loop.run_until_complete(asyncio.sleep(0))
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
+    assert not is_back()
     del task, loop
-    gc.collect()
+    until(is_back)
     asyncio.run(take())
