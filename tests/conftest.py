@@ -4,6 +4,7 @@ import gc
 import logging
 import math
 import os
+import sys
 import time
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -102,6 +103,15 @@ def generous_timeouts() -> Iterator[None]:
 def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the store fails, the next call asks it."""
     monkeypatch.setattr(breaker, "THRESHOLD", math.inf)
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that lose the GIL wherever they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture

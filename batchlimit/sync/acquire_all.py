@@ -27,6 +27,7 @@ class AcquireAll:
     def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
         self._costs = check_costs(costs)
         self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
+        self._attempt = registry.attempt
         registry.check_open()
         for key, cost in self._costs.items():
             check_cost(cost, registry.entry(key).reservoir.state.most, key)
@@ -41,9 +42,12 @@ class AcquireAll:
 
     def acquire(self, until: float) -> None:
         """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
-        short = self._try(None, until)
-        while short is not None:
-            short = self._try(short, until)
+        short: str | None = None
+        while True:
+            with self._attempt():
+                short = self._try(short, until)
+            if short is None:
+                return
 
     def decide(self) -> dict[str, Decision]:
         """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""

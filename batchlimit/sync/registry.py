@@ -5,6 +5,7 @@ import math
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from threading import get_ident
 
@@ -44,6 +45,8 @@ class Registry:
     """
 
     _refreshes: type[Refresher] = Refresher
+    attempt: Callable[[], AbstractContextManager[object]] = nullcontext
+    """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
     def __init__(
         self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from threading import Condition
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.batching import FixedBatch
@@ -148,6 +149,10 @@ class VirtualRegistry(Registry):
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)
+
+    def attempt(self) -> Condition:
+        """Hold the clock but for callers that wait: else it may pass the lease of what this one holds of some keys."""
+        return self.clock.changed
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""

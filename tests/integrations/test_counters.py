@@ -1,8 +1,6 @@
 """Counts of requests by rule, under threads."""
 
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +12,8 @@ from tests.sync.stage import Clock
 THREADS, TIMES = 8, 2000
 
 
-@pytest.fixture
-def threads_change_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def test_no_count_is_lost_among_threads(threads_change_often: None) -> None:
+@pytest.mark.usefixtures("restless")
+def test_no_count_is_lost_among_threads() -> None:
     counters = Counters([Rule("all", "1/s", key="all")], 1.0, Clock(), Checks(False))
     together = threading.Barrier(THREADS)
 

@@ -1,6 +1,5 @@
 """What only the store in this process can show, for its clock is ours: what time does to a bucket."""
 
-import sys
 import threading
 
 import pytest
@@ -107,17 +106,13 @@ def test_a_bucket_that_is_new_to_the_instance_begins_full(store: MemoryStore) ->
     assert store.take(KEY, TEN, ask).granted == 10
 
 
+@pytest.mark.usefixtures("restless")
 def test_no_thread_sees_a_bucket_that_another_is_changing(store: MemoryStore) -> None:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=_take_and_return, args=[store, f"instance-{i}"]) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    threads = [threading.Thread(target=_take_and_return, args=[store, f"instance-{i}"]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert store.peek(KEY, TEN) == Level(level=10, outstanding=0, active_instances=0)
 
 

@@ -1,7 +1,6 @@
 """Many threads at once: few calls of the store, nobody refused while there are tokens, and never a token too many."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -180,15 +179,6 @@ def test_costs_of_several_spend_exactly_the_burst(cost: int) -> None:
         while limiter.try_acquire(KEY, cost):
             pass
         assert limiter.statistics().admitted == 700
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads that lose the GIL wherever they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("restless")
