@@ -65,11 +65,11 @@ class DenialCache(NamedTuple):
 
         `jitter` (about 1) keeps instances from asking in step. The grant `begins` then: see Lease.
         """
+        if grant.starts_in > 0.0:
+            return cls.pausing(begins - now, 1, now)
         bands = bands_of(quota)
         denials = jitter * pace_of(bands, grant.active_instances) / 1e6
         flow = denials * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
-        if grant.starts_in > 0.0:
-            return cls.pausing(begins - now, 1, now)
         if grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
