@@ -1,7 +1,6 @@
 """An application behind uvicorn in a process of its own: python served.py URL PREFIX [DEADLINE]. It says its port."""
 
 import asyncio
-import socket
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from batchlimit import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.rules import Rule, Rules
+from tests.listening import listening
 
 RULES = [
     Rule("burst", "3/hour", key="burst:{user}", match="/hello/*"),
@@ -101,7 +101,7 @@ def open_limiter() -> AsyncRateLimiter:
 middleware = RateLimitMiddleware(application, open_limiter, RULES, identify=identify, messages=MESSAGES)
 
 if __name__ == "__main__":
-    listening = socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
+    listener = listening()
+    print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(middleware, log_level="error", timeout_graceful_shutdown=10, timeout_keep_alive=1000)
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(config).run(sockets=[listener])

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from starlette.routing import Route
 
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
+from tests.listening import listening
 
 LIMIT = 3
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,6 @@ if __name__ == "__main__":
     )
     exports = Starlette(routes=[Route("/export", export)])
     application = ConcurrencyLimitMiddleware(exports, limiter, key=of_user, timeout=60.0)
-    listening = socket.create_server(("127.0.0.1", 0))
-    os.write(1, b"%d\n" % listening.getsockname()[1])
-    uvicorn.Server(uvicorn.Config(application, log_level="error")).run(sockets=[listening])
+    listener = listening()
+    os.write(1, b"%d\n" % listener.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(application, log_level="error")).run(sockets=[listener])

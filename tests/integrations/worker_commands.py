@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.listening import listening
+
 ROOT = Path(__file__).parents[2]
 DEADLINE = 100.0
 GUNICORN = ("gunicorn", "--timeout", "0", "--graceful-timeout", "5", "--no-control-socket")
@@ -66,8 +68,8 @@ class Crew:
 @contextlib.contextmanager
 def working(command: list[str], folder: Path, **environment: str) -> Iterator[Crew]:
     """Run a module of Python; {fd} among its arguments is the socket that it listens on."""
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        fd = listening.fileno()
+    with listening() as listener:
+        fd = listener.fileno()
         process = subprocess.Popen(
             [sys.executable, "-m", *(each.format(fd=fd) for each in command)],
             cwd=folder,
@@ -78,7 +80,7 @@ def working(command: list[str], folder: Path, **environment: str) -> Iterator[Cr
             text=True,
             start_new_session=True,
         )
-        port = listening.getsockname()[1]
+        port = listener.getsockname()[1]
     try:
         yield Crew(port, process)
     finally:

@@ -17,6 +17,7 @@ from batchlimit.integrations import asgi, wsgi
 from batchlimit.laws import Fixed
 from tests.integrations.faces.rules import MESSAGES, RULES
 from tests.integrations.matrix.backing import Backing
+from tests.listening import listening
 
 
 def say(port: int) -> None:
@@ -24,8 +25,9 @@ def say(port: int) -> None:
     sys.stdout.flush()
 
 
-def listening() -> socket.socket:
-    found = socket.create_server(("127.0.0.1", 0))
+def announced() -> socket.socket:
+    """A socket to listen on, whose port was said."""
+    found = listening()
     say(found.getsockname()[1])
     return found
 
@@ -34,7 +36,7 @@ def uvicorn(app: Any) -> None:
     import uvicorn
 
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=10, timeout_keep_alive=1000)
-    uvicorn.Server(config).run(sockets=[listening()])
+    uvicorn.Server(config).run(sockets=[announced()])
 
 
 def hypercorn(app: Any) -> None:
@@ -44,7 +46,7 @@ def hypercorn(app: Any) -> None:
     async def main() -> None:
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-        config, sock = Config(), listening()
+        config, sock = Config(), announced()
         config.bind, config.keep_alive_timeout = [f"fd://{sock.detach()}"], 1000.0
         await serve(app, config, shutdown_trigger=ended.wait)
 
@@ -66,14 +68,14 @@ def waitress(app: Any) -> None:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     create_server(
-        app, sockets=[listening()], threads=8, channel_timeout=1000, clear_untrusted_proxy_headers=False
+        app, sockets=[announced()], threads=8, channel_timeout=1000, clear_untrusted_proxy_headers=False
     ).run()
 
 
 def aiohttp(app: Any) -> None:
     from aiohttp import web
 
-    web.run_app(app, sock=listening(), print=None, shutdown_timeout=10.0, keepalive_timeout=1000.0)
+    web.run_app(app, sock=announced(), print=None, shutdown_timeout=10.0, keepalive_timeout=1000.0)
 
 
 def grpc_on_threads(limiter: Any) -> None:
