@@ -93,7 +93,7 @@ def test_a_worker_whose_locks_were_patched_too_late_says_so_before_it_stops(
 ) -> None:
     pytest.importorskip("gevent")
     made(tmp_path, WSGI)
-    command = [*gunicorn("gevent", "--preload"), WSGI]
+    command = [*gunicorn("gevent", "--preload", "--graceful-timeout", "0"), WSGI]  # the worker hangs
     with working(command, tmp_path, WORKERS_URL=valkey.url, WORKERS_PREFIX=prefix) as crew, crew.asked("/few"):
         crew.says("gevent.monkey.patch_all() before any other import")
 
