@@ -20,6 +20,7 @@ from batchlimit.telemetry.prometheus import export
 from benchmarks.prometheus import Prometheus, prometheus
 from tests.chaos.alerts.service import FLOOD, NAMELESS, SLOW, STRANGERS
 from tests.chaos.alerts.town import town
+from tests.depth import only_deep
 from tests.programs import program
 from tests.sync.stage import until
 
@@ -72,6 +73,7 @@ def value(series: Any) -> float:
     return -1.0 if math.isnan(found := float(series["value"][1])) else found
 
 
+@only_deep
 def test_what_prometheus_has_is_what_was_counted() -> None:
     registry, tokens = CollectorRegistry(), "sum by (policy, result) (batchlimit_tokens_total)"
     program("prometheus")  # before a server is started that would go on
