@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _CONFTEST = """
 import sys
 
@@ -50,7 +52,8 @@ def test_a_limit(frozen_limits):
     )
 
 
-def test_each_worker_of_xdist_has_prefixes_of_its_own(tmp_path: Path) -> None:
+def test_each_worker_of_xdist_has_prefixes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would import all plugins of this machine
     run_pytest(
         tmp_path,
         """
@@ -61,6 +64,6 @@ def test_a_prefix(limit_prefix, worker_id, number):
     assert limit_prefix.startswith(f"test-{worker_id}-")
     assert worker_id.startswith("gw")
 """,
-        "-n",
-        "2",
+        *("-p", "xdist", "-n", "2"),
+        *("-p", "batchlimit.testing.plugin"),
     )
