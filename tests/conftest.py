@@ -48,9 +48,9 @@ settings.load_profile("steady")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: three workers on two processors, because tests wait for servers and processes much of their time."""
+    """`-n auto`: four workers on two processors, because tests wait for servers and processes much of their time."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return processors + processors // 2
+    return 2 * processors
 
 
 def pytest_collection_finish() -> None:
