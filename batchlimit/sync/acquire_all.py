@@ -44,7 +44,7 @@ class AcquireAll:
         """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
         short: str | None = None
         while True:
-            with self._attempt():
+            with self._attempt:
                 short = self._try(short, until)
             if short is None:
                 return

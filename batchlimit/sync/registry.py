@@ -45,7 +45,7 @@ class Registry:
     """
 
     _refreshes: type[Refresher] = Refresher
-    attempt: Callable[[], AbstractContextManager[object]] = nullcontext
+    attempt: AbstractContextManager[object] = nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
     def __init__(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import Condition
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.batching import FixedBatch
@@ -146,13 +145,10 @@ class VirtualRegistry(Registry):
     ) -> None:
         """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
         self._original, self.buckets = original, buckets
+        self.attempt = time.changed  # else the clock may pass the lease of what a caller holds of some keys
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)
-
-    def attempt(self) -> Condition:
-        """Hold the clock but for callers that wait: else it may pass the lease of what this one holds of some keys."""
-        return self.clock.changed
 
     def own_store(self, connect_timeout: float) -> None:
         """Tell the original: its store is not used meanwhile."""
