@@ -10,6 +10,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Api, Blocking
+from tests.awaiting import awaited
 from tests.sync.stage import Clock, Stage, until
 
 BRIEF = Quota(1000.0, 100)
@@ -28,7 +29,10 @@ def supply_of(limiter: RateLimiter | Blocking) -> Any:
 
 
 def come_to_rest(limiter: RateLimiter | Blocking) -> None:
+    """Until all keys are dormant, and whoever put them there is done."""
     until(lambda: not supply_of(limiter).entries)
+    if isinstance(limiter, Blocking):
+        awaited(asyncio.sleep, 0)
 
 
 @pytest.mark.usefixtures("soon")
