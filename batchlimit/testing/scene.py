@@ -10,6 +10,7 @@ from batchlimit.living import adopters, living
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.testing.gates import Gates
+from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTime
 from batchlimit.waiting import LONG_AGO
 
@@ -101,6 +102,8 @@ def _put(limiter: Any, registry: Any) -> None:
         for entry in list(registry.entries.values()):
             entry.tokens = entry.reservoir.tokens
         (KeyCalls if isinstance(limiter, KeyCalls) else AsyncKeyCalls).__init__(limiter, registry)
+        if isinstance(registry, VirtualRegistry):
+            limiter._slow_path = VirtualSlowPath(registry)
 
 
 SCENE = Scene()

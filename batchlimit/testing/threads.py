@@ -11,6 +11,7 @@ from typing import TypeVar, TypeVarTuple
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -22,6 +23,7 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
+from batchlimit.sync.slow_path import SlowPath
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
 from batchlimit.waking import TaskEvent
@@ -113,6 +115,22 @@ class VirtualEntry(KeyEntry):
         be_patient(self.reservoir)
 
 
+class VirtualSlowPath(SlowPath):
+    """Decides one call at a time: nobody else moves the clock amid one, but where a caller waits.
+
+    Else a clock that another thread moves may pass the lease of tokens while they are on their way to this caller.
+    """
+
+    def _admit(self, key: str, cost: int, until: float) -> Settled:
+        with self._registry.attempt:
+            return super()._admit(key, cost, until)
+
+    def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """See SlowPath."""
+        with self._registry.attempt:
+            return super().try_at(entry, key, cost)
+
+
 class ChangedRule:
     """The quotas of another rule, changed, and its policies."""
 
@@ -145,7 +163,7 @@ class VirtualRegistry(Registry):
     ) -> None:
         """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
         self._original, self.buckets = original, buckets
-        self.attempt = time.changed  # else the clock may pass the lease of what a caller holds of some keys
+        self.attempt = time.changed
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)

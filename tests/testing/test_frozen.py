@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from operator import ge
 from typing import Any
 
 import freezegun
@@ -105,6 +106,7 @@ def test_tasks_wait_in_the_same_time() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("restless")
 def test_threads_that_wait_are_served_in_time_one_after_the_other(limits: FrozenLimits) -> None:
     limiter = RateLimiter.from_url(URL, FIVE)
     spend(limiter)
@@ -114,7 +116,9 @@ def test_threads_that_wait_are_served_in_time_one_after_the_other(limits: Frozen
         return limits.elapsed
 
     calls = [start(call) for _ in range(5)]
-    assert sorted(round(each.result(DEADLINE)) for each in calls) == [12, 24, 36, 48, 60]
+    ends = sorted(each.result(DEADLINE) for each in calls)  # another may move the clock before one has read it
+    assert all(map(ge, ends, [12, 24, 36, 48, 60]))
+    assert limits.elapsed == pytest.approx(60, abs=0.1)
 
 
 def test_a_limiter_made_before_lives_in_frozen_time_and_goes_on_afterwards_as_before() -> None:
