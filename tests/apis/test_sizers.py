@@ -8,7 +8,7 @@ from batchlimit.batching import GrowingBatch
 from batchlimit.reservoir.sizing import Usage
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
-from tests.sync.stage import KEY, Clock, Stage, start, until
+from tests.sync.stage import KEY, Clock, Stage, quiet, start, until
 
 
 class Spoilt:
@@ -46,7 +46,7 @@ def test_each_who_waits_hears_of_a_sizer_that_fails_and_none_waits_for_ever(api:
     with api(Stage(MemoryStore(clock)), "1/s burst 10", sizer=sizer, clock=clock, deadline=30.0) as limiter:
         limiter.acquire(KEY, 10)
         waiting = [start(lambda: limiter.acquire(KEY, 5)) for _ in range(3)]
-        until(lambda: limiter.statistics().waiting == 3)
+        until(lambda: limiter.statistics().waiting == 3 and quiet(limiter))
         sizer.answer = wrong
         limiter.refund(KEY, 4)  # not enough for the first of them, who asks for the rest
         for each in waiting:
