@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 TOLERANCE = 0.3
 """A ratio may be so much larger than the recorded one. Runs on a busy machine differ by a tenth, rarely a sixth."""
@@ -17,16 +18,17 @@ class Row:
     name: str
     now: float | None
     then: float | None
+    tolerance: float = TOLERANCE
 
     @property
     def verdict(self) -> str:
         """`ok`, `worse` or `better`, `gone` where it is measured no longer, or `new`, which is not judged."""
         if self.now is None or self.then is None:
             return "gone" if self.now is None else "new"
-        if self.now > self.then * (1.0 + TOLERANCE):
+        if self.now > self.then * (1.0 + self.tolerance):
             return "worse"
         # What has become so much better could become as bad again unseen: it is to be recorded anew.
-        return "ok" if self.now * (1.0 + TOLERANCE) >= self.then else "better"
+        return "ok" if self.now * (1.0 + self.tolerance) >= self.then else "better"
 
     @property
     def fails(self) -> bool:
@@ -38,10 +40,12 @@ class Row:
         return f"{self.name:<56} {_shown(self.now):>8} {_shown(self.then):>9} {change:>6}  {self.verdict}"
 
 
-def compare(now: Mapping[str, float], then: Mapping[str, float]) -> Iterator[Row]:
-    """Yield a row for each ratio that is in either."""
+def compare(
+    now: Mapping[str, float], then: Mapping[str, float], tolerances: Mapping[str, float] = MappingProxyType({})
+) -> Iterator[Row]:
+    """Yield a row for each ratio that is in either; some may have a tolerance of their own."""
     for name in [*now, *(name for name in then if name not in now)]:
-        yield Row(name, now.get(name), then.get(name))
+        yield Row(name, now.get(name), then.get(name), tolerances.get(name, TOLERANCE))
 
 
 def quickest(times: Sequence[float]) -> float:

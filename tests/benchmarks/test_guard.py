@@ -63,6 +63,12 @@ def test_what_is_in_either_is_compared_once() -> None:
     assert rows == [Row("a", 1.0, None), Row("b", 2.0, 4.0), Row("c", None, 3.0)]
 
 
+def test_a_ratio_may_have_a_tolerance_of_its_own() -> None:
+    (strict,) = compare({"a": 1.5}, {"a": 1.0})
+    (wide,) = compare({"a": 1.5}, {"a": 1.0}, {"a": 0.6})
+    assert (strict.fails, wide.fails) == (True, False)
+
+
 def test_a_row_tells_both_ratios_and_the_change() -> None:
     assert str(Row("a hit", 1.5, 1.0)).split() == ["a", "hit", "1.500", "1.000", "+50%", "worse"]
     assert str(Row("a hit", None, 1.0)).split() == ["a", "hit", "-", "1.000", "gone"]
