@@ -116,9 +116,9 @@ class VirtualEntry(KeyEntry):
 
 
 class VirtualSlowPath(SlowPath):
-    """Decides one call at a time: nobody else moves the clock amid one, but where a caller waits.
+    """Decides one call at a time: while a thread decides, no other thread moves the clock. One that waits lets others.
 
-    Else a clock that another thread moves may pass the lease of tokens while they are on their way to this caller.
+    Else another thread could move the clock past the lease of tokens that are on their way to this caller.
     """
 
     def _admit(self, key: str, cost: int, until: float) -> Settled:
