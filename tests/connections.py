@@ -68,7 +68,7 @@ class Connections:
                 each.end()
 
     def reset(self, *, torn: bool = False) -> None:
-        """Cut all connections, or only those that lost something, with a reset to both ends."""
+        """Cut all connections, or only those that are torn, with a reset to both ends."""
         ends = {end for each in self._directions if each.torn or not torn for end in (each.source, each.sink)}
         self._directions = [each for each in self._directions if each.source not in ends]
         for end in ends:

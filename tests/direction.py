@@ -34,7 +34,7 @@ class Direction:
         self.over = False  # nor has the sink anything more to hear
         self.stuck = False  # the sink takes no more for now
         self.answers = answers  # this is the way from the server
-        self.torn = False  # something of it was lost: what follows would make no sense
+        self.torn = False  # something was asked or answered while replies were lost: what follows would make no sense
         self._weather = weather
         self._free_at = 0.0  # when a throttled way takes the next slice
         self._pieces: deque[tuple[float, memoryview]] = deque()
@@ -52,9 +52,10 @@ class Direction:
             piece = self.source.recv(_CHUNK)
         except ConnectionError:
             piece = b""
-        if piece and self.answers and not self._weather.replies:
+        if piece and not self._weather.replies:
             self.torn = True
-            return
+            if self.answers:
+                return
         self._note(piece)
 
     def end(self) -> None:

@@ -92,7 +92,10 @@ class Relay:
         self._order(self._connections.half_close)
 
     def lose_replies(self) -> None:
-        """Pass on what clients say and lose what is answered; `restore` cuts the connections that lost something."""
+        """Pass on what clients say and lose what is answered.
+
+        `restore` cuts the connections on which anything was said meanwhile: a late answer to that is lost as well.
+        """
         self._order(lambda: setattr(self._weather, "replies", False))
 
     def restore(self) -> None:

@@ -232,6 +232,19 @@ def test_a_lost_reply_was_carried_out(valkey: Server, prefix: str) -> None:
         direct.delete(prefix)
 
 
+def test_an_answer_that_comes_after_all_is_lost_as_well() -> None:
+    with listening() as (listener, url), Relay(url, 0.0002) as relay, connect(relay) as client:
+        server, _ = listener.accept()
+        with server:
+            relay.lose_replies()
+            client.sendall(b"?")
+            assert server.recv(1) == b"?"
+            relay.restore()
+            for end in (client, server):
+                with pytest.raises(ConnectionResetError):
+                    end.recv(1)
+
+
 def until(fact: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not fact():
