@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.ports import free_port
 from tests.servers import START_TIMEOUT, DidNotStart
 
 
@@ -107,19 +107,6 @@ def directory() -> Iterator[str]:
     """A new directory with a short path, for the `with`."""
     with tempfile.TemporaryDirectory(prefix="bl-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield folder
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody had a moment ago.
-
-    Not one of those from which systems connect, 32768 and above: a connection may have it by the time that the server
-    wants it. Nor is the one 10,000 higher, which a node of a cluster wants for its bus.
-    """
-    while True:
-        port = random.randrange(10_000, 22_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def await_fact(fact: Callable[[], bool], what: str) -> None:

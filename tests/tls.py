@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from tests.nodes import Node, directory, free_port, node
+from tests.nodes import Node, directory, node
+from tests.ports import free_port
 from tests.programs import Unavailable
 from tests.servers import DidNotStart
 

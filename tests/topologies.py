@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from tests.nodes import Node, await_fact, directory, free_port
+from tests.nodes import Node, await_fact, directory
+from tests.ports import free_port
 from tests.servers import Kinds, any_binary, redis_binary, valkey_binary
 from tests.tls import tls
 

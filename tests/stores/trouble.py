@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from tests.nodes import Node, await_fact, free_port, node
+from tests.nodes import Node, await_fact, node
+from tests.ports import free_port
 from tests.servers import any_binary, valkey_binary
 
 Trouble = Callable[[], contextlib.AbstractContextManager[str]]
