@@ -9,7 +9,6 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
-from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
@@ -25,8 +24,7 @@ _PATIENCE = 1.0
 class KeyEntry:
     """Where the tasks that use one key meet: it makes each change of the reservoir, and then wakes whom it concerns.
 
-    Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next. It has 12
-    public methods: callers, the timer, the store and the registry all come to it.
+    Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
     """
 
     __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens")
@@ -96,29 +94,23 @@ class KeyEntry:
         """Do what the caller is to do next, in its place."""
         self._step(caller, self.reservoir.step)
 
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """Take in what the store granted."""
-        self.reservoir.granted(fetch, grant, self.home.clock(), uniform(0.75, 1.25))
-
-    def hear(self, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
-        """Report what became of a request; None: it is to be sent by a task."""
-        if outcome is None:
-            store_calls.fetch_by_task(self, request)
-        else:
-            self.report(request, outcome)
-
     def report(self, request: Fetch, outcome: object) -> None:
         """Report what became of a request: callers get what the store granted, or what went wrong."""
         self.refill_gate.open()  # first: the next request may leave before this has ended, and shuts it again
         if isinstance(outcome, Grant):
-            if self.refill_gate is NO_GATE and outcome.granted >= MANY:
-                self.refill_gate = RefillGate(self.home.store.brief)
-            self.refill_gate.learn(outcome.granted, self.home.clock() - request.sent)
-            self.granted(request, outcome)
+            self._granted(request, outcome)
         else:
             self.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
             self.reservoir.failed(request, store_calls.failure(self, request, outcome), self.home.clock())
         self.changed()
+
+    def _granted(self, fetch: Fetch, grant: Grant) -> None:
+        """Take in what the store granted, before any caller is woken."""
+        if self.refill_gate is NO_GATE and grant.granted >= MANY:
+            self.refill_gate = RefillGate(self.home.store.brief)
+        now = self.home.clock()
+        self.refill_gate.learn(grant.granted, now - fetch.sent)
+        self.reservoir.granted(fetch, grant, now, uniform(0.75, 1.25))
 
     def ring(self) -> None:
         """Do what there is to do when no caller is here; the timer calls it at `due`."""
@@ -198,7 +190,8 @@ class KeyEntry:
     def _fetch(self, request: Fetch) -> None:
         """Ask the store, in this turn of the loop if it can be."""
         try:
-            is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(self.hear, request))
+            hear = partial(store_calls.hear, self, request)
+            is_sent = self.home.store.send(self.key, request.quota, request.ask, hear)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self.reservoir.failed(request, store_calls.uncounted(error), self.home.clock())
         except BaseException:

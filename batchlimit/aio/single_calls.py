@@ -84,4 +84,4 @@ class SingleCalls:
 
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         """Give the answer to the key's entry; None: a task of the entry is to ask."""
-        self._asks.entry_of(single).hear(single.fetch, outcome)
+        store_calls.hear(self._asks.entry_of(single), single.fetch, outcome)

@@ -112,9 +112,8 @@ class VirtualEntry(KeyEntry):
 
     __slots__ = ()
 
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """See KeyEntry."""
-        super().granted(fetch, grant)
+    def _granted(self, fetch: Fetch, grant: Grant) -> None:
+        super()._granted(fetch, grant)
         be_patient(self.reservoir)
 
 
