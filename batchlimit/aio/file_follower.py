@@ -37,9 +37,6 @@ class FileFollower:
             self._loop = loop
         self.catch_up()
 
-    def review(self, said: object) -> None:
-        """Say nothing: a limiter can go by all that a file may say."""
-
     def obey(self, said: object) -> None:
         """Apply what the file says now; the thread that calls waits until that is so, a while at most."""
         self._is_behind = True

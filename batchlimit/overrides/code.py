@@ -48,14 +48,19 @@ class Limits(NamedTuple):
 
 
 class Follower(Protocol):
-    """Something that goes by a file: a limiter, or the rules before a web application."""
-
-    def review(self, said: object) -> None:
-        """Raise ValueError if it cannot go by what a file says now; then nobody does."""
-        ...
+    """Something that goes by a file: a limiter, which can go by all that a file may say, or a Reviewer."""
 
     def obey(self, said: object) -> None:
         """Go by it."""
+        ...
+
+
+@runtime_checkable
+class Reviewer(Follower, Protocol):
+    """The rules before a web application."""
+
+    def review(self, said: object) -> None:
+        """Raise ValueError if it cannot go by what a file says now; then nobody does."""
         ...
 
 

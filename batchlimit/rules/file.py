@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from batchlimit.events import tell
-from batchlimit.overrides.code import Follower, Limits
+from batchlimit.overrides.code import Follower, Limits, Reviewer
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of
 from batchlimit.rules.rule import Rule
@@ -195,7 +195,8 @@ class RuleFile(Unique):
         with self._lock:
             followers = self._living
             for each in followers:
-                each.review(said)
+                if isinstance(each, Reviewer):
+                    each.review(said)
             self._data, self.said, self.problem, self._is_told = data, said, "", False
         tell("rules.reloaded", "%s has changed, and is obeyed from now on", self._path, path=self._path)
         self._tell(followers)

@@ -40,8 +40,7 @@ _PATIENCE = 2.0
 class Registry:
     """The keyspace of a RateLimiter under a lock, with the thread that looks after it and the store that it asks.
 
-    It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance. It has 13
-    public methods: calls, a file of limits, the end of the process and a fork all come to it.
+    It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance.
     """
 
     _refreshes: type[Refresher] = Refresher
@@ -197,9 +196,6 @@ class Registry:
     def rule(self) -> Rule:
         """The quota of a key by the code."""
         return self.code.quota
-
-    def review(self, said: object) -> None:
-        """Say nothing: a limiter can go by all that a file may say."""
 
     def obey(self, said: object) -> None:
         """Have all keys go by what a file says now; what was used stays used."""
