@@ -36,8 +36,7 @@ _CLOSED = "this limiter was closed"
 class Registry:
     """The keyspace of an AsyncRateLimiter, bound to one event loop at a time: the first that uses it, until it closes.
 
-    It ends with the limiter and with the loop. In a forked child it begins anew, as another instance. It has 12 public
-    methods: calls, the timer, the end of the loop and a fork all come to it.
+    It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
     """
 
     def __init__(

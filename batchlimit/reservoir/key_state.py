@@ -31,10 +31,7 @@ _UNHEARD = Durations()
 
 
 class KeyState:
-    """Each part of a Reservoir is given this object; all but reading it requires the API's lock.
-
-    It has 13 public methods, because each of them is asked by several parts.
-    """
+    """Each part of a Reservoir is given this object; all but reading it requires the API's lock."""
 
     __slots__ = (
         "asked",

@@ -16,7 +16,7 @@ class Lease:
     The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
     counts at the least, whatever is under way: only so many may ever be held or put back here.
 
-    It has 14 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
+    It has 13 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
 
     Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
     bucket's: it is never told of them, none go back to it, and with its next grant they are gone.

@@ -26,8 +26,6 @@ class FreeTokens:
     threads when a thread lost the GIL in between; a step takes 10.) All else requires the API's lock: loose tokens are
     spent there, and laid-out tokens are taken back by the same steps before they are given to anyone else.
 
-    It has 11 public methods: a hit and the code that holds the lock each need their own.
-
     While tokens move from one place to another `is_moving` says so: a sum that is made without the lock is wrong then.
 
     Nothing counts a hit. `came` counts the tokens that came here to be spent, less those that left unspent: what of

@@ -20,8 +20,7 @@ _STALE = 64
 class WaitQueue:
     """A queue of waiters. Its leader watches the clock, and sends the requests, for all: so one caller is always awake.
 
-    No question looks at every waiter, however many there are: see Depths. It has 14 public methods, because whoever
-    joins or leaves changes the order, the sum of the costs and the list of those to wake at once.
+    No question looks at every waiter, however many there are: see Depths.
     """
 
     __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_numbers", "cost", "last", "waiters")

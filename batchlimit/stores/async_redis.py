@@ -50,7 +50,7 @@ tokens are returned."""
 class AsyncRedisStore(Unique):
     """An AsyncStore in Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 
-    It never asks a replica. It has 16 public methods, because it keeps four protocols: AsyncStore, AsyncRemote,
+    It never asks a replica. It has 13 public methods, because it keeps four protocols: AsyncStore, AsyncRemote,
     AsyncSender and AsyncRuled. What overrides do stands in a part of its own: `rules`.
 
     Example:

@@ -195,10 +195,7 @@ class AsyncMemoryRules:
 
 
 class AsyncMemoryStore(Unique):
-    """An AsyncStore on a MemoryStore, which threads may use at the same time.
-
-    It has 11 public methods, because it keeps three protocols: AsyncStore, AsyncRemote and AsyncRuled.
-    """
+    """An AsyncStore on a MemoryStore, which threads may use at the same time."""
 
     __slots__ = ("_store",)
     is_prompt = True

@@ -45,7 +45,7 @@ Ts = TypeVarTuple("Ts")
 class RedisStore(Unique):
     """A Store in Redis or Valkey: one server, the primary that sentinels name, or a cluster. It never asks a replica.
 
-    It has 18 public methods, because it keeps six protocols: Store, Remote, Pipelined, Ruled, Resettable and Lender.
+    It has 13 public methods, because it keeps six protocols: Store, Remote, Pipelined, Ruled, Resettable and Lender.
     What overrides and slots do stands in parts of its own: `rules` and `slots`.
 
     Example:

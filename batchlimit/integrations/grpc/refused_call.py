@@ -15,6 +15,8 @@ from batchlimit.integrations.grpc.status import Refusal
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone
     """A call that never left this process: an error, and a call that has ended with this error.
 
+    It has 15 public methods: those that grpc.Call and grpc.Future ask for.
+
     Attributes:
         refusal: why it is refused.
         retry_after: seconds; None if nothing is known, inf for never.
