@@ -13,9 +13,12 @@ Promises:
    the push was lost, that instance asks every 0.5 to 1 s.
 
 Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalSlots are pure: they say who gets a slot
-here, how many to ask for and how many to give back. `lua/lend.lua` lends the slots. Its twin in Python,
-`batchlimit/lending`, lends those of `memory://`. The Talker has a thread that asks, for threads and for asyncio alike,
-and a Listener whose thread reads pushes.
+here, when to ask, and for how many. They are made of four parts. A Line knows who waits, and who is next. HeldSlots
+know which slots are free here under one lease, and how many to give back. Asks know which waiters an answer concerns.
+An Outage has the permits that were given while the store was away.
+
+`lua/lend.lua` lends the slots. Its twin in Python, `batchlimit/lending`, lends those of `memory://`. The Talker has a
+thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.
 
 An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was
 granted so far. Neither number ever falls. So an ask may be repeated, lost or overtaken: slots are then counted for too

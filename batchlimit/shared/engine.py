@@ -12,7 +12,7 @@ from batchlimit.quota.key import check_key
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.protocols import Closable, Lender, Wakeable
 from batchlimit.shared.statistics import SharedStatistics
@@ -78,7 +78,7 @@ class Engine:
                 return None
             seconds = slots.line.queue.patience(timeout)
             displaced = self._make_room(slots, priority) if seconds > 0 and slots.line.is_full else []
-            if seconds <= 0 and slots.is_sought:
+            if seconds <= 0 and slots.asks.are_in_vain:
                 raise self._refusal(slots, "limit")
             made = turn()
             waiter = Waiter(made.wake, seconds > 0, priority)
@@ -93,7 +93,7 @@ class Engine:
         last = slots.line.displaced_by(priority)
         if last is None:
             raise self._refusal(slots, "queue_full")
-        return slots.line.refuse([last], slots.refusal("queue_full"))
+        return slots.line.refuse([last], refusal(slots, "queue_full"))
 
     def stop_waiting(self, permit: BaseSharedPermit, waiter: Waiter) -> None:
         """End a wait: let the permit have what the waiter got.
@@ -110,7 +110,7 @@ class Engine:
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
                 holdings.note(slots, self.clock())
-                raise slots.error or self._refusal(slots, "queue_timeout")
+                raise slots.asks.error or self._refusal(slots, "queue_timeout")
             if waiter.error is not None:
                 holdings.totals.refused += isinstance(waiter.error, ConcurrencyLimited)
                 raise waiter.error
@@ -152,7 +152,8 @@ class Engine:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
         parents = self._talker
         for slots in parents.holdings.keys:
-            slots.forget()
+            slots.held.lease.end()
+            slots.outage.lease.end()
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
         self._store.after_fork()
         self._talker = self._new_talker()
@@ -168,7 +169,7 @@ class Engine:
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
         self._holdings.totals.refused += 1
-        return slots.refusal(reason)
+        return refusal(slots, reason)
 
 
 _living: Forkables[Engine] = Forkables()

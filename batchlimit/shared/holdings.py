@@ -82,8 +82,9 @@ class Holdings:
         with self.lock:
             now = self.clock()
             for slots in self.keys:
-                slots.look(now)
-                self.note(slots, now)
+                if slots.line:
+                    slots.due = now
+                    self.note(slots, now)
 
     def wake_all(self, slots: LocalSlots, woken: Sequence[Waiter]) -> None:
         """Wake waiters; what one got whose event loop is closed goes to the next."""

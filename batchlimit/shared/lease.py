@@ -4,21 +4,32 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+RENEWED = 1 / 3
+"""The part of a lease after which it is renewed."""
+USED = 0.9
+"""The part of a lease that is used: the rest is for clocks of unlike speed, and for calls that stop slowly."""
+
 
 class Lease:
     """How long the slots of a key belong to this instance. A lease that is over is never renewed: a new one begins.
 
     Attributes:
         until: When it is over, unless the store answers before (ns of the limiter's clock; 0: it has not begun).
+        renewal: When it is to be renewed (ns; inf: it has not begun).
     """
 
-    __slots__ = ("until",)
+    __slots__ = ("renewal", "until")
 
     def __init__(self, until: float = 0) -> None:
-        self.until = until
+        self.until, self.renewal = until, math.inf
 
     def __repr__(self) -> str:
         return f"<Lease until {self.until}>"
+
+    def renew(self, sent: int, length: int) -> None:
+        """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
+        self.until = max(self.until, sent + int(USED * length))
+        self.renewal = sent + RENEWED * length
 
     def end(self) -> None:
         """Be over, whatever the clock says: in a forked child."""

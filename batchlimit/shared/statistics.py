@@ -78,6 +78,6 @@ class Totals:
 
 
 def _of_key(slots: LocalSlots) -> SharedKeyStatistics:
-    last = slots.last
+    last = slots.asks.reply
     told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
-    return SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held, *told)
+    return SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)

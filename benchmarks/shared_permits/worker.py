@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from batchlimit import BatchLimitError
-from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter, local_slots
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.shared import lease as leases
 from benchmarks.shared_permits.log import Log
 from benchmarks.shared_permits.rivals import Never, blpop, lock, zset
 
@@ -50,7 +51,7 @@ class Plan:
     """Permits of each process, for a semaphore of its own."""
     buffered: bool = False
     """Whether holds are written many at a time."""
-    used: float = local_slots.USED
+    used: float = leases.USED
     """The part of a lease that is used; more than 1 breaks the promise, for an audit that has to fail."""
 
 
@@ -226,7 +227,7 @@ KINDS: dict[str, Callable[[Plan], int]] = {
 def main() -> None:
     print("ready", flush=True)  # importing takes seconds on a busy machine
     plan = Plan(**json.loads(sys.argv[1]), until=int(sys.stdin.readline()))
-    local_slots.USED = plan.used
+    leases.USED = plan.used
     before = time.process_time()
     asks = KINDS[plan.kind](plan)
     print(json.dumps({"asks": asks, "processor": time.process_time() - before}))

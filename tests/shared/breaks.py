@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import Borrower, SlotTable
-from batchlimit.shared import local_slots
+from batchlimit.shared import lease
+from batchlimit.shared.lease import Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from tests.shared.simulated import play
@@ -23,18 +24,19 @@ def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
 
 
 def _the_whole_lease_is_used() -> AbstractContextManager[Any]:
-    return patch.object(local_slots, "USED", 1.0)
+    return patch.object(lease, "USED", 1.0)
 
 
 def _a_lost_lease_keeps_its_name() -> AbstractContextManager[Any]:
-    begin = LocalSlots._begin
+    expire = LocalSlots.expire
 
-    def broken(self: LocalSlots) -> None:
-        name = getattr(self, "name", None)
-        begin(self)
-        self.name = name or self.name
+    def broken(self: LocalSlots, now: int) -> list[Place]:
+        name = self.held.name
+        lost = expire(self, now)
+        self.held.name = name
+        return lost
 
-    return patch.object(LocalSlots, "_begin", broken)
+    return patch.object(LocalSlots, "expire", broken)
 
 
 def _returns_are_differences() -> AbstractContextManager[Any]:
@@ -53,7 +55,7 @@ def _pushes_are_differences() -> AbstractContextManager[Any]:
     hear = LocalSlots.hear
 
     def broken(self: LocalSlots, push: SlotPush, now: int) -> list[Waiter]:
-        return hear(self, push._replace(granted=self._granted + 1), now)
+        return hear(self, push._replace(granted=self.held._granted + 1), now)
 
     return patch.object(LocalSlots, "hear", broken)
 

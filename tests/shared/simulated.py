@@ -184,7 +184,7 @@ class Run:
 
     def deliver(self, push: SlotPush) -> None:
         for process in self.processes:
-            if process.slots.name.split(".")[0] == push.instance.split(".")[0]:
+            if process.slots.held.name.split(".")[0] == push.instance.split(".")[0]:
                 self.when_running(process, lambda process=process: self.hear(process, push))  # type: ignore[misc]
 
     def hear(self, process: Process, push: SlotPush) -> None:
@@ -244,7 +244,7 @@ class Run:
             if not process.is_dead:
                 now = process.now(self.time)
                 working += sum(not place.is_lost(now) for place in process.held)
-                if process.slots.held > 0 and now < process.slots.lease.until:
+                if process.slots.held.count > 0 and now < process.slots.held.lease.until:
                     self.check_belief(process)
         assert working <= self.limit or self.time - self.wiped < 3 * SECOND, f"{working} of {self.limit} are held"
 
@@ -252,9 +252,9 @@ class Run:
         """No process believes to hold more than the store lends it."""
         if self.time - self.wiped < 3 * SECOND:
             return
-        lent = self.table._by_name.get(process.slots.name)
+        lent = self.table._by_name.get(process.slots.held.name)
         assert lent is not None, "the store does not know a holder"
-        assert process.slots.held <= lent.held, "a process believes to hold more than the store lends it"
+        assert process.slots.held.count <= lent.held, "a process believes to hold more than the store lends it"
         assert lent.ends > self.time, "the lease is over at the store first"
 
     def check_rest(self) -> None:

@@ -7,10 +7,10 @@ from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import SlotTable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import RENEWED, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
-from batchlimit.shared.local_slots import RENEWED, LocalSlots
+from batchlimit.shared.local_slots import LocalSlots
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -92,20 +92,20 @@ def test_nobody_enters_before_the_store_has_answered() -> None:
 def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() -> None:
     world = World(1000, "a", "b")
     place = world.get("a")
-    asked = world.all["a"].asked
+    asked = world.all["a"].asks.sent
     for _ in range(1000):
         world.leave("a", place)
         found = world.enter("a")
         assert found
         place = found
-    assert world.all["a"].asked == asked
+    assert world.all["a"].asks.sent == asked
 
 
 def test_of_few_slots_none_stays_here() -> None:
     world = World(1, "a", "b")
     world.leave("a", world.get("a"))
     world.settle()
-    assert world.all["a"].held == 0
+    assert world.all["a"].held.count == 0
     assert world.all["a"].is_over
     assert world.table.lent == 0
 
@@ -167,10 +167,10 @@ def test_an_instance_at_its_fair_share_hands_slots_on_within_the_process() -> No
     world.wait("b")
     waiter = world.wait("a")
     world.settle()
-    asked = world.all["a"].asked
+    asked = world.all["a"].asks.sent
     assert world.leave("a", places[0]) == [waiter]
     world.settle()
-    assert world.all["a"].asked == asked
+    assert world.all["a"].asks.sent == asked
 
 
 def test_waiters_are_served_in_order() -> None:
@@ -198,11 +198,11 @@ def test_where_somebody_waits_in_vain_a_newcomer_has_no_chance() -> None:
     world = World(1, "a", "b")
     world.get("a")
     waiter = world.wait("b")
-    assert not world.all["b"].is_sought
+    assert not world.all["b"].asks.are_in_vain
     world.settle()
-    assert world.all["b"].is_sought
+    assert world.all["b"].asks.are_in_vain
     world.all["b"].give_up(waiter, world.now)
-    assert not world.all["b"].is_sought
+    assert not world.all["b"].asks.are_in_vain
 
 
 def test_the_store_is_told_when_twice_as_many_wait() -> None:
@@ -212,7 +212,7 @@ def test_the_store_is_told_when_twice_as_many_wait() -> None:
     for _ in range(16):
         world.wait("a")
         world.settle()
-        asked.append(world.all["a"].asked)
+        asked.append(world.all["a"].asks.sent)
     assert asked[-1] - asked[0] == 4
 
 
@@ -236,14 +236,14 @@ def test_a_lease_counts_from_before_the_ask_and_a_tenth_of_it_is_left_out() -> N
     sent, ask = world.now, slots.ask(world.now)
     world.now += 2 * SECOND
     slots.answer(ask, world.lend(ask), sent, world.now)
-    assert slots.lease.until == sent + 9 * SECOND
+    assert slots.held.lease.until == sent + 9 * SECOND
     assert slots.due == sent + 10 * SECOND * RENEWED
 
 
 def test_a_permit_is_lost_when_its_lease_is_over_and_stays_lost() -> None:
     world = World(1, "a")
     place = world.get("a")
-    world.now = int(world.all["a"].lease.until) - 1
+    world.now = int(world.all["a"].held.lease.until) - 1
     assert not place.is_lost(world.now)
     world.now += 1
     assert place.is_lost(world.now)
@@ -253,7 +253,7 @@ def test_a_permit_is_lost_when_its_lease_is_over_and_stays_lost() -> None:
     world.get("a")
     assert place.is_lost(world.now)
     assert world.leave("a", place) == []
-    assert world.all["a"].busy == 1
+    assert world.all["a"].held.busy == 1
 
 
 def test_no_slot_is_used_after_its_lease() -> None:
@@ -311,11 +311,11 @@ def test_what_a_store_has_lost_is_claimed_and_what_there_is_no_room_for_is_lost(
 def test_a_push_for_an_earlier_lease_is_ignored() -> None:
     world = World(1, "a")
     world.get("a")
-    before = world.all["a"].name
+    before = world.all["a"].held.name
     world.now += 10 * SECOND
     world.all["a"].expire(world.now)
     world.all["a"].hear(SlotPush(before, 5, 10**15, -1), world.now)
-    assert world.all["a"].held == 0
+    assert world.all["a"].held.count == 0
 
 
 def test_an_answer_for_an_earlier_lease_is_ignored() -> None:
@@ -326,7 +326,7 @@ def test_an_answer_for_an_earlier_lease_is_ignored() -> None:
     world.now += 10 * SECOND
     slots.expire(world.now)
     slots.answer(ask, world.lend(ask), sent, world.now)
-    assert slots.held == 0
+    assert slots.held.count == 0
 
 
 def test_a_token_is_larger_than_that_of_every_permit_before_if_there_is_one_slot() -> None:

@@ -1,0 +1,118 @@
+"""The slots of one key that this instance holds under one lease, and the places that permits have under it."""
+
+import math
+
+from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.shared.fencing import FencingTokens
+from batchlimit.shared.lease import Lease, Place
+
+
+class HeldSlots:
+    """It counts as the store does: all slots that were granted so far, and all that went back. It is pure.
+
+    Attributes:
+        name: The name that this instance has at the store under this lease. No two leases of a process share one:
+            what was pushed to one of them is not for another.
+        lease: The lease. These slots end with it; others begin under a new name.
+        first_ask: When the first ask under this name was sent (ns; inf: none was).
+        places: The places of permits.
+        returned: How many slots went back so far.
+    """
+
+    __slots__ = (
+        "_allowance",
+        "_granted",
+        "_keep",
+        "_leaving",
+        "_most",
+        "_tokens",
+        "first_ask",
+        "lease",
+        "name",
+        "places",
+        "returned",
+    )
+
+    def __init__(self, name: str, tokens: FencingTokens) -> None:
+        self.name, self._tokens, self.lease = name, tokens, Lease()
+        self._granted = self.returned = 0
+        self._leaving = 0  # slots that are free here, and go back with the next ask
+        self.places: dict[Place, None] = {}
+        self._most = 0  # how many places there were at once since the last renewal
+        self.first_ask: float = math.inf
+        self._keep, self._allowance = -1, 0  # how many may stay while others wait, or idle else
+
+    def __repr__(self) -> str:
+        return f"<HeldSlots: {self.busy} of {self.count} in use under {self.lease!r}>"
+
+    @property
+    def count(self) -> int:
+        """How many slots this instance holds."""
+        return self._granted - self.returned
+
+    @property
+    def busy(self) -> int:
+        """How many permits hold one of them."""
+        return len(self.places)
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether other instances wait for slots."""
+        return self._keep >= 0
+
+    def take(self, now: int) -> Place | None:
+        """Let a permit have a slot that is free; None: none is, or the lease is over."""
+        busy = len(self.places)
+        if busy >= self._granted - self.returned - self._leaving or now >= self.lease.until:
+            return None
+        place = Place(self.lease, self._tokens.next())
+        self.places[place] = None
+        if busy >= self._most:
+            self._most = busy + 1
+        return place
+
+    def end(self, place: Place) -> bool:
+        """End the hold of a permit; return whether there was one."""
+        if self.places.pop(place, place) is not None:
+            return False
+        if 0 <= self._keep < self.count - self._leaving:
+            self._leaving += 1
+        return True
+
+    def surplus(self, is_closing: bool) -> int:
+        """Return how many slots are to be given back: those that others wait for, or that are too few for all."""
+        idle = self._granted - self.returned - len(self.places)
+        if self._keep >= 0 or is_closing:
+            return idle
+        return max(self._leaving, idle - self._allowance)
+
+    def give_back(self, now: int, waiting: int, is_closing: bool) -> None:
+        """Give back the surplus; at a renewal, also what nothing needed since the last one."""
+        self.returned += self.surplus(is_closing)
+        self._leaving = 0
+        if now >= self.lease.renewal:
+            self.returned += max(0, self.count - max(self._most, self.busy + waiting))
+            self._most = self.busy
+
+    def renew(self, ask: SlotAsk, reply: SlotReply, sent: int) -> None:
+        """Take over what the store answered to an ask that was sent then (ns)."""
+        self.lease.renew(sent, ask.lease * 1000)
+        self._allowance = max(0, reply.limit - reply.lent + ask.idle) // (reply.instances + 1)
+        self._granted = reply.granted if reply.fresh else max(self._granted, reply.granted)
+        self._learn(reply)
+
+    def hear(self, push: SlotPush) -> bool:
+        """Take over what the store told without being asked; return whether it is for this lease."""
+        if push.instance != self.name or push.token < self._tokens.last:
+            return False
+        self._granted = max(self._granted, push.granted)
+        self._learn(push)
+        return True
+
+    def _learn(self, told: SlotReply | SlotPush) -> None:
+        self._tokens.learn(told.token)
+        self._keep = told.keep
+        while len(self.places) > max(0, self.count):
+            place, _ = self.places.popitem()
+            place.lose()
+            place.give_up()
