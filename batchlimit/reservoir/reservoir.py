@@ -5,11 +5,13 @@ The bucket of a key is in the store. Each process leases tokens of it in batches
 What is promised, provided that the clocks of process and store run at the same speed:
 
 1. All processes together admit no more than the bucket granted, and spend no token after its lease ends. More is
-   admitted in mode "shadow" or "open", and in an outage by `on_failure` "open" or "local". A `debit` is used already.
-2. Waiters are served in order of arrival. One with a timeout leaves at its deadline, or as soon as it is hopeless; a
-   thread that asks the store just then leaves with the answer. One with timeout 0 (`NO_WAIT`) leaves by the answer to
-   an ask sent since it came, or by the next if that one was too late to be spent. It also leaves if the store fails.
-3. One Ask or GiveBack per key is in flight from this process, whatever the number of callers. A `peek` goes beside it.
+   admitted in mode "shadow" or "open", and in an outage by `on_failure` "open" or "local". A `debit` goes beyond it
+   too, for its tokens were used before anybody asked.
+2. Waiters are served in order of arrival. One with a timeout leaves at its deadline; if it asks the store just then, it
+   leaves with the answer. A hopeless one leaves at once. One with timeout 0 (`NO_WAIT`) leaves as soon as this process
+   knows that the bucket is short. Else it leaves by the answer to an ask sent since it came, or by the next if that one
+   granted enough, but too late to be spent. If the store fails, the fallback serves or refuses it, or it fails.
+3. A limiter has one Ask or GiveBack per key in flight, whatever the number of callers. A `peek` goes beside it.
 4. A caller may be interrupted at any line. That may lose a refund, or tokens until their lease ends; it creates none.
 
 The parts. All of them share one `KeyState`; each is given the parts that it needs:
@@ -21,13 +23,13 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.queue`            | WaitQueue: the waiters in order of arrival; its leader watches the clock  |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
-| `state.overdraft`        | Overdraft: what was used beyond an estimate; it queues as a waiter does   |
+| `state.overdraft`        | Overdraft: what was used beyond an estimate; a waiter without a caller    |
 | `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
-| `decisions`              | what `decide` and `peek` tell callers                                     |
+| `decisions`              | builds the Decision of every call that returns one                        |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
-| `outage`                 | Outage: fails waiters while the store is away and nothing lends; or None  |
+| `outage`                 | Outage: fails callers who waited for a failed request, if nothing lends   |
 | `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
 | `rule`                   | goes by the code, by a file of limits, or by an operator's override       |
 | `lifecycle`              | renews and returns tokens without a caller; retires or closes the key     |
@@ -37,38 +39,42 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
 | quiet     | no request is in flight           | `step`, `resume`, `corrections` or `lifecycle` begins a request  |
-| in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its caller leaves |
+| in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its thread leaves |
 | leased    | the tokens here are the bucket's  | the fallback lends: the store is away, or the mode is "open"     |
 | fallback  | `state.lease.borrowed`            | a Grant arrives, or the mode "open" ends; what is left goes      |
-| live      | callers are served here           | the key becomes dormant, idle or evicted, or the limiter closes  |
+| live      | callers are served here           | nobody waits or uses the key, or room is made, or close          |
 | retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
-Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nothing is refused,
-and refusals are only counted. In "open" everything is admitted: the fallback lends, and no caller asks the bucket.
+Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nobody waits or is
+refused; refusals are counted. In "open" everything is admitted: the fallback lends, and no caller asks the bucket.
 `state.trial` counts what another quota would have refused. `rule.reconsider` sets both: when the reservoir begins, and
 when the API learns of other overrides or of another file.
 
 Between two calls, no more of the bucket's tokens are here than it last counted as leased to this process. While anybody
-waits none is free: what has begun is reserved for the first in the queue, and what begins later is pending.
+waits none is free: what has begun is reserved for the waiters, the first one first, and what begins later is pending.
 
-The calls. No method blocks, reads a clock or talks to a store: the key entry of an API does. That of threads
-(sync/key_entry.py) holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock:
+The calls. No method reads a clock or asks a store: the key entry of an API does. That of threads (sync/key_entry.py)
+holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock. Two methods call
+out: `step` runs the user's sizer, and `granted` may have the API read the overrides.
 
-- A hit of cost 1 is a step of the iterator `tokens.lock_free`, and a refusal of it a look at `tokens.denied_until`:
-  both need no lock. Where the iterator ends, and for larger costs, `tokens.take` spends and `admission.deny` refuses.
-  The first caller to meet the low watermark spends by `prefetch.take_low`, and `lifecycle.tend` asks for more.
+- A `try_acquire` of one token is a step of the iterator `tokens.lock_free`, and its refusal a look at
+  `tokens.denied_until`: both need no lock. The iterator ends at the low watermark. There, and for other calls and
+  larger costs, `tokens.take` spends and `admission.deny` refuses. The first caller to meet the watermark spends by
+  `prefetch.take_low`, and `lifecycle.tend` asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
-  a Wait while a request is in flight, or while an ask would be in vain: the leader steps again after that time, for
-  all. A caller that is interrupted calls `leave`. A `tentative` waiter spends what it is given by `admission.confirm`.
-- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it retires the reservoir,
-  or returns an Ask (renewal, prefetch) or a GiveBack. `gave_back` reports the end of a GiveBack.
-- A key that is not in use, and leases nothing ahead, has no reservoir: `keyspace/single_ask.py`. If its one ask is
-  not all, a new reservoir begins with that ask in flight, by `resume`.
-- `corrections.refund` and `.debit` correct what a call has cost. To end a limiter: `lifecycle.close`, then
-  `lifecycle.last_ask`, which settles what is owed or lost, then `lifecycle.drain`, which returns the tokens.
-- After each call but those of `tokens` the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
+  a Wait while a request is in flight, just after one failed, or while an ask would be in vain. Then the leader steps
+  again after that time, for all. A caller that is interrupted calls `leave`. A task's waiter is `tentative`, for a task
+  may be cancelled before it wakes. An Ask reports its tokens as held, and not as spent, until `admission.confirm`.
+- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the
+  reservoir, or return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports the end of a GiveBack.
+- A call that only admits or refuses needs no reservoir if its key is not in use and leases nothing ahead:
+  `keyspace/single_ask.py`. If its one ask is not all, a new reservoir begins with that ask in flight, by `resume`.
+- `corrections.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `corrections.debit`
+  puts the overdraft last in the queue. To end a limiter: `lifecycle.close`, then `lifecycle.last_ask`, which asks for
+  what is owed or lost, then `lifecycle.drain`, which returns the tokens and forgives the rest of the debt.
+- After a call that may concern waiters the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
 """
 
 import math
@@ -206,7 +212,7 @@ class Reservoir:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
         state = self.state
         if state.in_flight is not fetch:
-            return  # its caller was interrupted: the next Ask repeats the number, and gets the same tokens
+            return  # its caller was interrupted; if an Ask is next, it repeats the number, and gets these tokens
         state.count(now)
         self.outage = None
         self.requests.granted(fetch)
