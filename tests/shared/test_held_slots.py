@@ -1,0 +1,76 @@
+"""Tables on the slots under one lease: what goes back, and when."""
+
+import pytest
+
+from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.shared.fencing import FencingTokens
+from batchlimit.shared.held_slots import HeldSlots
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+LEASE = 10
+
+
+def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots:
+    """So many slots, of which so many are in use; `spare` more are free at the store."""
+    slots = HeldSlots("a.1", FencingTokens())
+    ask = SlotAsk("a.1", limit=granted + spare, lease=LEASE * 1_000_000)
+    slots.renew(ask, SlotReply(granted, 1, keep, False, granted, granted + spare, 1), START)
+    for _ in range(busy):
+        assert slots.take(START)
+    return slots
+
+
+@pytest.mark.parametrize(
+    ("keep", "spare", "is_closing", "surplus"),
+    [
+        (-1, 100, False, 0),  # of many free slots the idle ones stay
+        (-1, 2, False, 3),  # of few as many as half of the free ones stay
+        (-1, 100, True, 4),
+        (3, 100, False, 4),  # somebody else waits for them
+    ],
+)
+def test_idle_slots_go_back_unless_there_are_enough_for_all(
+    keep: int, spare: int, is_closing: bool, surplus: int
+) -> None:
+    assert held(6, 2, keep, spare).surplus(is_closing) == surplus
+
+
+def test_a_slot_beyond_what_may_be_kept_goes_back_when_its_permit_ends() -> None:
+    slots = held(2, 2, keep=1)
+    first, second = slots.places
+    assert [slots.end(first), slots.end(second)] == [True, True]
+    assert slots.take(START)
+    assert slots.take(START) is None
+
+
+def test_a_place_ends_once() -> None:
+    slots = held(1, 1)
+    (place,) = slots.places
+    assert [slots.end(place), slots.end(place)] == [True, False]
+
+
+def test_a_renewal_keeps_what_was_in_use_at_once_since_the_last_one() -> None:
+    slots = held(8, 5)
+    for place in list(slots.places):
+        slots.end(place)
+    counts = []
+    for _ in range(2):
+        slots.give_back(START + LEASE * SECOND // 2, 0, is_closing=False)
+        counts.append(slots.count)
+    assert counts == [5, 0]
+
+
+def test_between_two_renewals_idle_slots_stay() -> None:
+    slots = held(8, 0)
+    slots.give_back(START + SECOND, 0, is_closing=False)
+    assert slots.count == 8
+
+
+def test_a_push_tells_whether_others_wait() -> None:
+    slots = held(1, 0)
+    assert not slots.is_contested
+    assert slots.hear(SlotPush("a.1", 1, 1, 0))
+    assert slots.is_contested
+    assert not slots.hear(SlotPush("a.2", 5, 2, -1))
+    assert (slots.count, slots.is_contested) == (1, True)
