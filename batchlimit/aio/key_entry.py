@@ -9,6 +9,7 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
@@ -27,7 +28,9 @@ class KeyEntry:
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
     """
 
-    __slots__ = ("_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens")
+    __slots__ = (
+        "_asker", "_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens"
+    )  # fmt: skip
     lock = None
     """Nothing keeps the loop out while another thread counts: it changes its entries whenever it likes."""
     page: Page
@@ -40,6 +43,7 @@ class KeyEntry:
         self.seen = 0  # see ClockCache
         self.refill_gate = NO_GATE
         self.home = home
+        self._asker: WaitingTask | None = None  # the caller whose request is in flight
         self._is_waking = self._is_dead = False
 
     def __repr__(self) -> str:
@@ -98,10 +102,11 @@ class KeyEntry:
         """Report what became of a request: callers get what the store granted, or what went wrong."""
         self.refill_gate.open()  # first: the next request may leave before this has ended, and shuts it again
         if isinstance(outcome, Grant):
+            self._asker = None
             self._granted(request, outcome)
         else:
             self.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
-            self.reservoir.failed(request, store_calls.failure(self, request, outcome), self.home.clock())
+            self._failed(request, store_calls.failure(self, request, outcome))
         self.changed()
 
     def _granted(self, fetch: Fetch, grant: Grant) -> None:
@@ -111,6 +116,13 @@ class KeyEntry:
         now = self.home.clock()
         self.refill_gate.learn(grant.granted, now - fetch.sent)
         self.reservoir.granted(fetch, grant, now, uniform(0.75, 1.25))
+
+    def _failed(self, request: Fetch, error: Exception | None) -> None:
+        """Take in that a request failed; its caller looks again, for nobody else looks at its deadline."""
+        self.reservoir.failed(request, error, self.home.clock())
+        if (asker := self._asker) is not None:
+            self._asker = None
+            self.reservoir.state.queue.wake(asker.waiter)
 
     def ring(self) -> None:
         """Do what there is to do when no caller is here; the timer calls it at `due`."""
@@ -182,6 +194,7 @@ class KeyEntry:
                 if seconds is not None:
                     self._look_again(caller, self.home.clock() + seconds)
             case Fetch() as fetch:
+                self._asker = caller
                 self._fetch(fetch)
                 caller.waiter.request = None  # the limiter's own from here on: the caller may leave
             case Admit() | Refuse() | Fail() | Retired():
@@ -190,12 +203,11 @@ class KeyEntry:
     def _fetch(self, request: Fetch) -> None:
         """Ask the store, in this turn of the loop if it can be."""
         try:
-            hear = partial(store_calls.hear, self, request)
-            is_sent = self.home.store.send(self.key, request.quota, request.ask, hear)
+            is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(hear, self, request))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self.reservoir.failed(request, store_calls.uncounted(error), self.home.clock())
+            self._failed(request, store_calls.uncounted(error))
         except BaseException:
-            self.reservoir.failed(request, None, self.home.clock())
+            self._failed(request, None)
             raise
         else:
             if is_sent:
@@ -207,3 +219,11 @@ class KeyEntry:
         if at < thing.due:
             thing.due = at
             self.home.watch(thing)
+
+
+def hear(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
+    """Report what the store said to a request that was sent to it; None: it is to be sent by a task."""
+    if outcome is None:
+        store_calls.fetch_by_task(entry, request)
+    else:
+        entry.report(request, outcome)

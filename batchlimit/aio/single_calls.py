@@ -6,7 +6,7 @@ from functools import partial
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.key_entry import KeyEntry, hear
 from batchlimit.blocking import room_to_leave
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
@@ -84,4 +84,4 @@ class SingleCalls:
 
     def _hear(self, single: SingleAsk, outcome: Grant | StoreUnavailable | None) -> None:
         """Give the answer to the key's entry; None: a task of the entry is to ask."""
-        store_calls.hear(self._asks.entry_of(single), single.fetch, outcome)
+        hear(self._asks.entry_of(single), single.fetch, outcome)

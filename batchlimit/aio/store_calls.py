@@ -39,14 +39,6 @@ class Entry(Protocol):
         ...
 
 
-def hear(entry: Entry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
-    """Report what the store said to a request that was sent to it; None: it is to be sent by a task."""
-    if outcome is None:
-        fetch_by_task(entry, request)
-    else:
-        entry.report(request, outcome)
-
-
 def fetch_by_task(entry: Entry, request: Fetch) -> "asyncio.Future[Any] | None":
     """Ask the store by a task; return that, or None if there is none and the request has failed."""
     try:

@@ -125,6 +125,26 @@ async def test_a_refund_that_does_not_arrive_says_so() -> None:
     assert not await limiter.try_acquire(KEY)
 
 
+async def test_a_caller_whose_ask_failed_leaves_at_its_deadline() -> None:
+    """Though another one waits before it, without a deadline, and asks again and again."""
+
+    async def fail() -> None:
+        await limiter.peek("other")  # this key alone fails, so no circuit opens
+        await asyncio.sleep(0.001)
+        raise StoreUnavailable("away")
+
+    stage = Stage()
+    limiter = hundred(stage)
+    stage.before = fail
+    patient = asyncio.create_task(limiter.acquire(KEY))
+    await asyncio.sleep(0.02)
+    began = virtual_loop().time()
+    with pytest.raises(StoreUnavailable, match="away"):
+        await asyncio.wait_for(limiter.acquire(KEY, timeout=0.3), 30.0)
+    assert virtual_loop().time() == pytest.approx(began + 0.3)
+    patient.cancel()
+
+
 async def test_peek_admits_nothing() -> None:
     limiter = hundred(Stage())
     assert [(await limiter.peek(KEY)).remaining for _ in range(3)] == [100] * 3
