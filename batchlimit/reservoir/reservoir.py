@@ -251,6 +251,8 @@ class Reservoir:
         if error is not None and not fall_back(self.state, self.admission, self.requests.last_target, now):
             self.outage = Outage(self.state, self.admission, fetch, error)
             self.outage.fail_waiters(now)
+        elif self.state.lease.borrowed:
+            self.outage = None  # a file of limits may have changed `on_failure` meanwhile
         self.admission.serve()
         self._wake_next()
 

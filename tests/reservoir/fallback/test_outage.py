@@ -4,6 +4,8 @@ import math
 from typing import Any
 
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.overrides.code import Rank
+from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
@@ -113,6 +115,18 @@ def test_who_cannot_wait_so_long_is_told() -> None:
     hasty = entry.join(5, 1.1)
     fail(entry, hasty, 1.0)
     assert hasty.verdict == Refuse(about(0.2))
+
+
+def test_a_policy_that_begins_to_lend_in_an_outage_refuses_and_fails_nobody() -> None:
+    entry = away(FailurePolicy.closed())
+    patient = entry.join(1)
+    fail(entry, patient, 1.0)
+    assert patient.verdict is None
+    entry.reservoir.rule.recode(KeyRule(HUNDRED), LOCAL, Rank(0, 1.0), 1.0)
+    fail(entry, patient, 1.1)
+    assert isinstance(patient.verdict, Admit)
+    late = entry.join(25, 1.2)
+    assert isinstance(entry.step(late, 1.2), Refuse)
 
 
 def test_nothing_is_divided_by_nobody_knows_how_many() -> None:
