@@ -9,8 +9,8 @@ What is promised, provided that the clocks of process and store run at the same 
    too, for its tokens were used before anybody asked.
 2. Waiters are served in order of arrival. One with a timeout leaves at its deadline; if it asks the store just then, it
    leaves with the answer. A hopeless one leaves at once. One with timeout 0 (`NO_WAIT`) leaves as soon as this process
-   knows that the bucket is short. Else it leaves by the answer to an ask sent since it came, or by the next if that one
-   granted enough, but too late to be spent. If the store fails, the fallback serves or refuses it, or it fails.
+   knows that the bucket is short. Else it leaves by the answer to an ask sent since it came, or by the next if that ask
+   was repeated, or its tokens came too late. If the store fails, the fallback serves or refuses it, or it fails.
 3. A limiter has one Ask or GiveBack per key in flight, whatever the number of callers. A `peek` goes beside it.
 4. A caller may be interrupted at any line. That may lose a refund, or tokens until their lease ends; it creates none.
 
@@ -29,7 +29,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
-| `outage`                 | Outage: fails callers who waited for a failed request, if nothing lends   |
+| `outage`                 | Outage: if nothing lends, callers fail, or wait until the next ask        |
 | `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
 | `rule`                   | goes by the code, by a file of limits, or by an operator's override       |
 | `lifecycle`              | renews and returns tokens without a caller; retires or closes the key     |
@@ -55,13 +55,13 @@ Between two calls, no more of the bucket's tokens are here than it last counted 
 waits none is free: what has begun is reserved for the waiters, the first one first, and what begins later is pending.
 
 The calls. No method reads a clock or asks a store: the key entry of an API does. That of threads (sync/key_entry.py)
-holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock. Two methods call
-out: `step` runs the user's sizer, and `granted` may have the API read the overrides.
+holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock. Three methods call
+out: `step` and `tend` run the user's sizer; `step` and `granted` may have the API read the overrides.
 
 - A `try_acquire` of one token is a step of the iterator `tokens.lock_free`, and its refusal a look at
-  `tokens.denied_until`: both need no lock. The iterator ends at the low watermark. There, and for other calls and
-  larger costs, `tokens.take` spends and `admission.deny` refuses. The first caller to meet the watermark spends by
-  `prefetch.take_low`, and `lifecycle.tend` asks for more.
+  `tokens.denied_until`: both need no lock. The iterator ends at the low watermark. There and elsewhere `tokens.take`
+  spends; `admission.deny` refuses `try_acquire` and `decide_all`, and `step` the others. The first caller to meet the
+  watermark spends by `prefetch.take_low`, and `lifecycle.tend` asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
   a Wait while a request is in flight, just after one failed, or while an ask would be in vain. Then the leader steps

@@ -22,7 +22,7 @@ class KeyCalls(BaseRateLimiter):
         self._slow_path = SlowPath(registry)
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
-        """Admit the call or not, now: usually from memory, at most after one bounded round trip, never a sleep.
+        """Admit the call or not, now: usually from memory, else after a bounded round trip or two; never after a sleep.
 
         Args:
             key: what is limited, such as "search:ann".
