@@ -90,14 +90,13 @@ class Admission:
             lease.reserve_for(queue.waiters)
 
     def refuse(self, waiter: Waiter, now: float) -> Admit | Refuse:
-        """Refuse a caller, serve those behind it, and wake the leader; in shadow mode it is admitted all the same."""
+        """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""
         state = self._state
         was_first = waiter is state.queue.first
         verdict = state.pass_in_shadow(waiter) or self._refused(waiter, now)
         state.queue.dismiss(waiter, verdict)
         if was_first:
             self.serve()
-        state.queue.wake_leader()
         return verdict
 
     def _refused(self, waiter: Waiter, now: float) -> Refuse:
@@ -108,6 +107,12 @@ class Admission:
         elif not state.lease.borrowed:  # then memory says so, in the store's place
             state.turned_away += waiter.cost
         return Refuse(self._forecast.retry_after(waiter, now))
+
+    def turn_away(self, waiter: Waiter, now: float) -> Admit | Refuse:
+        """Refuse a caller who looked; if it was the leader, another is now."""
+        verdict = self.refuse(waiter, now)
+        self._state.queue.wake_leader()
+        return verdict
 
     def refuse_answered(self, now: float, fetch: Fetch | None = None, grant: Grant | None = None) -> None:
         """Refuse the waiters that take the first answer, and then the hopeless ones.

@@ -181,7 +181,7 @@ class Reservoir:
             self._wake_next()
             return verdict or wait_for(0.0, waiter, now)
         if NO_WAIT < waiter.deadline <= now:
-            return self.admission.refuse(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
+            return self.admission.turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or state.is_held_up:
             return wait_for(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
@@ -189,7 +189,7 @@ class Reservoir:
         if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
-            return self.admission.refuse(waiter, now)
+            return self.admission.turn_away(waiter, now)
         if waiter is not queue.leader:
             return wait_for(math.inf, waiter, now)
         self.admission.refuse_hopeless(now)  # those that came while a request was in flight: nobody told them yet
