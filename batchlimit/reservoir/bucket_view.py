@@ -88,7 +88,10 @@ class InstanceCount:
 
 
 class BucketView:
-    """The bucket's epoch and level, how many instances share it, and how long an answer takes (s)."""
+    """The bucket's epoch and level, how many instances share it, and how long an answer takes (s).
+
+    It has 11 public methods: all are questions to what one answer told.
+    """
 
     __slots__ = (
         "_ends",
@@ -167,11 +170,20 @@ class BucketView:
 
         It is never too little for a process that is alone.
         """
+        return max(0.0, self._fits_at(tokens, quota) + _ROUNDING - now)
+
+    def has(self, tokens: int, quota: Quota, now: float) -> bool:
+        """Whether the bucket has so many tokens for this process by now, as far as it told.
+
+        `fits_in` waits a little longer, so that whoever comes when it was told finds them.
+        """
+        return self._fits_at(tokens, quota) <= now
+
+    def _fits_at(self, tokens: int, quota: Quota) -> float:
         if quota.denies_all:
             return math.inf
         levels = self._levels or [self.level] * len(quota.bandwidths)
-        at = max(self._flows_in_at(tokens, *each) for each in zip(levels, quota.bandwidths, strict=False))
-        return max(0.0, at + _ROUNDING - now)
+        return max(self._flows_in_at(tokens, *each) for each in zip(levels, quota.bandwidths, strict=False))
 
     def _flows_in_at(self, tokens: int, level: float, bandwidth: Quota) -> float:
         """Return when one bandwidth has so many.

@@ -115,7 +115,7 @@ class Forecast:
         pause = denials.pause(cost, now)
         if pause and cost >= denials.large_cost:
             missing = ahead + cost - state.lease.held
-            return pause if state.view.fits_in(missing, state.quota, now) else 0.0
+            return 0.0 if state.view.has(missing, state.quota, now) else pause
         return pause
 
     def _fits_in(self, ahead: int, cost: int, now: float) -> float:
