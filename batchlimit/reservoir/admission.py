@@ -19,6 +19,8 @@ class Admission:
     """Gives the tokens that are here to waiters in order of arrival, and refuses those that have no prospect.
 
     While anyone waits, the free tokens are set aside for the first waiter, so small costs cannot starve a large one.
+
+    It has 11 public methods: all of them keep the order of the queue.
     """
 
     __slots__ = ("_forecast", "_prefetch", "_state")

@@ -541,6 +541,15 @@ def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None
     assert entry.reservoir.state.statistics == KeyStatistics(refused=3, calls=1, waiting=3)
 
 
+def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
+    """Each time that it is woken it takes a step: for nothing, where others are refused."""
+    entry = Entry()
+    patient, *hasty = entry.join(1), *(entry.join(1, NO_WAIT) for _ in range(20))
+    entry.refuse(entry.fetch(patient))
+    assert all(isinstance(waiter.verdict, Refuse) for waiter in hasty)
+    assert entry.reservoir.to_wake().count(patient) == 1
+
+
 def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
     entry = Entry()
     fetching, other = entry.join(1), entry.join(2, NO_WAIT)
