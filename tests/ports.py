@@ -15,7 +15,10 @@ _BLOCK = 100
 def free_port() -> int:
     """A port that nobody has. It is given out once in a round of the block, and by no other process of these tests."""
     _, ports = _block()
-    return next(port for port in ports if _is_free(port))
+    for port in itertools.islice(ports, _BLOCK):
+        if _is_free(port):
+            return port
+    raise RuntimeError("no port of this process's block is free")
 
 
 @functools.cache
