@@ -65,5 +65,7 @@ def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def told(one: ast.ClassDef) -> int:
-    found = re.search(r"It has (\d+) public methods", " ".join((ast.get_docstring(one) or "").split()))
+    found = re.search(
+        r"It has (\d+) public methods(?:: |, because )\w", " ".join((ast.get_docstring(one) or "").split())
+    )
     return int(found[1]) if found else 0
