@@ -12,7 +12,7 @@ from batchlimit.quota.key import check_key
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
-from batchlimit.shared.local_slots import LocalSlots, refusal
+from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.protocols import Closable, Lender, Wakeable
 from batchlimit.shared.statistics import SharedStatistics
@@ -152,8 +152,7 @@ class Engine:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
         parents = self._talker
         for slots in parents.holdings.keys:
-            slots.held.lease.end()
-            slots.outage.lease.end()
+            forget(slots)
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
         self._store.after_fork()
         self._talker = self._new_talker()

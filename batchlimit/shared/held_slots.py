@@ -60,15 +60,15 @@ class HeldSlots:
         """Whether other instances wait for slots."""
         return self._keep >= 0
 
-    def take(self, now: int) -> Place | None:
-        """Let a permit have a slot that is free; None: none is, or the lease is over."""
-        busy = len(self.places)
-        if busy >= self._granted - self.returned - self._leaving or now >= self.lease.until:
-            return None
+    def has_free(self, now: int) -> bool:
+        """Whether a slot is free, and the lease is not over."""
+        return len(self.places) < self._granted - self.returned - self._leaving and now < self.lease.until
+
+    def take(self) -> Place:
+        """Let a permit have a slot that is free."""
         place = Place(self.lease, self._tokens.next())
         self.places[place] = None
-        if busy >= self._most:
-            self._most = busy + 1
+        self._most = max(self._most, len(self.places))
         return place
 
     def end(self, place: Place) -> bool:

@@ -61,10 +61,10 @@ class LocalSlots:
 
     def enter(self, now: int) -> Place | None:
         """Take a slot that is free here; None: there is none for a new caller."""
-        if self.line or (place := self.held.take(now)) is None:
+        if self.line or not self.held.has_free(now):
             return None
         self.admitted += 1
-        return place
+        return self.held.take()
 
     def line_up(self, waiter: Waiter, now: int) -> None:
         """Wait; the store is asked at once, unless it knows of more than half of those who wait."""
@@ -96,9 +96,9 @@ class LocalSlots:
     def _serve(self, now: int) -> list[Waiter]:
         """Give the slots that are free here to those who wait."""
         served: list[Waiter] = []
-        while self.line and (place := self.held.take(now)):
-            waiter = self.line.next()
-            waiter.place = place
+        while self.line and self.held.has_free(now):
+            waiter = self.line.next()  # first: who is interrupted then loses a waiter, and no slot for ever
+            waiter.place = self.held.take()
             served.append(waiter)
         self.admitted += len(served)
         return served
@@ -195,6 +195,12 @@ class LocalSlots:
         # Of asks without an answer: what the store may have lent by them is free again after a lease.
         unanswered = math.inf if self.line else self.held.first_ask + self._shared.lease * _SECOND
         return self.held.lease.until or unanswered
+
+
+def forget(slots: LocalSlots) -> None:
+    """Hold nothing: in a forked child."""
+    slots.held.lease.end()
+    slots.outage.lease.end()
 
 
 def refusal(slots: LocalSlots, reason: str) -> ConcurrencyLimited:

@@ -17,7 +17,8 @@ def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots
     ask = SlotAsk("a.1", limit=granted + spare, lease=LEASE * 1_000_000)
     slots.renew(ask, SlotReply(granted, 1, keep, False, granted, granted + spare, 1), START)
     for _ in range(busy):
-        assert slots.take(START)
+        assert slots.has_free(START)
+        slots.take()
     return slots
 
 
@@ -40,8 +41,9 @@ def test_a_slot_beyond_what_may_be_kept_goes_back_when_its_permit_ends() -> None
     slots = held(2, 2, keep=1)
     first, second = slots.places
     assert [slots.end(first), slots.end(second)] == [True, True]
-    assert slots.take(START)
-    assert slots.take(START) is None
+    assert slots.has_free(START)
+    slots.take()
+    assert not slots.has_free(START)
 
 
 def test_a_place_ends_once() -> None:
