@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from batchlimit.redaction import shown
+from batchlimit.redaction import escaped, shown
 
 _logger = logging.getLogger("batchlimit")
 
@@ -98,6 +98,19 @@ def named(key: str) -> str:
     return shown(key) if _Keys.shown else "a key"
 
 
+class _Shown:
+    """An argument of a message, as a log may show it."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return escaped(str(self._value))
+
+    def __repr__(self) -> str:
+        return escaped(repr(self._value))
+
+
 def tell(
     event: str,
     message: str,
@@ -118,6 +131,11 @@ def tell(
     """
     level = EVENTS[event].level if level is None else level
     if _logger.isEnabledFor(level):
-        told = {f"batchlimit_{name}": value for name, value in fields.items() if name != "key" or _Keys.shown}
+        told = {f"batchlimit_{name}": _field(value) for name, value in fields.items() if name != "key" or _Keys.shown}
         extra = {"batchlimit_event": event, **told}
-        _logger.log(level, message, *arguments, exc_info=error, extra=extra, stacklevel=2)
+        shown = [each if isinstance(each, int | float) else _Shown(each) for each in arguments]
+        _logger.log(level, message, *shown, exc_info=error, extra=extra, stacklevel=2)
+
+
+def _field(value: object) -> object:
+    return escaped(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What a message shows of a value: a URL of a store may stand in the wrong place, and there may be a password in it."""
+"""What a message shows of a value: no password of a misplaced URL, and nothing that a terminal obeys."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,18 @@ _RULES = (
     # What redis-py's clients show of themselves, and what a server repeats of a command that it does not know.
     (re.compile(r"(password['\"]?[=:]|with args beginning with:).*", re.IGNORECASE | re.DOTALL), rf"\1 {_HIDDEN}"),
 )
+
+
+def escaped(text: str) -> str:
+    r"""Return one line that a terminal shows and does not obey: what is not printable stands there as repr writes it.
+
+    Everything that a stranger may choose passes through here before it is printed: keys, reasons, names of instances.
+
+    Example:
+        >>> print(escaped("ann\x1b[2J\n"))
+        ann\x1b[2J\n
+    """
+    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def redacted(text: str) -> str:

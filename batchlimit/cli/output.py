@@ -1,4 +1,7 @@
-"""What a command prints: a table for people, or JSON or YAML for programs, in the same words."""
+"""What a command prints: a table for people, or JSON or YAML for programs, in the same words.
+
+A stranger chooses keys and reasons: what a terminal would obey stands there escaped, in every form.
+"""
 
 import json
 import sys
@@ -7,8 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from batchlimit.redaction import escaped
 
 Row = dict[str, Any]
 _WIDE = 4096
@@ -34,7 +39,7 @@ def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns:
     """
     match output:
         case Output.JSON:
-            print(json.dumps(rows, indent=2, ensure_ascii=False))
+            print(json_of(rows, indent=2))
         case Output.YAML:
             print(yaml_of(rows), end="")
         case Output.TABLE:
@@ -43,7 +48,7 @@ def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns:
 
 def say(text: str) -> None:
     """Tell people what was done; not on standard output, which programs read."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(escaped(text)))
 
 
 def _table(rows: Sequence[Row] | Row, empty: str, columns: Sequence[str]) -> None:
@@ -66,8 +71,14 @@ def _table(rows: Sequence[Row] | Row, empty: str, columns: Sequence[str]) -> Non
     console.print(table)
 
 
-def _cell(value: Any) -> str:
-    return "-" if value in (None, "") else escape(str(value))
+def _cell(value: Any) -> Text:
+    return Text("-" if value in (None, "") else escaped(str(value)))
+
+
+def json_of(rows: Any, indent: int | None = None) -> str:
+    """Return something as JSON."""
+    text = json.dumps(rows, indent=indent, ensure_ascii=False)
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def yaml_of(rows: Any) -> str:
@@ -76,5 +87,12 @@ def yaml_of(rows: Any) -> str:
         import yaml
     except ModuleNotFoundError as error:
         raise ValueError("output as YAML needs PyYAML: pip install 'batchlimit[yaml]', or use -o json") from error
-    text: str = yaml.safe_dump(rows, sort_keys=False, allow_unicode=True)
-    return text
+
+    class Dumper(yaml.SafeDumper):
+        """Writes what is not printable as an escape, within double quotes."""
+
+    tag = "tag:yaml.org,2002:str"
+    Dumper.add_representer(str, lambda to, one: to.represent_scalar(tag, one, "" if one.isprintable() else '"'))
+    text: str = yaml.dump(rows, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    is_shown = text.replace("\n", "").isprintable()
+    return text if is_shown else str(yaml.dump(rows, Dumper=Dumper, sort_keys=False))

@@ -1,6 +1,5 @@
 """A bucket that is looked at again and again: a screen at a terminal, a line for each look in a pipe."""
 
-import json
 import os
 import sys
 import time
@@ -14,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from batchlimit.admin import BucketState
-from batchlimit.cli.output import Output, Row, yaml_of
+from batchlimit.cli.output import Output, Row, json_of, yaml_of
 from batchlimit.cli.top.board import Board, Sample
 from batchlimit.cli.top.keyboard import Keyboard, keyboard
 from batchlimit.cli.top.screen import bar, number, sparkline, style_of
+from batchlimit.redaction import escaped
 
 _APART = 1.0
 """Seconds by which a bucket that began anew is later; within this they are two looks at one."""
@@ -117,7 +117,7 @@ def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: f
         row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
         match output:
             case Output.JSON:
-                _print(json.dumps(row, ensure_ascii=False))
+                _print(json_of(row))
             case Output.YAML:
                 _print("---\n" + yaml_of(row).rstrip())
             case Output.TABLE:
@@ -147,7 +147,7 @@ def _clock(at: float) -> str:
 
 def drawn(look: Look, rate: Rate) -> RenderableType:
     """Return a screen: the levels as bars, the rates, and who holds tokens."""
-    head = Text.assemble(("batchlimit get", "bold"), f"  {look.key}  {_clock(look.at)} UTC")
+    head = Text.assemble(("batchlimit get", "bold"), f"  {escaped(look.key)}  {_clock(look.at)} UTC")
     foot = Text("\nq quit", "dim")
     if look.state is None:
         return Group(head, Text("\nno bucket: it is full, or was never used"), foot)
@@ -158,9 +158,8 @@ def drawn(look: Look, rate: Rate) -> RenderableType:
 def _summary(look: Look, state: BucketState, rate: Rate) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("quota", Text(str(state.quota)))
-    table.add_row(
-        "by", Text(f"the override of {look.override}" if look.override else f"the code, revision {state.revision}")
-    )
+    by = f"the override of {escaped(look.override)}" if look.override else f"the code, revision {state.revision}"
+    table.add_row("by", Text(by))
     for band, level in zip(state.quota.bandwidths, state.levels, strict=True):
         share = max(0.0, level / band.burst)
         told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")
@@ -180,5 +179,5 @@ def _instances(state: BucketState) -> Table:
         table.add_column(name, justify="right")
     for each in state.instances:
         times = f"{each.lease:.2f} s", f"{each.asked:.2f} s ago"
-        table.add_row(Text(each.instance), f"{each.held:,}", *times, str(each.weight))
+        table.add_row(Text(escaped(each.instance)), f"{each.held:,}", *times, str(each.weight))
     return table

@@ -16,6 +16,7 @@ from batchlimit.fleet.plan import Api, Plan, burst, steady
 from batchlimit.fleet.report import Report
 from batchlimit.fleet.screen import heading, verdict, watching
 from batchlimit.fleet.trial import trial
+from batchlimit.redaction import escaped
 
 BROKEN, MISUSED, UNAVAILABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses: the promise was broken, wrong options, no store or a lost process, Ctrl-C."""
@@ -102,7 +103,7 @@ def _address(url: str) -> str:
 
 
 def _say(message: object) -> None:
-    print(f"batchlimit demo: {message}", file=sys.stderr)
+    print(f"batchlimit demo: {escaped(str(message))}", file=sys.stderr)
 
 
 def _fail(message: object, status: int) -> Never:

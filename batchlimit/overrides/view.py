@@ -10,6 +10,7 @@ from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.lookup import Constant
 from batchlimit.quota.quota import Quota
+from batchlimit.redaction import escaped
 
 
 class Explanation(NamedTuple):
@@ -38,8 +39,9 @@ class Explanation(NamedTuple):
         return self._counts() + (f"; beside it the {self.trial.said} of {self.trial.name}" if self.trial else "")
 
     def _counts(self) -> str:
+        key = escaped(self.key)
         if self.override is None:
-            return f"{self.key}: {self.quota or 'no quota'}, by the code"
+            return f"{key}: {self.quota or 'no quota'}, by the code"
         one = self.override
         until = "" if one.until is None else f" until {spelled(one.until)}"
         by = f" by {one.who}" if one.who else ""
@@ -47,7 +49,7 @@ class Explanation(NamedTuple):
         code = f" instead of {self.code}" if self.code else ""
         if one.quota is None and one.mode == "enforce":
             code = f" beside {self.code}" if self.code else ""
-        return f"{self.key}: {one.said}{code}, by the override of {one.name}{until}, set{by}{why}"
+        return f"{key}: {one.said}{code}, by the override of {one.name}{until}, set{by}{why}"
 
 
 class LimiterRules:

@@ -2,6 +2,8 @@
 
 import functools
 
+from batchlimit.redaction import escaped
+
 
 class RulesError(ValueError):
     """A rule, or a file of rules, cannot work: nothing of it is used. The operator mends it.
@@ -46,4 +48,4 @@ class RulesError(ValueError):
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.source, self.line, self.column) if part is not None)
         whose = "" if self.rule is None else f"rule {self.rule!r}"
-        return ": ".join(part for part in (place, whose, self.problem) if part)
+        return escaped(": ".join(part for part in (place, whose, self.problem) if part))

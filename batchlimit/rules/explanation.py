@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from batchlimit.redaction import shown
+from batchlimit.redaction import escaped, shown
 from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern
@@ -58,10 +58,13 @@ class Explanation:
     verdicts: tuple[Verdict, ...]
 
     def __str__(self) -> str:
-        rows = [(outcome, rule.name, key or "-", _terms(rule), why) for rule, outcome, key, why in self.verdicts]
+        rows = [
+            (outcome, rule.name, escaped(key or "-"), _terms(rule), escaped(why))
+            for rule, outcome, key, why in self.verdicts
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n  ".join([f"{self.request.method} {self.request.path}", *(line.rstrip() for line in lines)])
+        return "\n  ".join([escaped(f"{self.request.method} {self.request.path}"), *(line.rstrip() for line in lines)])
 
 
 def explain(rules: Iterable[Rule], request: Request) -> Explanation:

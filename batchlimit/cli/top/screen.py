@@ -11,6 +11,7 @@ from rich.text import Text
 from batchlimit.cli.top.board import Row
 from batchlimit.cli.top.sampler import Cost
 from batchlimit.cli.top.view import Sort, View
+from batchlimit.redaction import escaped
 
 FRAME = 7
 """Lines of the screen that are no rows."""
@@ -86,7 +87,7 @@ def _cells(row: Row) -> tuple[Text, ...]:
         for rate, style in ((row.refused, "red"), (row.shadow, "yellow"))
     )
     return (
-        Text(row.key),
+        Text(escaped(row.key)),
         Text(row.quota, "dim"),
         Text(about + number(row.used)),
         Text(sparkline(row.trend[-_TREND:]), "cyan"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from redis import exceptions
 
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.redaction import escaped
 from batchlimit.stores.client.traces import silenced
 
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
@@ -95,7 +96,7 @@ def failure(error: Exception, address: str) -> StoreUnavailable:
         error.args = (str(error).partition(" : ")[0],)
     code = code_of(error)
     symptom = _symptom(code, error)
-    said = str(error) or "no reason given"
+    said = escaped(str(error)) or "no reason given"
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
     # An ASK that redis-py's client for tasks did not follow to its end concerns only the slot that moves.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
