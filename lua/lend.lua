@@ -111,17 +111,14 @@ local function before(one, other)
     return one.name < other.name
 end
 
--- Returns the first of those that want slots, except one, and how many there are.
+-- Returns the first of those that want slots, except one.
 local function first(except)
-    local found, count = nil, 0
+    local found = nil
     for i = 1, #all do
         local one = all[i]
-        if one ~= except and one.wants > 0 then
-            count = count + 1
-            if not found or before(one, found) then found = one end
-        end
+        if one ~= except and one.wants > 0 and (not found or before(one, found)) then found = one end
     end
-    return found, count
+    return found
 end
 
 local function grant(one, slots)
@@ -129,13 +126,35 @@ local function grant(one, slots)
     token, one.got = max(token + 1, floor(now / 1000)), true
 end
 
+-- Those that want slots are a heap: nobody in it comes before who stands at half its place, so the first stands at 1.
+local line = {}
+local function sink(place)
+    local next = 2 * place
+    while next <= #line do
+        if line[next + 1] and before(line[next + 1], line[next]) then next = next + 1 end
+        if not before(line[next], line[place]) then return end
+        line[place], line[next] = line[next], line[place]
+        place, next = next, 2 * next
+    end
+end
+
 -- The first one gets its part of what is free, and so on: one slot each where few are free.
-while lent < n do
-    local one, count = first(nil)
-    if not one then break end
-    local slots = max(1, min(one.wants, floor((n - lent) / count)))
+if lent < n then
+    for i = 1, #all do
+        if all[i].wants > 0 then line[#line + 1] = all[i] end
+    end
+    for place = floor(#line / 2), 1, -1 do sink(place) end
+end
+while lent < n and line[1] do
+    local one = line[1]
+    local slots = max(1, min(one.wants, floor((n - lent) / #line)))
     one.wants, one.since = one.wants - slots, now
     grant(one, slots)
+    if one.wants == 0 then
+        line[1] = line[#line]
+        line[#line] = nil
+    end
+    sink(1)
 end
 if extra + 0 > 0 then
     local slots = min(extra + 0, floor(max(0, n - lent) / (#all + 1)))
@@ -177,7 +196,7 @@ local function keep(who)
     return (next.held > 0 or others) and who.held or 0
 end
 
-local ends, write = now, {}
+local ends = now
 for i = 1, #all do
     local one = all[i]
     local kept = keep(one)
@@ -194,12 +213,11 @@ for i = 1, #all do
     if one == me and one.held == 0 and one.wants == 0 then
         if was_there then call('HDEL', key, 'instance:' .. name) end
     elseif one == me or one.got then
-        write[#write + 1] = 'instance:' .. one.name
-        write[#write + 1] = format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', one.held, one.ends, one.wants,
-            one.since, one.weight, one.idle, one.limit, one.granted, one.told)
+        call('HSET', key, 'instance:' .. one.name, format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', one.held,
+            one.ends, one.wants, one.since, one.weight, one.idle, one.limit, one.granted, one.told))
     end
     ends = max(ends, one.ends)
 end
-call('HSET', key, 'limit', format('%.0f', n), 'token', format('%.0f', token), unpack(write))
+call('HSET', key, 'limit', format('%.0f', n), 'token', format('%.0f', token))
 call('PEXPIRE', key, format('%.0f', max(floor((ends - now) / 1000), token - floor(now / 1000)) + KEPT))
 return {me.granted, token, me.keep, fresh and 1 or 0, lent, n, #all}

@@ -17,7 +17,7 @@ _LEASE = 1_000_000
 _few = st.integers(0, 6)
 _asks = st.builds(
     SlotAsk,
-    instance=st.sampled_from(("a.1", "a.2", "b.1", "c.1", "d.1")),
+    instance=st.sampled_from(("a.1", "a.2", "b.1", "c.1", "d.1", "e.1", "f.1", "g.1")),
     limit=st.sampled_from((3, 3, 3, 8, 100)),
     lease=st.just(_LEASE),
     weight=st.sampled_from((1, 1, 3, 1_000_000)),
@@ -62,3 +62,32 @@ def test_both_keep_a_limit_for_the_same_time() -> None:
 def test_both_count_a_wait_for_as_long() -> None:
     assert f"local LONGEST_WAIT = {LONGEST_WAIT} " in _LUA.read_text()
     assert LONGEST_WAIT * 1_000_000 < 2**53
+
+
+def crowded(waiters: int) -> Interpreter:
+    """A limit of which one instance has all slots, and so many instances wait for one each."""
+    lua = Interpreter()
+    lua.now = _START
+    ends, wait = _START + _LEASE, range(waiters)
+    lua.fields = {f"instance:i{i}.1": f"0 {ends} 1 {_START - i} 1 0 {waiters} 0 0" for i in wait}
+    lua.fields |= {"instance:all.1": f"{waiters} {ends} 0 {_START} 1 0 {waiters} {waiters} 0", "token": "1"}
+    return lua
+
+
+def give_all_back(waiters: int) -> Interpreter:
+    """They all get one from one ask."""
+    lua = crowded(waiters)
+    lua._lua.execute("steps = 0; debug.sethook(function() steps = steps + 1 end, '', 100)")
+    lua.lend(SlotAsk("all.1", waiters, _LEASE, returned=waiters))
+    assert len(lua.published) == waiters
+    return lua
+
+
+def test_an_ask_that_gives_slots_to_four_times_as_many_takes_no_more_than_six_times_as_long() -> None:
+    few, many = (give_all_back(waiters)._lua.globals().steps for waiters in (100, 400))
+    assert many < 6 * few
+
+
+def test_one_ask_gives_slots_to_any_number_of_instances() -> None:
+    lua = give_all_back(4500)
+    assert sum(text.startswith("1 ") for name, text in lua.fields.items() if name.startswith("instance:")) == 4500
