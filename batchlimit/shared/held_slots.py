@@ -62,7 +62,8 @@ class HeldSlots:
 
     def has_free(self, now: int) -> bool:
         """Whether a slot is free, and the lease is not over."""
-        return len(self.places) < self._granted - self.returned - self._leaving and now < self.lease.until
+        is_free = len(self.places) < self._granted - self.returned - self._leaving
+        return is_free and now < self.lease.until and not self.lease.ended
 
     def take(self) -> Place:
         """Let a permit have a slot that is free."""

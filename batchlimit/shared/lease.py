@@ -16,24 +16,31 @@ class Lease:
     Attributes:
         until: When it is over, unless the store answers before (ns of the limiter's clock; 0: it has not begun).
         renewal: When it is to be renewed (ns; inf: it has not begun).
+        ended: True once somebody saw that it was over. Permits look without a lock, while an answer may come in.
     """
 
-    __slots__ = ("renewal", "until")
+    __slots__ = ("ended", "renewal", "until")
 
     def __init__(self, until: float = 0) -> None:
-        self.until, self.renewal = until, math.inf
+        self.until, self.renewal, self.ended = until, math.inf, False
 
     def __repr__(self) -> str:
         return f"<Lease until {self.until}>"
 
     def renew(self, sent: int, length: int) -> None:
         """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
-        self.until = max(self.until, sent + int(USED * length))
+        self.until = sent + int(USED * length)
         self.renewal = sent + RENEWED * length
+
+    def is_over(self, now: int) -> bool:
+        """Whether it has begun and is over. It stays so: an answer that comes later renews it for nobody."""
+        if 0 != self.until <= now:
+            self.ended = True
+        return self.ended
 
     def end(self) -> None:
         """Be over, whatever the clock says: in a forked child."""
-        self.until = -math.inf
+        self.ended = True
 
 
 class Holder(Protocol):
@@ -65,7 +72,7 @@ class Place:
 
     def is_lost(self, now: int) -> bool:
         """Whether the slot may belong to somebody else by now."""
-        return self._is_lost or now >= self.lease.until
+        return self._is_lost or self.lease.is_over(now)
 
     def lose(self) -> None:
         """Be lost, before the end of the lease: the store has forgotten it, and gave the slot to others."""

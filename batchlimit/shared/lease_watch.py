@@ -57,7 +57,7 @@ class LeaseWatch:
 
     def _ring(self) -> None:
         self._is_planned = False
-        if self._clock() >= self._lease.until:
+        if self._lease.is_over(self._clock()):
             for permit in list(self._permits):
                 permit.look()
         elif self._permits:

@@ -137,7 +137,7 @@ class LocalSlots:
     def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[Waiter]:
         """Take over what the store answered to an ask that was sent then; return the waiters to be woken."""
         self.asks.error = None
-        if ask.instance != self.held.name:  # the lease of that ask is over
+        if ask.instance != self.held.name or self.held.lease.is_over(now):  # the lease of that ask is over
             self.due = now
             return []
         self.asks.answer(reply)
@@ -184,17 +184,18 @@ class LocalSlots:
 
     def expire(self, now: int) -> list[Place]:
         """Begin a new lease if this one is over; return the places that are lost."""
-        if now < self._over_at():
+        if not self._has_expired(now):
             return []
         lost = list(self.held.places)
         self.held = HeldSlots(self._new_name(), self._tokens)
         self.due = now if self.line else math.inf
         return lost
 
-    def _over_at(self) -> float:
+    def _has_expired(self, now: int) -> bool:
+        if self.held.lease.until:
+            return self.held.lease.is_over(now)
         # Of asks without an answer: what the store may have lent by them is free again after a lease.
-        unanswered = math.inf if self.line else self.held.first_ask + self._shared.lease * _SECOND
-        return self.held.lease.until or unanswered
+        return not self.line and now >= self.held.first_ask + self._shared.lease * _SECOND
 
 
 def forget(slots: LocalSlots) -> None:

@@ -256,6 +256,38 @@ def test_a_permit_is_lost_when_its_lease_is_over_and_stays_lost() -> None:
     assert world.all["a"].held.busy == 1
 
 
+def renewal_under_way(world: World) -> tuple[Place, SlotAsk, int, SlotReply]:
+    """A permit, and an ask that the store has answered; the answer has not arrived."""
+    place, slots = world.get("a"), world.all["a"]
+    world.now = int(slots.due) + 1
+    ask, sent = slots.ask(world.now), world.now
+    return place, ask, sent, world.lend(ask)
+
+
+def test_a_renewal_that_arrives_when_the_lease_is_over_revives_no_permit() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    place, ask, sent, reply = renewal_under_way(world)
+    world.now = int(slots.held.lease.until)
+    assert slots.answer(ask, reply, sent, world.now) == []
+    assert place.is_lost(world.now)
+    assert slots.due == world.now
+    assert slots.expire(world.now) == [place]
+    assert slots.held.name == "a.2"
+
+
+def test_who_was_told_that_a_permit_is_lost_is_right_though_a_renewal_comes_in_at_that_instant() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    place, ask, sent, reply = renewal_under_way(world)
+    arrived = int(slots.held.lease.until) - 1
+    assert place.is_lost(arrived + 1)  # of another thread, before this one takes the answer over
+    slots.answer(ask, reply, sent, arrived)
+    assert place.is_lost(arrived + 1)
+    assert not slots.held.has_free(arrived)
+    assert slots.expire(arrived + 1) == [place]
+
+
 def test_no_slot_is_used_after_its_lease() -> None:
     world = World(1000, "a")
     world.leave("a", world.get("a"))
