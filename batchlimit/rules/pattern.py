@@ -8,8 +8,17 @@ from batchlimit.redaction import shown
 LONGEST = 100
 """Segments of a pattern, at most."""
 
-_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+_METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*|\*").fullmatch
 _EXAMPLE = "write 'POST /login', '/api/*', '/items/{id}' or '*'"
+_FOREIGN = (
+    (re.compile(r"\||,/"), "several patterns are a list, each with one path"),
+    (re.compile(r"[<>]|/:\w"), "a parameter is a whole segment such as {id}"),
+    (
+        re.compile(r"[][^\\]|\$(?:/|$)|[.)][+*?]|\(\?"),
+        "no regular expression is read; {id} is any one segment, '/*' all below",
+    ),
+)
+"""What a pattern of another router has, as Flask's, Express's or nginx's, and no path of a client; with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ def _split(text: str) -> tuple[frozenset[str] | None, str]:
     for method in methods:
         if not _METHOD(method):
             raise ValueError(f"match {shown(text)} has an empty or malformed method; separate methods by commas alone")
+        if method in ("ALL", "ANY"):
+            raise ValueError(f"match {shown(text)} can never match: write {shown(words[1])} for every method")
     if "*" in methods:
         return None, words[1]
     return frozenset([*methods, "HEAD"] if "GET" in methods else methods), words[1]
@@ -71,6 +82,9 @@ def _split(text: str) -> tuple[frozenset[str] | None, str]:
 def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str, int], ...], bool]:
     if path == "*":
         return (), (), True
+    for foreign, remedy in _FOREIGN:
+        if foreign.search(path):
+            raise ValueError(f"match {shown(text)} can never match: {remedy}")
     if not path.startswith("/"):
         hint = f"write '{path} *' for all paths" if _METHOD(path) and path.isupper() else "a path begins with a slash"
         raise ValueError(f"match {shown(text)} can never match: {hint}")
@@ -90,7 +104,8 @@ def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str
     for name, _ in names:
         if not name.isidentifier():
             raise ValueError(
-                f"match {shown(text)}: a parameter is a name such as {{id}}, not {shown('{' + name + '}')}"
+                f"match {shown(text)}: a parameter is a name such as {{id}}, not {shown('{' + name + '}')}; "
+                "'/*' at the end is all below"
             )
     if len({name for name, _ in names}) < len(names):
         raise ValueError(f"match {shown(text)} names a parameter twice")
@@ -110,5 +125,5 @@ def _check_literal(text: str, segment: str) -> None:
         raise ValueError(f"match {shown(text)}: '*' stands at the end, after a slash; {{name}} is any one segment")
     if "{" in segment or "}" in segment:
         raise ValueError(f"match {shown(text)}: a parameter such as {{id}} is a whole segment")
-    if "%" in segment or "\\" in segment:
+    if "%" in segment:
         raise ValueError(f"match {shown(text)} can never match: paths are matched decoded; write the character itself")

@@ -1,6 +1,11 @@
 """Which requests a pattern matches."""
 
+import re
+from contextlib import suppress
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from batchlimit.rules import Rule, Rules, RulesError
 
@@ -59,6 +64,12 @@ MATCHES = [
     ("/items/{id}", "GET", "/items/%37", {"id": "%37"}),
     ("/a/x", "GET", "/a/b//../x", {}),  # as a file system reads it
     ("/a/b/x", "GET", "/a/b//../x", {}),  # as RFC 3986 does
+    # Signs of other routers' patterns that paths have too.
+    ("/v1/items:cancel", "GET", "/v1/items:cancel", {}),
+    ("/odata/$metadata", "GET", "/odata/$metadata", {}),
+    ("/items(5)", "GET", "/items(5)", {}),
+    ("/c++", "GET", "/c++", {}),
+    ("/~ann/@bob/a,b", "GET", "/~ann/@bob/a,b", {}),
 ]
 
 
@@ -96,6 +107,33 @@ def test_a_pattern_matches(pattern: str, method: str, path: str, parameters: dic
         ("/a/{b c}", "one path"),
         ("/a/{b-c}", "a parameter is a name"),
         ("/{a}/{a}", "a parameter twice"),
+        # As other routers write it.
+        ("/items/<int:id>", "such as {id}"),
+        ("/items/<id>", "such as {id}"),
+        ("/:id", "such as {id}"),
+        ("/users/:id?", "such as {id}"),
+        (r"/items/(?P<id>\d+)", "such as {id}"),
+        ("/items/{id:int}", "'/\\*' at the end"),
+        ("/files/{rest:path}", "'/\\*' at the end"),
+        ("/files/{rest...}", "'/\\*' at the end"),
+        ("/items/{id:[0-9]+}", "no regular expression"),
+        ("/items/[id]", "no regular expression"),
+        ("/v[0-9]/x", "no regular expression"),
+        ("/users/.+", "no regular expression"),
+        ("/users/.*", "no regular expression"),
+        (r"/users/\d+", "no regular expression"),
+        ("/(?:a)/x", "no regular expression"),
+        ("/a(bc)?", "no regular expression"),
+        ("^/login$", "no regular expression"),
+        ("/login$", "no regular expression"),
+        ("/a|/b", "several patterns are a list"),
+        ("/(a|b)", "several patterns are a list"),
+        ("/a,/b", "several patterns are a list"),
+        ("ANY /x", "write '/x' for every method"),
+        ("all /x", "write '/x' for every method"),
+        ("GET|POST /x", "separate methods by commas"),
+        ("~ /x", "malformed method"),
+        ("~* /x", "malformed method"),
         ([], "can never match"),
         (5, "match is a str"),
         (["/x", 5], "match is a str"),
@@ -105,6 +143,14 @@ def test_a_pattern_that_can_never_match_is_refused(match: str, says: str) -> Non
     with pytest.raises(RulesError, match=says) as refused:
         Rule("rule", "1/s", key="all", match=match)
     assert (refused.value.rule, refused.value.field) == ("rule", "match")
+
+
+@given(st.text("/{}*:ab.+?|<>[]()^$\\,%#", min_size=1).map("/{}".format))
+@example("/{a}/b/*")
+def test_a_pattern_that_is_accepted_matches_the_path_that_it_spells(match: str) -> None:
+    with suppress(RulesError):
+        rules = Rules([Rule("rule", "1/s", key="all", match=match)])
+        assert rules.matching("GET", re.sub("[{]\\w+[}]", "7", match.replace("*", "x")))
 
 
 def test_all_matching_rules_apply_in_their_order() -> None:
