@@ -193,6 +193,7 @@ class StoreUnavailable(BatchLimitError):
             "PROTOCOL": what answers there is no Redis;
             "NOPRIMARY": the sentinels know of no primary;
             "EMBEDDED": the server of embedded:// does not start;
+            "FORMAT": another release of batchlimit wrote the bucket, and this one cannot read it;
             "DAMAGED": what lies at the bucket's name is no bucket;
             "ERR": the server gave an error that has no code of its own;
             "OTHER" (default): anything else, such as an error of a store of your own.

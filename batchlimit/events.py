@@ -47,6 +47,9 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
             _DEBUG, "Tokens were not given back; they expire in the store.", ("key", "reason")
         ),
         "tokens.not_refunded": Event(_DEBUG, "Tokens of a reservation were not refunded.", ("key", "tokens", "reason")),
+        "key.unserved": Event(
+            _ERROR, "The store answers, but not for a key; once for each code.", ("key", "address", "code", "reason")
+        ),
         "key.unattended": Event(_ERROR, "Looking after a key failed, by a mistake of ours or of a sizer.", ("key",)),
         "limiter.not_closed": Event(_ERROR, "A limiter could not be closed as it should.", ("key",)),
         "law.failed": Event(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),

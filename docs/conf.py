@@ -33,6 +33,7 @@ CONTENTS = """
 docs/guide
 docs/redis
 docs/failures
+docs/upgrading
 docs/processes
 docs/security
 docs/concurrency

@@ -14,6 +14,7 @@
 --   quota        amount/seconds:burst of each bandwidth; the bucket obeys it, even if a caller sends another one
 --   epoch        when the bucket began (us since 1970)
 --   version      how often the quota was set
+--   format       of this hash, see FORMAT; a hash without it is of format 1
 --   level        tokens in each bandwidth; below 0 while grants that begin later are unpaid
 --   outstanding  tokens
 --   used         tokens that were granted, less those that came back (a count since the bucket began)
@@ -54,6 +55,11 @@ local key, quota, name = KEYS[1], ARGV[1], 'instance:' .. (ARGV[2] or '')
 local call, match, format = redis.call, string.match, string.format
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
+-- What the fields mean. A script refuses a bucket of another format and leaves it as it is. Whoever changes what a field
+-- means raises this number, the one in batchlimit/bucket/state.py too, and gives `quota` another name: releases from
+-- before there were formats look for that field, and refuse a hash that lacks it.
+local FORMAT = '1'
+
 local LEASE = 1000000  -- the longest lease while the bucket is poor (us)
 local SHORTEST = 20000 -- the shortest: a lease that ends before the answer arrives is useless (us)
 local ACTIVE = 1000000 -- an instance that asked within this time has a share (us)
@@ -61,11 +67,16 @@ local LONGEST = 315360000000 -- ten years (ms): longer times might overflow a cl
 
 local clock = call('TIME')
 clock = clock[1] * 1000000 + clock[2]
-local found, epoch, version, level, outstanding, shares, times, rank, used, entry = unpack(
-    call('HMGET', key, 'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', name))
+local found, epoch, version, level, outstanding, shares, times, rank, used, written, entry = unpack(call('HMGET', key,
+    'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', 'format', name))
+local there = found or #call('HGETALL', key) > 0
+written = written or (there and '1' or FORMAT)
+if written ~= FORMAT then
+    return redis.error_reply('FORMAT this bucket is of format ' .. written .. ', and this release reads ' .. FORMAT)
+end
 local obeyed, heard_at = found or quota, nil
 used = tonumber(used or 0) or 0 -- for people: where it is missing or damaged it counts from now on
-if not found and #call('HGETALL', key) > 0 then error('this hash is no bucket') end
+if there and not found then error('this hash is no bucket') end
 
 -- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.
 

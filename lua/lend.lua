@@ -6,6 +6,7 @@
 -- State: a limit is one hash. Its fields are text: a number, or several with a space between. Times are microseconds
 -- (us) of the server's clock since 1970.
 --   limit        slots; the lowest that an instance with a lease has named
+--   format       of this hash, if it is not 1: see FORMAT
 --   token        grows with each lease that is granted or renewed, and is at least the clock in milliseconds
 --   instance:ID  held (slots); until (us): when they are free again, unless the instance asks before; wants (slots) that
 --                it waits for; since (us); weight; idle: slots that no permit held when it asked; limit, as it named it;
@@ -35,6 +36,10 @@
 --   lent       (slots that all instances hold)
 -- and publishes, to each other instance that got slots or is to give some back: ID, granted, token, keep, KEYS[1]
 
+-- What the fields mean, as in bucket.lua. Format 1 is not written: releases from before there were formats know no such
+-- field. They refuse a hash that has it.
+local FORMAT = '1'
+
 local KEPT = 60000 -- how long a limit that nobody uses is kept, so that its token never starts again (ms)
 local LONGEST_WAIT = 3600000000 -- a longer wait counts no more (us): times a weight it is still an exact number
 
@@ -49,6 +54,10 @@ local now = clock[1] * 1000000 + clock[2]
 local token, all, me = 0, {}, nil
 
 local fields = call('HGETALL', key)
+local written = #fields > 0 and (call('HGET', key, 'format') or '1') or FORMAT
+if written ~= FORMAT then
+    return redis.error_reply('FORMAT this limit is of format ' .. written .. ', and this release reads ' .. FORMAT)
+end
 for i = 1, #fields, 2 do
     local field, text = fields[i], fields[i + 1]
     if string.sub(field, 1, 9) == 'instance:' then
@@ -66,7 +75,7 @@ for i = 1, #fields, 2 do
         end
     elseif field == 'token' then
         token = text + 0
-    elseif field ~= 'limit' then
+    elseif field ~= 'limit' and field ~= 'format' then
         error('this hash is no limit')
     end
 end
@@ -219,5 +228,6 @@ for i = 1, #all do
     ends = max(ends, one.ends)
 end
 call('HSET', key, 'limit', format('%.0f', n), 'token', format('%.0f', token))
+if FORMAT ~= '1' then call('HSET', key, 'format', FORMAT) end
 call('PEXPIRE', key, format('%.0f', max(floor((ends - now) / 1000), token - floor(now / 1000)) + KEPT))
 return {me.granted, token, me.keep, fresh and 1 or 0, lent, n, #all}

@@ -18,7 +18,7 @@ local enough = passed + min(ttl, LONGEST)
 local expires = kept < enough or kept > enough + 2 * SLACK
 if expires then kept = enough + SLACK end
 
-if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
+if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version, 'format', FORMAT) end
 if heard_at then call('HSET', key, 'rank', rank, 'heard', heard_at) end
 
 local own = entry -- the caller's field

@@ -140,6 +140,7 @@ class GuardedStore(Timeouts):
         found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
         if isinstance(found, BucketUnavailable):
             self._answered(part)
+            self._outages.unserved(key, found)
         else:
             self._failed(part, key, found)
         return found

@@ -7,6 +7,8 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
+FORMAT = "1"
+"""What the fields of a bucket mean: see lua/bucket.lua. A bucket without the field is of format 1."""
 _STEPS = 2**14
 """See overrides/overrides.py: an edition is a revision, and how many overrides have ended since."""
 
@@ -58,7 +60,12 @@ class BucketState(NamedTuple):
 
 
 def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
-    """Return the state of a bucket at an instant (seconds since 1970); BucketUnavailable if it is damaged."""
+    """Return the state of a bucket at an instant (seconds since 1970).
+
+    Raises BucketUnavailable if it is damaged, or of another format.
+    """
+    if (written := fields.get("format", "1")) != FORMAT:
+        raise BucketUnavailable(f"this bucket is of format {written}, and this release reads {FORMAT}", code="FORMAT")
     try:
         return _read(fields, now)
     except (LookupError, ValueError, ZeroDivisionError) as error:

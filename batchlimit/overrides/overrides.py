@@ -12,8 +12,8 @@ from batchlimit.redaction import shown
 
 MOST = 10_000
 """Overrides under one prefix."""
-FORM = "1"
-"""Of the hash. A version that writes what this one would misread gives it another."""
+FORMAT = "1"
+"""Of the hash, in its field `form`. A release that writes what this one would misread gives it another."""
 RULE = "rule:"
 """A field of the hash is named by this and the name of its override."""
 _STEPS = 2**14
@@ -106,9 +106,9 @@ class Overrides:
     @classmethod
     def read(cls, fields: Mapping[str, str]) -> "Overrides":
         """Return what a hash says; raises NotUnderstood. Nothing of a hash is used that is not understood whole."""
-        if (form := fields.get("form")) != FORM:
+        if (written := fields.get("form")) != FORMAT:
             raise NotUnderstood(
-                f"its form is {shown(form)} and not {FORM!r}: written by a later version of batchlimit?"
+                f"it is of format {shown(written)}, and this release reads {FORMAT!r}: see docs/upgrading.md"
             )
         revision = fields.get("revision", "")
         if not (is_number(revision) and 0 < int(revision) < _LARGEST):

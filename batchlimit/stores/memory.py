@@ -9,7 +9,7 @@ from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORM, RULE
+from batchlimit.overrides.overrides import FORMAT, RULE
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
@@ -146,7 +146,7 @@ class MemoryRules:
                 return False, self.revision
             now = self._now()
             self.revision = max(self.revision + 1, int(now * 100))
-            self._fields |= {"revision": str(self.revision), "form": FORM}
+            self._fields |= {"revision": str(self.revision), "form": FORMAT}
             for name, text in change.texts.items():
                 old = self._fields.pop(RULE + name, "")
                 if text:

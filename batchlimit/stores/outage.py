@@ -9,7 +9,7 @@ from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_
 
 from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.events import tell
+from batchlimit.events import named, tell
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
@@ -47,6 +47,7 @@ class Outages:
         self.took = self._breakers.took
         """Counts how long (s) a call took."""
         self._probes: dict[str, Probe] = {}
+        self._told: set[str] = set()
 
     def __repr__(self) -> str:
         return repr(self._breakers)
@@ -74,6 +75,16 @@ class Outages:
         """Count a failure; True if it opened the circuit breaker. A prober and `say_away` have to follow."""
         with self._lock():
             return self._breakers.failed(part, error, steady())
+
+    def unserved(self, key: str, error: StoreUnavailable) -> None:
+        """Log what is wrong with one key, once for each code: who gets False learns no reason."""
+        if error.code in self._told:
+            return
+        self._told.add(error.code)
+        address, code = self._address(), error.code
+        why = _why(error, address)
+        message = "%s cannot serve %s, and on_failure decides: %s"
+        tell("key.unserved", message, address, named(key), why, key=key, address=address, code=code, reason=why)
 
     def has_prober(self, part: str) -> bool:
         """Whether a prober works on this outage. The prober of an earlier outage ends by itself."""

@@ -69,7 +69,10 @@ class GuardedStore(Timeouts):
             outcomes = self.call(asks[0][0], store.take_many, asks)
         except StoreUnavailable as error:
             return [error] * len(asks)
-        return [addressed(each, self.address) if isinstance(each, StoreUnavailable) else each for each in outcomes]
+        for (key, _, _), each in zip(asks, outcomes, strict=True):
+            if isinstance(each, StoreUnavailable):
+                self._outages.unserved(key, addressed(each, self.address))
+        return outcomes
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -100,8 +103,8 @@ class GuardedStore(Timeouts):
         try:
             result = self._bounded(breaker, work, *args)
         except BucketUnavailable as error:
-            addressed(error, self.address)
             self._answered(part)
+            self._outages.unserved(key, addressed(error, self.address))
             raise
         except StoreUnavailable as error:
             self._failed(part, key, addressed(error, self.address))

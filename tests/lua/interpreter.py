@@ -3,6 +3,7 @@
 from typing import Any
 
 from lupa.lua51 import LuaRuntime
+from redis.exceptions import ResponseError
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.lending.messages import SlotAsk, SlotReply
@@ -34,7 +35,9 @@ class Interpreter:
         """How often the scripts said when the bucket expires."""
         self.fields: dict[str, str] = {}
         self._lua = LuaRuntime(unpack_returned_tuples=True)
-        self._lua.globals().redis = self._lua.table_from({"call": self._call, "pcall": self._call})
+        self._lua.globals().redis = self._lua.table_from(
+            {"call": self._call, "pcall": self._call, "error_reply": _raise}
+        )
         self._scripts: dict[str, Any] = {}
         self.published: list[tuple[str, str]] = []
         for name in ("take", "give_back", "peek", "reset", "lend"):
@@ -107,6 +110,10 @@ class Interpreter:
         assert int(ttl) > 0
         self.said += 1
         self._expires = self.now // 1000 * 1000 + int(ttl) * 1000
+
+
+def _raise(reply: str) -> None:
+    raise ResponseError(reply)
 
 
 def _replied(value: Any) -> Any:

@@ -2,14 +2,12 @@
 
 import threading
 import time
-from typing import Any, cast
 
 import pytest
 from fakeredis import FakeRedis
-from redis.exceptions import ResponseError
 
 from batchlimit.bucket.messages import Ask
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import BucketUnavailable
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
@@ -126,13 +124,3 @@ def test_a_bucket_serves_on_whatever_stands_in_place_of_the_rules(rubbish: str) 
     client.delete(rules_name("batchlimit"))
     client.hset(rules_name("batchlimit"), "revision", rubbish)
     assert store.take("key", HUNDRED, Ask("a", 2, 5, 5, 5)).granted == 5
-
-
-def test_rules_of_a_later_form_are_not_changed() -> None:
-    client: Any = FakeRedis(decode_responses=True)
-    store = RedisStore(client)
-    client.hset(rules_name("batchlimit"), mapping={"revision": "7", "form": "2"})
-    with pytest.raises(StoreUnavailable, match="another form") as raised:
-        changed(cast("RuleStore", store.rules), {"a": "one"}, 7)
-    assert isinstance(raised.value.__cause__, ResponseError)
-    assert client.hgetall(rules_name("batchlimit")) == {"revision": "7", "form": "2"}

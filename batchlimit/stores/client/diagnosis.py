@@ -32,6 +32,7 @@ SYMPTOMS = {
     "CLUSTERDOWN": Symptom("nodes of the cluster are missing, or the key's slot has none: see CLUSTER INFO"),
     "CROSSSLOT": _ELSEWHERE,
     "DENIED": Symptom("the server's protected mode: give it a password, or bind it to the right address"),
+    "FORMAT": Symptom("another release of batchlimit wrote it: see docs/upgrading.md", of_key=True),
     "LOADING": Symptom("the server has just started and reads its data: it will be back by itself"),
     "MASTERDOWN": Symptom("the server is a replica without its primary: connect to the primary"),
     "MISCONF": Symptom("the server cannot save to its disk: mend that, or set stop-writes-on-bgsave-error no"),
@@ -45,7 +46,7 @@ SYMPTOMS = {
     "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is disabled"),
     "WRONGTYPE": Symptom("the bucket's name holds something else: delete it, or use another prefix", of_key=True),
 }
-"""Error codes of Redis and Valkey by name."""
+"""Error codes of Redis and Valkey by name, and FORMAT, which is of lua/."""
 
 ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
 """Codes of a cluster node for keys of another node."""

@@ -9,7 +9,7 @@ from typing import Any
 from batchlimit.errors import BucketUnavailable
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORM, MOST, RULE, is_number
+from batchlimit.overrides.overrides import FORMAT, MOST, RULE, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"
@@ -62,7 +62,7 @@ def note(prefix: str, key: str, said: tuple[str, str, str, str]) -> Command:
 def change_arguments(prefix: str, change: Change) -> list[str | bytes]:
     """Return ARGV of change.lua."""
     said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
-    return [log_name(prefix), str(change.revision), FORM, str(MOST), change.who, change.why, *said]
+    return [log_name(prefix), str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
 
 
 def is_known(reply: Any, known: int) -> bool:

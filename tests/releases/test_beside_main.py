@@ -1,0 +1,111 @@
+"""The last release and this one share a server, in both orders: they share its buckets, or say by name why not."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.depth import only_deep
+from tests.releases.member import TAKEN
+from tests.servers import Servers
+
+ROOT = Path(__file__).parents[2]
+RATE, BURST = 100, 10
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The last release, as it was installed."""
+    (wheel,) = Path(__file__).parent.glob("*.whl")
+    folder = tmp_path_factory.mktemp("release")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+class Fleet:
+    """Processes of one release."""
+
+    def __init__(self, path: Path, url: str, prefix: str, processes: int, *later: str) -> None:
+        member = str(Path(__file__).with_name("member.py"))
+        command = [sys.executable, member, str(path), url, prefix, str(processes), *later]
+        self._processes = processes
+        self._run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.first = [each for line in self._lines() for each in line["first"]]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        assert self._run.stdout is not None
+        return [json.loads(self._run.stdout.readline()) for _ in range(self._processes)]
+
+    def go_on(self) -> None:
+        assert self._run.stdin is not None
+        self._run.stdin.close()
+
+    def end(self) -> list[str]:
+        """Wait for the end; return what went wrong."""
+        lines = self._lines()
+        self.had_tokens = max(line["at"] for line in lines)
+        return [each for line in lines for each in line["errors"]]
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on()
+        self._run.wait()
+        assert self._run.stdout is not None
+        self._run.stdout.close()
+
+
+@pytest.mark.parametrize("first", ["release", "main"])
+def test_three_processes_of_the_last_release_and_three_of_main_share_one_quota_and_one_limit(
+    release: Path, first: str, servers: Servers, prefix: str
+) -> None:
+    url = servers.get("valkey").url
+    paths = [release, ROOT] if first == "release" else [ROOT, release]
+    with ExitStack() as stack:
+        fleets = [stack.enter_context(Fleet(path, url, prefix, 3)) for path in paths]
+        assert [each.first for each in fleets] == [[], []]
+        began = time.monotonic()
+        for each in fleets:
+            each.go_on()
+        assert [each.end() for each in fleets] == [[], []]
+        passed = max(each.had_tokens for each in fleets) - began
+    assert BURST + RATE * passed >= 6 * TAKEN, "no token was minted"
+
+
+_OTHER = "FORMAT: .*this {} is of format {}, and this release reads {} "
+_OLD = "DAMAGED: .*this hash is no {}"  # releases from before there were formats
+
+
+@only_deep
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("later", "main", [_OTHER.format("bucket", 2, 1), _OTHER.format("limit", 2, 1)]),
+        ("main", "later", [_OTHER.format("bucket", 1, 2), _OTHER.format("limit", 1, 2)]),
+        ("later", "release", [_OLD.format("bucket"), _OLD.format("limit")]),
+        ("release", "later", [_OTHER.format("bucket", 1, 2), _OTHER.format("limit", 1, 2)]),
+    ],
+)
+def test_a_release_with_another_format_is_refused_by_name_and_the_first_goes_on(
+    release: Path, servers: Servers, prefix: str, first: str, second: str, said: list[str]
+) -> None:
+    url = servers.get("valkey").url
+
+    def fleet(name: str) -> Fleet:
+        return Fleet(release if name == "release" else ROOT, url, prefix, 1, *["later"] * (name == "later"))
+
+    with fleet(first) as one, fleet(second) as other:
+        assert one.first == []
+        assert len(other.first) == len(said)
+        assert all(re.match(told, error) for told, error in zip(said, other.first, strict=True)), other.first
+        one.go_on()
+        assert one.end() == []
