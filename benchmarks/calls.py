@@ -5,7 +5,7 @@ from itertools import cycle
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.overrides.overrides import FORM, RULE
+from batchlimit.overrides.overrides import FORMAT, RULE
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name, digest, give_back_arguments, script, take_arguments
@@ -42,7 +42,7 @@ def cases(client: Any) -> dict[str, Case]:
     for name in ("take", "give_back"):
         client.script_load(script(name))
     set_by_operators = {f"{RULE}tenant:{each}": '{"quota": "5/s"}' for each in range(_OVERRIDES)}
-    client.hset(rules_name("batchlimit"), mapping={"revision": _REVISION, "form": FORM} | set_by_operators)
+    client.hset(rules_name("batchlimit"), mapping={"revision": _REVISION, "form": FORMAT} | set_by_operators)
     minimal: Command = (
         "EVALSHA",
         client.script_load(MINIMAL),
