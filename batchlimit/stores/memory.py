@@ -38,6 +38,7 @@ class MemoryStore(Unique):
 
     address = "memory://"
     is_prompt = True
+    _bucket = Bucket
     _instead = "its buckets belong to this process; to share buckets use a server"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +61,7 @@ class MemoryStore(Unique):
         with free(self._lock):
             now = self._now()
             self._forget_old(now)
-            bucket = self._live(key, now) or Bucket(quota, now, ask.fill if ask.epoch else 1.0)
+            bucket = self._live(key, now) or self._bucket(quota, now, ask.fill if ask.epoch else 1.0)
             grant = bucket.take(quota, ask, now)
             self._buckets[key] = bucket, now + bucket.expires_in()
         revision = self.rules.revision
@@ -80,7 +81,7 @@ class MemoryStore(Unique):
         """See Store.peek."""
         with free(self._lock):
             now = self._now()
-            return (self._live(key, now) or Bucket(quota, now)).peek(now)
+            return (self._live(key, now) or self._bucket(quota, now)).peek(now)
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""

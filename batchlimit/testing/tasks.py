@@ -114,7 +114,7 @@ class VirtualEntry(KeyEntry):
 
     def _granted(self, fetch: Fetch, grant: Grant) -> None:
         super()._granted(fetch, grant)
-        be_patient(self.reservoir)
+        be_patient(self.reservoir, fetch, grant)
 
 
 class VirtualRegistry(Registry):

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.fair_share import Claims
+from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
@@ -16,12 +18,37 @@ Held = Callable[[str, str], int]
 """Returns how many tokens of a stored key an instance, by its name, has leased and not spent."""
 
 
+class _Undivided(InstanceTable):
+    """Has each instance claim the whole bucket, as if it were alone."""
+
+    __slots__ = ()
+
+    def claims(self, instance: InstanceEntry) -> Claims:
+        """See InstanceTable.claims."""
+        return Claims(1, 1, instance.last, instance.last)
+
+
+class PlainBucket(Bucket):
+    """A token bucket that whoever comes first takes from: nothing is set aside for another instance."""
+
+    __slots__ = ()
+
+    def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
+        super().__init__(quota, now, fill)
+        self._table = _Undivided()
+
+    def _reserve(self, ask: Ask, wait: int) -> None:
+        pass
+
+
 class VirtualStore(MemoryStore):
     """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
 
     A real bucket learns that with the next request, or when the lease ends a quarter of a second later. Until then a
     full bucket that lends one token does not refill: a test would find a token fewer than it reckons.
     """
+
+    _bucket = PlainBucket
 
     def __init__(self, time: VirtualTime) -> None:
         super().__init__(time)
@@ -37,7 +64,7 @@ class VirtualStore(MemoryStore):
         """Have so great a part of the burst in a bucket, 0 to 1."""
         with self._lock:
             now = self._now()
-            bucket = self._live(key, now) or Bucket(quota, now)
+            bucket = self._live(key, now) or self._bucket(quota, now)
             bucket.peek(now)
             room = bucket._table.outstanding if part else 0
             bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
