@@ -16,6 +16,7 @@ class Connections:
     def __init__(self, target: SplitResult, weather: Weather) -> None:
         self._target, self._weather = target, weather
         self._directions: list[Direction] = []
+        self._stranded: list[Direction] = []
 
     def __len__(self) -> int:
         return len(self._directions) // 2
@@ -67,6 +68,11 @@ class Connections:
             if each.answers:
                 each.end()
 
+    def strand(self) -> None:
+        """Pass nothing on for these connections any more, and end none of them."""
+        self._stranded += self._directions
+        self._directions = []
+
     def reset(self, *, torn: bool = False) -> None:
         """Cut all connections, or only those that are torn, with a reset to both ends."""
         ends = {end for each in self._directions if each.torn or not torn for end in (each.source, each.sink)}
@@ -76,7 +82,7 @@ class Connections:
 
     def close(self) -> None:
         """End all connections."""
-        for each in self._directions:
+        for each in self._directions + self._stranded:
             each.source.close()
 
     def _close_what_is_over(self) -> None:

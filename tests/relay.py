@@ -83,6 +83,10 @@ class Relay:
         """Cut all connections now, with a reset to both ends; new ones are as good as ever."""
         self._order(self._connections.reset)
 
+    def strand(self) -> None:
+        """Let the connections that there are hear and say nothing any more, as a NAT that forgot them; not new ones."""
+        self._order(self._connections.strand)
+
     def refuse(self) -> None:
         """Cut all connections, and refuse new ones."""
         self._order(self._refuse)

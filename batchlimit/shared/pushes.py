@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from random import uniform
 from typing import Protocol
@@ -10,9 +11,13 @@ from batchlimit.events import tell
 from batchlimit.lending.messages import SlotPush
 
 _READ = 1.0
-"""Seconds after which a listener looks whether it is to end."""
+"""Seconds of silence after which a listener looks whether it is to end, and whether its subscription is alive."""
+_SHORT = 0.02
+"""A subscription that failed after fewer seconds is not tried again at once."""
 _PAUSE = (0.5, 1.0)
-"""Seconds before it subscribes again, at least and at most."""
+"""Seconds before it is, at least and at most."""
+_LONG = 60.0
+"""The log tells of a failure after so many seconds without one; of others at the level DEBUG."""
 
 
 class Pushes(Protocol):
@@ -31,10 +36,18 @@ class Pushes(Protocol):
         ...
 
 
+class Silent(Exception):
+    """What was published to a subscription did not arrive: it is dead, or at a server that nobody publishes to."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the subscription did not hear within {_READ:g} s what was published to it")
+
+
 class Listener:
     """Reads a subscription in a thread of its own, and subscribes again after it was lost.
 
-    While it is away, waiters look by themselves: nothing is lost but time.
+    While it is away, waiters look by themselves: nothing is lost but time. A subscription that is silent is tried: the
+    store publishes something to it.
     """
 
     def __init__(
@@ -42,12 +55,19 @@ class Listener:
         subscribe: Callable[[], Pushes],
         receive: Callable[[str, SlotPush], None],
         back: Callable[[], None],
+        knock: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`receive` gets each push; `back` is called after each subscription: pushes before it were lost."""
-        self._subscribe, self._receive, self._back = subscribe, receive, back
+        """Make one that does not read yet.
+
+        Args:
+            subscribe: makes a subscription.
+            receive: gets each push.
+            back: is called after each subscription: pushes before it were lost.
+            knock: has a push published to this instance; returns whether one was.
+        """
+        self._subscribe, self._receive, self._back, self._knock = subscribe, receive, back, knock
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batchlimit-listener", daemon=True)
-        self._has_failed = False
 
     def start(self) -> None:
         """Begin to read. RuntimeError if no thread can be had."""
@@ -58,21 +78,29 @@ class Listener:
         self._stopped.set()
 
     def _run(self) -> None:
+        failed = -_LONG
         while not self._stopped.is_set():
+            began = time.monotonic()
             try:
                 self._read(self._subscribe())
             except Exception as error:  # noqa: BLE001  whatever it is: the next subscription may work
-                level, self._has_failed = logging.DEBUG if self._has_failed else logging.INFO, True
+                now, before, failed = time.monotonic(), failed, time.monotonic()
+                level = logging.INFO if now - before >= _LONG else logging.DEBUG
                 message = "no pushes from the store; who waits looks by itself: %s"
                 tell("store.no_pushes", message, error, level=level, reason=str(error))
-                self._stopped.wait(uniform(*_PAUSE))
+                if now - began < _SHORT:
+                    self._stopped.wait(uniform(*_PAUSE))
 
     def _read(self, pushes: Pushes) -> None:
         try:
             pushes.open()
             self._back()
+            has_knocked = False
             while not self._stopped.is_set():
                 if push := pushes.read(_READ):
                     self._receive(*push)
+                elif has_knocked:
+                    raise Silent
+                has_knocked = push is None and self._knock()
         finally:
             pushes.close()

@@ -84,15 +84,28 @@ class Talker:
         if hasattr(lender, "listen"):
             lender.listen(self._instance, self.holdings.hear)
         elif hasattr(lender, "subscribe"):
-            self._listen(lambda: lender.subscribe(self._instance))
+            self._listen(lambda: lender.subscribe(self._instance), lender.knock)
         thread = threading.Thread(target=self._run, name="batchlimit-permits", daemon=True)
         thread.start()
         self._thread = thread
 
-    def _listen(self, subscribe: Callable[[], Pushes]) -> None:
-        listener = Listener(subscribe, self.holdings.hear, self.holdings.look_at_all)
+    def _listen(self, subscribe: Callable[[], Pushes], knock: Callable[[str, str], None]) -> None:
+        listener = Listener(subscribe, self.holdings.hear, self.holdings.look_at_all, lambda: self._knocked(knock))
         listener.start()
         self._listener = listener
+
+    def _knocked(self, knock: Callable[[str, str], None]) -> bool:
+        """Have something published to this instance, if any key is in use; return whether it was."""
+        with self.holdings.lock:
+            used = next(iter(self.holdings.keys), None)
+        if used is None:
+            return False
+        key = stored(used.key)
+        try:
+            self._store.call(key, knock, key, self._instance)
+        except StoreUnavailable:  # asks notice the same
+            return False
+        return True
 
     def abandon(self, key: str, place: Place) -> None:
         """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""

@@ -136,7 +136,7 @@ class RedisStore(Unique):
     @property
     def slots(self) -> RedisSlots:
         """See Lender."""
-        return RedisSlots(self._run, self._pubsub, self._prefix)
+        return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
     def part(self, key: str) -> str:
         """See Remote.part."""

@@ -21,10 +21,11 @@ class RedisSlots:
     def __init__(
         self,
         run: Callable[[str, str, Sequence[str | bytes]], Sequence[Any]],
+        ask: Callable[..., Sequence[Any]],
         pubsub: Callable[[], Any],
         prefix: str,
     ) -> None:
-        self._run, self._pubsub, self._prefix = run, pubsub, prefix
+        self._run, self._ask, self._pubsub, self._prefix = run, ask, pubsub, prefix
         self._channel = f"{prefix}:instance:"
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
@@ -34,6 +35,10 @@ class RedisSlots:
     def subscribe(self, instance: str) -> Subscription:
         """Return the pushes for an instance, from when it is opened."""
         return Subscription(self._pubsub(), self._channel + instance)
+
+    def knock(self, key: str, instance: str) -> None:
+        """Publish to an instance, at the server that has the limit of a key; the push is about no limit."""
+        self._ask(slots_name(self._prefix, key), ("PUBLISH", self._channel + instance, "- 0 0 -1 -"))
 
     def name(self, key: str) -> str:
         """Return the name by which pushes tell of a key."""

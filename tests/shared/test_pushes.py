@@ -1,14 +1,22 @@
-"""The listener reads pushes, and subscribes again after its subscription was lost."""
+"""The listener reads pushes, and subscribes again after its subscription was lost or is silent."""
 
 import queue
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from batchlimit.lending.messages import SlotPush
+from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.shared import pushes as pushes_module
 from batchlimit.shared.pushes import Listener
+from batchlimit.stores import RedisStore
+from batchlimit.stores.client import monitor
+from tests.nodes import Node, await_fact
+from tests.relay import Relay
+from tests.servers import Server, valkey_binary
+from tests.topologies import named
 
 PUSH = SlotPush("a.1", 1, 2, -1)
 
@@ -39,25 +47,95 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushes_module, "_PAUSE", (0.0, 0.0))
 
 
+class Played:
+    """A listener whose subscriptions do what a test says, until it hears of the limit "last"."""
+
+    def __init__(self, *events: Any) -> None:
+        self._events: queue.Queue[Any] = queue.Queue()
+        self._log: queue.Queue[str] = queue.Queue()
+        self._end = threading.Event()
+        for event in (*events, ("last", PUSH)):
+            self._events.put(event)
+        subscribe = lambda: Scripted(self._events, self._log)  # noqa: E731
+        self._listener = Listener(subscribe, self._receive, lambda: self._log.put("back"), self._knock)
+
+    def _receive(self, name: str, push: SlotPush) -> None:
+        assert push == PUSH
+        self._log.put(name)
+        if name == "last":
+            self._listener.stop()
+            self._end.set()
+
+    def _knock(self) -> bool:
+        self._log.put("knock")
+        return True
+
+    def told(self) -> list[str]:
+        """What happened."""
+        self._listener.start()
+        assert self._end.wait(100)
+        self._listener._thread.join(100)
+        return [self._log.get() for _ in range(self._log.qsize())]
+
+
+REFUSED, OPENED, SILENCE = ConnectionError("refused"), None, None
+
+
 @pytest.mark.usefixtures("no_pause")
 def test_a_lost_subscription_is_made_again_and_everybody_looks_after_each() -> None:
-    events: queue.Queue[Any] = queue.Queue()
-    log: queue.Queue[str] = queue.Queue()
-    end = threading.Event()
+    played = Played(REFUSED, OPENED, ("first", PUSH), ConnectionError("lost"), OPENED)
+    assert played.told() == ["open", "close", "open", "back", "first", "close", "open", "back", "last", "close"]
 
-    def receive(name: str, push: SlotPush) -> None:
-        assert push == PUSH
-        log.put(name)
-        if name == "last":
-            listener.stop()
-            end.set()
 
-    listener = Listener(lambda: Scripted(events, log), receive, lambda: log.put("back"))
-    refused, opened = ConnectionError("refused"), None
-    for event in (refused, opened, ("first", PUSH), None, ConnectionError("lost"), opened, ("last", PUSH)):
-        events.put(event)
-    listener.start()
-    assert end.wait(100)
-    listener._thread.join(100)
-    told = [log.get() for _ in range(log.qsize())]
-    assert told == ["open", "close", "open", "back", "first", "close", "open", "back", "last", "close"]
+@pytest.mark.usefixtures("no_pause")
+def test_a_subscription_that_does_not_hear_what_is_published_to_it_is_made_again() -> None:
+    played = Played(OPENED, SILENCE, SILENCE, OPENED)
+    assert played.told() == ["open", "back", "knock", "close", "open", "back", "last", "close"]
+
+
+def test_a_subscription_that_hears_what_is_published_to_it_stays() -> None:
+    played = Played(OPENED, SILENCE, ("", PUSH), SILENCE, ("", PUSH))
+    assert played.told() == ["open", "back", "knock", "", "knock", "", "last", "close"]
+
+
+def test_a_subscription_that_lasted_is_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushes_module, "_SHORT", 0.0)
+    monkeypatch.setattr(pushes_module, "_PAUSE", (1000.0, 1000.0))
+    assert Played(OPENED, ConnectionError("lost"), OPENED).told()[-4:] == ["open", "back", "last", "close"]
+
+
+def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimiter) -> int:
+    """How many connections listen for a limiter, as the server knows."""
+    with server.client() as client:
+        ((_, count),) = client.pubsub_numsub(f"{prefix}:instance:{limiter._engine._talker._instance}")
+    return int(count)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushes_module, "_READ", 0.05)
+    monkeypatch.setattr(monitor, "SPACING", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_subscription_that_a_network_forgot_is_made_again(valkey: Server, prefix: str) -> None:
+    store = RedisStore.from_url(valkey.url, prefix=prefix)
+    with Relay(valkey.url, 0.0) as relay, closing(store), closing(RedisStore.from_url(relay.url)) as distant:
+        store._pubsub = distant._pubsub  # type: ignore[method-assign]
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as limiter, limiter.acquire("gpu"):
+            await_fact(lambda: listeners(valkey, prefix, limiter) == 1, "it listens")
+            relay.strand()
+            await_fact(lambda: listeners(valkey, prefix, limiter) > 1, "it listens again")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_subscription_follows_the_primary(prefix: str) -> None:
+    with (
+        named(valkey_binary()) as found,
+        SharedConcurrencyLimiter.from_url(found.url, {"gpu": 1}, prefix=prefix, deadline=60.0) as limiter,
+        limiter.acquire("gpu"),
+    ):
+        old, new = found.nodes
+        await_fact(lambda: listeners(old, prefix, limiter) == 1, "it listens")
+        found.name(new)
+        await_fact(lambda: listeners(new, prefix, limiter) == 1, "it listens at the new primary")

@@ -78,6 +78,18 @@ def test_who_waits_is_told_of_a_release(store: Any, key: str) -> None:
         listener.stop()
 
 
+def test_an_instance_hears_a_knock(store: Any) -> None:
+    if not isinstance(store, RedisStore):
+        pytest.skip("nothing comes between memory and its listener")
+    ready, told = threading.Event(), threading.Event()
+    listener = listen(store, "b", lambda name, push: told.set(), ready)
+    assert listener
+    assert ready.wait(60)
+    store.slots.knock("gpu", "b")
+    assert told.wait(60)
+    listener.stop()
+
+
 def listen(store: Any, instance: str, receive: Any, ready: threading.Event) -> Listener | None:
     if not hasattr(store.slots, "subscribe"):
         store.slots.listen(instance, receive)

@@ -10,6 +10,8 @@ from batchlimit.lending.messages import SlotPush
 from batchlimit.stores.client.deadline import Deadlined
 from batchlimit.stores.client.scripts import NOTHING, read_push, reader
 
+_CONFIRMED = 5.0
+"""Seconds that the store may take to confirm, also where the client has no timeout of its own."""
 _MOST = 1 << 16
 """Bytes to receive at once, at most."""
 
@@ -34,8 +36,8 @@ class Subscription:
     def open(self) -> None:
         """Connect and subscribe; return when the store has confirmed it. Earlier messages are lost."""
         self._pubsub.subscribe(self._channel)
-        while (message := self._pubsub.get_message(timeout=None)) is None or message["type"] != "subscribe":
-            pass
+        if self._pubsub.get_message(timeout=_CONFIRMED) is None:
+            raise redis.TimeoutError("the store did not confirm the subscription")
         connection: Any = self._pubsub.connection
         self._socket = connection._sock if issubclass(type(connection), Deadlined) else None
 
