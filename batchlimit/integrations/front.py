@@ -72,6 +72,7 @@ class Front:
         headers: Iterable[Header],
         native: object = None,
         *,
+        root: str = "",
         timeout: float | None = 0.0,
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
@@ -82,6 +83,7 @@ class Front:
             peer: the address of the connection's other end; None: it has none, as a Unix socket.
             headers: names in lower case and values; those that `wanted` names are enough.
             native: the framework's request, for `identify` and for the functions of rules (default None).
+            root: where the application is mounted, as for `rules.Request` (default "").
             timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
 
         Returns:
@@ -89,7 +91,7 @@ class Front:
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = request_of((method, path, identity_of(known, self._identify, native), native, ""))
+        request = request_of((method, path, identity_of(known, self._identify, native), native, root))
         if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return self.enforcer.admit(request, timeout=timeout)

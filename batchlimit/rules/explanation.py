@@ -75,7 +75,7 @@ def explain(rules: Iterable[Rule], request: Request) -> Explanation:
 def _verdict(rule: Rule, request: Request) -> Verdict:
     patterns = [(text, Pattern.parse(text)) for text in rule.match]
     paths = set()
-    for number, reading in enumerate(readings(request.path, request.root.rstrip("/"))):
+    for number, reading in enumerate(readings(request.path, request.root)):
         for text, pattern in patterns:
             for match in _on_its_path(rule, pattern, reading):
                 paths.add(text)

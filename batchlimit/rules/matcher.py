@@ -90,7 +90,7 @@ class Matcher(Generic[T]):
         """Return the targets that match, each with the path parameters of its first pattern that does."""
         tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
         if root or is_odd(path):
-            return self._find_in(tree, readings(path, root.rstrip("/")))
+            return self._find_in(tree, readings(path, root))
         segments = self._segments(path)
         return _found(_walk(tree, segments), segments)
 

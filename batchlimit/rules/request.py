@@ -23,8 +23,8 @@ class Request(NamedTuple):
         identity: values for the key templates by name, such as {"ip": "203.0.113.9", "user": "ann"} (default none). A
             value is a str, an int or a UUID; None and "" mean that there is no value.
         native: the framework's own request, for functions that compute a cost (default None). Rules do not look at it.
-        root: where the application is mounted, `scope["root_path"]` of ASGI (default "": at the top). A path below it
-            is matched with it and without it, because frameworks find one route by both.
+        root: where the application is mounted, `scope["root_path"]` of ASGI or SCRIPT_NAME of WSGI (default "": at the
+            top). A path is matched with it and without it, because frameworks find one route by both.
 
     Example:
         >>> from batchlimit.rules import Request

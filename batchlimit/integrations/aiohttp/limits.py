@@ -99,7 +99,7 @@ class Limits:
         @web.middleware
         async def hold_rules(request: web.Request, handler: _Handler) -> web.StreamResponse:
             outcome = await self._front.admit(
-                request.method, request.path, request.remote or None, _fields(request), request
+                request.method, _path(request), request.remote or None, _fields(request), request
             )
             if outcome.refusal is not None:
                 return await self._reject(request, outcome.refusal)
@@ -138,6 +138,12 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     hold: Hold | None = request.get(HOLD)
     if hold is not None:
         hold.prepare(response)
+
+
+def _path(request: web.Request) -> str:
+    """Return the path as the router reads it: an encoded slash ends no segment."""
+    path = request.rel_url.path_safe
+    return path if "%2F" in path else request.path
 
 
 def _fields(request: web.Request) -> list[Header]:

@@ -30,7 +30,7 @@ class Hold:
 
     def __init__(self, front: Front, request: Any) -> None:
         self._front = front
-        self.outcome = front.admit(*about(request))
+        self.outcome = front.admit(*about(request), root=root_of(request))
         self.error: BaseException | None = None
         setattr(request, _ATTRIBUTE, self)
 
@@ -62,7 +62,7 @@ class AsyncHold:
     @classmethod
     async def of(cls, front: AsyncFront, request: Any) -> "AsyncHold":
         """Hold the rules against a request."""
-        found = cls(front, await front.admit(*about(request), root=getattr(request, "script_name", "")))
+        found = cls(front, await front.admit(*about(request), root=root_of(request)))
         setattr(request, _ATTRIBUTE, found)
         return found
 
@@ -111,3 +111,9 @@ def about(request: Any) -> tuple[str, str, str | None, list[Header], Any]:
     meta = request.META
     fields = [(name, meta[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in meta]
     return request.method, request.path, meta.get("REMOTE_ADDR") or None, fields, request
+
+
+def root_of(request: Any) -> str:
+    """Return where the project is mounted: Django routes by what is below, under WSGI and ASGI."""
+    root: str = request.META.get("SCRIPT_NAME", "")
+    return root

@@ -10,7 +10,7 @@ from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.permits import spared
 from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
-from batchlimit.integrations.wsgi.middleware import fields_of, path_of
+from batchlimit.integrations.wsgi.middleware import fields_of, target_of
 
 _PROXY_FIX = "werkzeug.proxy_fix.orig"
 """Where Werkzeug's ProxyFix keeps what it has replaced: it has read the forwarding fields itself."""
@@ -78,7 +78,8 @@ class Hold:
     def _admitted(self, request: FlaskRequest) -> Outcome:
         environ = request.environ
         fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
-        return self._front.admit(request.method, path_of(environ), environ.get("REMOTE_ADDR") or None, fields, request)
+        path, root = target_of(environ)
+        return self._front.admit(request.method, path, environ.get("REMOTE_ADDR") or None, fields, request, root=root)
 
     def _fields(self) -> list[Header]:
         if self._refusal is not None:

@@ -100,8 +100,9 @@ class RateLimitMiddleware:
 
     def _limited(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a request that has its permit, or needs none."""
-        peer = environ.get("REMOTE_ADDR") or None
-        outcome = self.front.admit(environ["REQUEST_METHOD"], path_of(environ), peer, fields_of(environ), environ)
+        path, root = target_of(environ)
+        peer, fields = environ.get("REMOTE_ADDR") or None, fields_of(environ)
+        outcome = self.front.admit(environ["REQUEST_METHOD"], path, peer, fields, environ, root=root)
         if outcome.refusal is not None:
             return self._reject(outcome.refusal, environ, start_response)
         if outcome.charges:
@@ -127,13 +128,22 @@ class RateLimitMiddleware:
         return answer(refusal, environ, start_response)
 
 
-def path_of(environ: Environ) -> str:
-    """Return the whole path of a request; bytes that are no UTF-8 become U+FFFD; text that is no bytes stays."""
-    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+def target_of(environ: Environ) -> tuple[str, str]:
+    """Return the whole path of a request, and where the application is mounted."""
+    path = _text(environ.get("PATH_INFO", ""))
+    root = environ.get("SCRIPT_NAME")
+    if not root:
+        return path, ""
+    root = _text(root)
+    return root + path, root
+
+
+def _text(told: str) -> str:
+    """Return what the server told byte by byte; bytes that are no UTF-8 become U+FFFD, text that is no bytes stays."""
     try:
-        return path.encode("latin-1").decode("utf-8", "replace")
+        return told.encode("latin-1").decode("utf-8", "replace")
     except UnicodeEncodeError:
-        return path
+        return told
 
 
 def fields_of(environ: Environ) -> Iterable[Header]:
