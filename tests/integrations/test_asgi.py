@@ -280,6 +280,37 @@ async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
         assert len(responses) == 1
 
 
+@pytest.mark.parametrize("by_cancelling", [False, True])
+def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_cancelling: bool) -> None:
+    """A server that closes the connection by itself tells of the disconnect before its `send` returns."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        await send(part(b"12", more=True))
+        last = asyncio.ensure_future(send(part(b"3")))
+        await asyncio.sleep(0)
+        if not by_cancelling:
+            assert (await receive())["type"] == "http.disconnect"
+        last.cancel()
+        await last
+
+    async def hold(message: dict[str, Any]) -> None:
+        if message.get("body") == b"3":
+            await asyncio.Event().wait()
+
+    async def gone() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def test() -> None:
+        responses: list[Response] = []
+        async with limited(app, rule_that_notes(responses)) as middleware:
+            with pytest.raises(asyncio.CancelledError):
+                await middleware(http(), gone, hold)
+        assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
+
+    run(test)
+
+
 @pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
 def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -18,6 +18,7 @@ _FILES = ("http.response.pathsend", "http.response.zerocopysend")
 
 _RESPONSES = ("http.response.start", "websocket.http.response.start")
 _STARTS = (*_RESPONSES, "websocket.accept")
+_ENDS = ("http.response.body", *_FILES, "websocket.close")
 _OPENINGS = {**dict.fromkeys(_RESPONSES, 0), "websocket.accept": _ACCEPTED, "websocket.close": _REFUSED}
 """What starts a response or ends a handshake, with the status that it means; 0: it says so itself."""
 
@@ -56,7 +57,18 @@ class Exchange:
             charged by it (default: as `ended` is given).
     """
 
-    __slots__ = ("_ended", "_headers", "_receive", "_send", "_sent", "_started", "_status", "_told", "is_watched")
+    __slots__ = (
+        "_ended",
+        "_headers",
+        "_is_complete",
+        "_receive",
+        "_send",
+        "_sent",
+        "_started",
+        "_status",
+        "_told",
+        "is_watched",
+    )
 
     def __init__(
         self,
@@ -66,7 +78,7 @@ class Exchange:
         ended: Callable[[Response], None] | None = None,
     ) -> None:
         self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
-        self._status, self._sent, self._started = 0, 0, False
+        self._status, self._sent, self._started, self._is_complete = 0, 0, False, False
         self._told: Sequence[Header] = ()
         self.is_watched = ended is not None
 
@@ -103,16 +115,23 @@ class Exchange:
         return self._send(message)
 
     async def _watch(self, kind: str, message: Message) -> None:
-        await self._send(message)
+        before = self._sent
+        self._hand_over(kind, message)
+        try:
+            await self._send(message)
+        except Exception:
+            self._sent, self._is_complete = before, False
+            raise
+        if self._is_complete:
+            self._end(None, _FAILED)
+
+    def _hand_over(self, kind: str, message: Message) -> None:
+        """Take note of what the server is about to send: it may tell of a disconnect before its `send` returns."""
         if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
-            if not message.get("more_body", False):
-                self._end(None, _FAILED, complete=True)
         elif kind in _FILES and not message.get("more_body", False):
             self._sent = _length(self._told)
-            self._end(None, _FAILED, complete=True)
-        elif kind == "websocket.close":
-            self._end(None, _FAILED, complete=True)
+        self._is_complete = kind in _ENDS and not message.get("more_body", False)
 
     def _start(self, kind: str, message: Message) -> Message:
         """Take note of the start of a response; return it with the fields."""
@@ -123,11 +142,11 @@ class Exchange:
         self._told = list(message.get("headers") or ())
         return {**message, "headers": [*self._told, *self._headers]}
 
-    def _end(self, error: BaseException | None, otherwise: int, *, complete: bool = False) -> None:
+    def _end(self, error: BaseException | None, otherwise: int) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""
         if self.is_watched and (ended := self._ended) is not None:
             self._ended = None
-            complete = complete or (error is None and self._status == _ACCEPTED)
+            complete = self._is_complete or (error is None and self._status == _ACCEPTED)
             ended(Response(self._status or otherwise, self._told, error, complete, self._sent))
 
 
