@@ -7,6 +7,7 @@ from typing import Literal
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+_NAT64 = IPv6Network("64:ff9b::/96")
 _FURTHEST = 100
 """How many forwarded addresses are read at most, from the right."""
 
@@ -100,7 +101,8 @@ def network(text: str, v6: int = 56) -> str:
         v6: bits of an IPv6 address that count (default 56; 128: all).
 
     Returns:
-        The address or the network; the text itself if it is no address. A mapped IPv4 address is that IPv4 address.
+        The address or the network; the text itself if it is no address. An IPv6 address that stands for an IPv4
+        address is that IPv4 address: a mapped one, and those of NAT64 (64:ff9b::/96), 6to4 and Teredo.
 
     Example:
         >>> network("2001:db8:0:12ff::1"), network("::ffff:192.0.2.1"), network("192.0.2.1")
@@ -109,9 +111,21 @@ def network(text: str, v6: int = 56) -> str:
     address = parse(text)
     if address is None:
         return text
+    if isinstance(address, IPv6Address):
+        address = _carried(address) or address
     if isinstance(address, IPv4Address) or v6 == 128:
         return str(address)
     return str(IPv6Network((address, v6), strict=False))
+
+
+def _carried(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address whose packets are carried: its network is shared by all of IPv4, or is many keys.
+
+    For keys alone: a proxy is trusted by the address that it has.
+    """
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.sixtofour or (address.teredo or (None, None))[1]
 
 
 def parse(text: str) -> Address | None:

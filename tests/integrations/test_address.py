@@ -147,6 +147,12 @@ def test_garbage_is_an_address_or_the_proxy_and_never_an_error(values: list[byte
         ("2001:DB8::1", "2001:db8::/56"),
         ("2001:0db8:0000::0001", "2001:db8::/56"),
         ("fe80::1%eth0", "fe80::/56"),
+        ("64:ff9b::cb00:7109", CLIENT),  # NAT64
+        (f"64:ff9b::{CLIENT}", CLIENT),
+        ("64:ff9b:1::cb00:7109", "64:ff9b:1::/56"),  # an operator's own: where in it the address stands, nobody knows
+        ("2002:cb00:7109:12ff::1", CLIENT),  # 6to4
+        ("2001:0:4136:e378:8000:63bf:34ff:8ef6", CLIENT),  # Teredo
+        ("::1", "::/56"),
         ("testclient", "testclient"),
     ],
 )
@@ -157,8 +163,13 @@ def test_an_address_is_limited_by_itself_or_by_its_network(address: str, limited
 @given(st.ip_addresses(v=6), st.integers(0, 2**72 - 1))
 def test_addresses_of_one_56_are_one_client(address: ipaddress.IPv6Address, host: int) -> None:
     neighbour = ipaddress.IPv6Address((int(address) >> 72 << 72) + host)
-    if address.ipv4_mapped is None and neighbour.ipv4_mapped is None:
-        assert network(str(address)) == network(str(neighbour))
+    one, other = network(str(address)), network(str(neighbour))
+    assert one == other or ":" not in one + other  # those that stand for IPv4 addresses
+
+
+def test_no_proxy_is_trusted_by_an_address_that_it_only_carries() -> None:
+    carried = "64:ff9b::10.0.0.7"
+    assert TrustedProxies(["10.0.0.0/8"]).client(carried, [(b"x-forwarded-for", CLIENT.encode())]) == carried
 
 
 def test_how_many_bits_count_can_be_told() -> None:
