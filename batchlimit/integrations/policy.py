@@ -16,7 +16,7 @@ _MOST_KEYS = 4096
 class Policy:
     """The parts of one rule's fields that are the same for every request.
 
-    Its slowest bandwidth has the name of the rule; each other has a number more.
+    Its slowest bandwidth has the name of the rule; each other has "#" and a number more, which no rule's name has.
 
     Args:
         name: the name of the rule.
@@ -36,7 +36,7 @@ class Policy:
         slowest = max(quota.bandwidths, key=_window)
         self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
         others = [each for each in quota.bandwidths if each is not slowest]
-        names = [_text(name), *(_text(f"{name}-{number}") for number, _ in enumerate(others, 2))]
+        names = [_text(name), *(_text(f"{name}#{number}") for number, _ in enumerate(others, 2))]
         self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
         self._limit = f"{names[0].replace('%', '%%')};r=%d;t=%d" if self.rate else f"{names[0]};r=0"
         self.keys: dict[str, tuple[bytes, bytes]] = {}

@@ -164,7 +164,7 @@ def test_an_address_is_limited_by_itself_or_by_its_network(address: str, limited
 def test_addresses_of_one_56_are_one_client(address: ipaddress.IPv6Address, host: int) -> None:
     neighbour = ipaddress.IPv6Address((int(address) >> 72 << 72) + host)
     one, other = network(str(address)), network(str(neighbour))
-    assert one == other or ":" not in one + other  # those that stand for IPv4 addresses
+    assert one == other or ":" not in one or ":" not in other  # those that stand for IPv4 addresses
 
 
 def test_no_proxy_is_trusted_by_an_address_that_it_only_carries() -> None:

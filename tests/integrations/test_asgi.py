@@ -305,7 +305,7 @@ def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_
         responses: list[Response] = []
         async with limited(app, rule_that_notes(responses)) as middleware:
             with pytest.raises(asyncio.CancelledError):
-                await middleware(http(), gone, hold)
+                await middleware(http(), gone, hold)  # type: ignore[arg-type]
         assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
 
     run(test)

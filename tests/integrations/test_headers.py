@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from batchlimit import Quota
 from batchlimit.integrations import headers, problem
 from batchlimit.integrations.headers import Fields, Form, Left
+from batchlimit.rules import Rule, RulesError
 from tests.integrations.structured import Limit, read_limits
 
 
@@ -45,7 +46,13 @@ def test_a_token_bucket_is_told_as_its_burst_and_the_time_it_takes_to_flow_in(
 def test_every_bandwidth_is_a_policy_and_the_slowest_has_the_name() -> None:
     limits = told(applied("100/s; 1000/h", 90))
     assert limits["api"][:4] == (1000, 3600, 90, 324)
-    assert limits["api-2"][:4] == (100, 1, None, None)
+    assert limits["api#2"][:4] == (100, 1, None, None)
+
+
+def test_no_rule_has_the_name_of_another_ones_bandwidth() -> None:
+    (bandwidth,) = told(applied("100/s; 1000/h", 90)).keys() - {"api"}
+    with pytest.raises(RulesError, match="a name has"):
+        Rule(bandwidth, "1/s", key="all")
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 1.0, 1e9])
