@@ -78,8 +78,11 @@ class Turn:
         self._lock.acquire()
 
     def wake(self) -> None:
-        """End the wait, once."""
-        self._lock.release()
+        """End the wait; a second time it changes nothing."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass
 
     def wait(self, seconds: float) -> bool:
         """Return whether it was woken, after so many seconds at most."""

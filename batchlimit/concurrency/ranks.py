@@ -49,7 +49,8 @@ def kept_for_lower(length: int) -> int:
 class Ranks(Generic[W]):
     """Waiters by priority, and of equal ones in the order in which they came.
 
-    One more or less costs the same however many wait.
+    One more or less costs the same however many wait. A signal handler that raises may leave a priority behind that has
+    nobody; it counts for nothing.
 
     Args:
         newest_first: Whether of equal priorities the newest is next.
@@ -66,7 +67,7 @@ class Ranks(Generic[W]):
         return f"<Ranks of {len(self)}>"
 
     def __bool__(self) -> bool:
-        return bool(self._by_priority)
+        return any(self._by_priority.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._by_priority.values()))
@@ -102,7 +103,7 @@ class Ranks(Generic[W]):
 
     def oldest(self) -> W:
         """Return who has waited longest; not if nobody waits."""
-        return min((next(iter(each)) for each in self._by_priority.values()), key=lambda waiter: waiter.number)
+        return min((next(iter(each)) for each in self._by_priority.values() if each), key=lambda waiter: waiter.number)
 
     @property
     def has_one_priority(self) -> bool:
@@ -111,7 +112,7 @@ class Ranks(Generic[W]):
 
     def head(self) -> W:
         """Return who is next: of the highest priority; not if nobody waits."""
-        highest = self._by_priority[max(self._by_priority)]
+        highest = self._by_priority[max(rank for rank, each in self._by_priority.items() if each)]
         return next(reversed(highest) if self._newest_first else iter(highest))
 
     def from_last(self) -> Iterator[W]:

@@ -9,7 +9,7 @@ from batchlimit.blocking import free
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
@@ -72,8 +72,9 @@ class Engine:
             if self._talker.is_closed:
                 raise LimiterClosed(CLOSED)
             slots = holdings.keys.by_key.get(permit.key) or self._make(permit.key)
-            now = self.clock()
-            permit._place = slots.enter(now)
+            now, claim = self.clock(), Claim(permit, self._talker.gone)
+            claim.key = permit.key
+            permit._place = slots.enter(now, claim)
             if permit._place is not None:
                 return None
             seconds = slots.line.queue.patience(timeout)
@@ -81,7 +82,7 @@ class Engine:
             if seconds <= 0 and slots.asks.are_in_vain:
                 raise self._refusal(slots, "limit")
             made = turn()
-            waiter = Waiter(made.wake, seconds > 0, priority)
+            waiter = Waiter(made.wake, seconds > 0, priority, claim)
             slots.line_up(waiter, now)
             holdings.note(slots, now)
         if displaced:
@@ -162,8 +163,8 @@ class Engine:
     def _make(self, key: str) -> LocalSlots:
         shared = self._limit_of(check_key(key))
         slots = LocalSlots(key, shared, self._talker.new_name, self._weight)
-        self._holdings.keys.add(slots)
         self._talker.start()
+        self._holdings.keys.add(slots)
         return slots
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:

@@ -4,7 +4,8 @@ import math
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.shared.fencing import FencingTokens
-from batchlimit.shared.lease import Lease, Place
+from batchlimit.shared.lease import Claim, Lease, Place
+from batchlimit.shared.line import Waiter
 
 
 class HeldSlots:
@@ -65,10 +66,12 @@ class HeldSlots:
         is_free = len(self.places) < self._granted - self.returned - self._leaving
         return is_free and now < self.lease.until and not self.lease.ended
 
-    def take(self) -> Place:
-        """Let a permit have a slot that is free."""
-        place = Place(self.lease, self._tokens.next())
-        self.places[place] = None
+    def take(self, claim: Claim | None, waiter: Waiter | None = None) -> Place:
+        """Let a permit have a slot that is free, or a waiter of that permit."""
+        place = Place(self.lease, self._tokens.next(), claim)
+        if waiter is not None:
+            waiter.place = place
+        self.places[place] = None  # no call since the line above: a signal handler that raises finds both done, or none
         self._most = max(self._most, len(self.places))
         return place
 
@@ -76,6 +79,7 @@ class HeldSlots:
         """End the hold of a permit; return whether there was one."""
         if self.places.pop(place, place) is not None:
             return False
+        place.claim = None
         if 0 <= self._keep < self.count - self._leaving:
             self._leaving += 1
         return True

@@ -1,11 +1,11 @@
 """The slots of all keys of one limiter instance, under one lock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from batchlimit.blocking import own_lock
 from batchlimit.lending.messages import SlotPush
 from batchlimit.shared.keys import Keys
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.statistics import Totals
@@ -67,6 +67,20 @@ class Holdings:
             self.note(slots, now)
         self.wake_all(slots, served)
 
+    def left_behind(self, gone: Iterable[Claim]) -> None:
+        """Finish what callers left who were interrupted: their permits are gone, or they have woken nobody."""
+        with self.lock:
+            by_key = {slots.key: set[Claim]() for slots in self.keys if slots.line or slots.line.leaving}
+            for claim in gone:
+                by_key.setdefault(claim.key, set()).add(claim)
+            keys = [(slots, by_key[slots.key]) for slots in self.keys if slots.key in by_key]
+        for slots, claims in keys:
+            with self.lock:
+                now = self.clock()
+                woken = slots.left_behind(claims, now)
+                self.note(slots, now)
+            self.wake_all(slots, woken)
+
     def hear(self, name: str, push: SlotPush) -> None:
         """Take over what the store told of a key without being asked."""
         with self.lock:
@@ -92,6 +106,7 @@ class Holdings:
         for waiter in woken:
             try:
                 waiter.wake()
+                slots.line.leaving.pop(waiter, None)
             except RuntimeError:
                 with self.lock:
                     now = self.clock()

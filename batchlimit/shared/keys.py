@@ -37,7 +37,8 @@ class Keys:
 
     def add(self, slots: LocalSlots) -> None:
         """Keep these slots until nothing is left of them."""
-        self.by_key[slots.key] = self.by_name[self._name(slots.key)] = slots
+        name = self._name(slots.key)  # first: a signal handler that raises leaves both of them, or none
+        self.by_key[slots.key] = self.by_name[name] = slots
 
     def drop(self, slots: LocalSlots) -> bool:
         """Forget slots of which nothing is left, here or at the store; return whether they were kept until now."""
@@ -50,19 +51,22 @@ class Keys:
         """Plan the next ask about a key; return whether the thread that asks has to look sooner than it meant to."""
         if slots.due >= slots.planned:
             return False
-        slots.planned = slots.due
         heapq.heappush(self._plan, (slots.due, next(self._numbers), slots))
+        slots.planned = slots.due  # last: who is interrupted before has it looked at once too often
         return slots.due <= now or self._plan[0][2] is slots
 
     def due(self, now: float) -> list[LocalSlots]:
         """Return those about which the store is to be asked now."""
-        due = []
+        due: dict[LocalSlots, None] = {}
         while self._plan and self._plan[0][0] <= now:
             planned, _, slots = heapq.heappop(self._plan)
-            if planned == slots.planned:
+            if slots.due <= now:
                 slots.planned = math.inf
-                due.append(slots)
-        return due
+                due[slots] = None
+            elif planned == slots.planned:  # an ask came first
+                slots.planned = math.inf
+                self.note(slots, now)
+        return list(due)
 
     def next(self) -> float:
         """Return when the store is to be asked next (ns; inf: not before something happens)."""

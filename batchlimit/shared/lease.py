@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from typing import Protocol
+from weakref import ref
 
 RENEWED = 1 / 3
 """The part of a lease after which it is renewed."""
@@ -51,19 +52,34 @@ class Holder(Protocol):
         ...
 
 
+class Claim(ref[object]):
+    """A permit, and what outlasts it: who has its place or waits for it. The end of the permit calls C code alone.
+
+    A destructor may be interrupted by a signal handler that raises; a callback in C is not.
+
+    Attributes:
+        key: The key of the permit.
+    """
+
+    __slots__ = ("key",)
+    __hash__, __eq__ = object.__hash__, object.__eq__  # also of a permit that is no more
+    key: str
+
+
 class Place:
     """The hold of one permit: a slot under a lease.
 
     Attributes:
         lease: The lease.
         token: The number that the permit was given.
+        claim: The claim of the permit, until this place ends.
         holder: Returns the permit, if there still is one that has to be told of a loss. A place keeps no permit alive.
     """
 
-    __slots__ = ("_is_lost", "holder", "lease", "token")
+    __slots__ = ("_is_lost", "claim", "holder", "lease", "token")
 
-    def __init__(self, lease: Lease, token: int) -> None:
-        self.lease, self.token = lease, token
+    def __init__(self, lease: Lease, token: int, claim: Claim | None = None) -> None:
+        self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
         self.holder: Callable[[], Holder | None] = _nobody
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from batchlimit.concurrency.queue import Queue
 from batchlimit.concurrency.ranks import OldestTurn, Ranks, kept_for_lower
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import Claim, Place
 
 
 class Waiter:
@@ -12,6 +12,7 @@ class Waiter:
 
     Attributes:
         wake: Ends its wait, from any thread; RuntimeError if nobody can be woken any more.
+        claim: The claim of its permit.
         is_patient: Whether it waits for a release; else for the store's first answer alone.
         priority: Higher ones are served first.
         number: The how-manieth it is in its line.
@@ -20,10 +21,12 @@ class Waiter:
         error: Why it gets nothing.
     """
 
-    __slots__ = ("asks", "error", "is_patient", "number", "place", "priority", "wake")
+    __slots__ = ("asks", "claim", "error", "is_patient", "number", "place", "priority", "wake")
 
-    def __init__(self, wake: Callable[[], object], is_patient: bool, priority: int = 0) -> None:
-        self.wake, self.is_patient, self.priority = wake, is_patient, priority
+    def __init__(
+        self, wake: Callable[[], object], is_patient: bool, priority: int = 0, claim: Claim | None = None
+    ) -> None:
+        self.wake, self.is_patient, self.priority, self.claim = wake, is_patient, priority, claim
         self.asks = self.number = 0
         self.place: Place | None = None
         self.error: Exception | None = None
@@ -37,17 +40,19 @@ class Line:
 
     Attributes:
         queue: How many may wait, and who is next.
-        patient: How many of them are patient.
+        leaving: Those who are about to get what ends their wait, until they are woken. If a signal handler raises
+            meanwhile, the thread that asks finds them here.
     """
 
-    __slots__ = ("_numbers", "_ranks", "_turn", "patient", "queue")
+    __slots__ = ("_hasty", "_numbers", "_ranks", "_turn", "leaving", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self._ranks: Ranks[Waiter] = Ranks(newest_first=queue.order == "lifo")
         self._turn = OldestTurn()
         self._numbers = 0
-        self.patient = 0
+        self._hasty: set[Waiter] = set()
+        self.leaving: dict[Waiter, None] = {}
 
     def __repr__(self) -> str:
         return f"<Line of {len(self)}>"
@@ -70,6 +75,11 @@ class Line:
         return self._ranks.oldest()
 
     @property
+    def patient(self) -> int:
+        """How many are patient."""
+        return len(self._ranks) - len(self._hasty)
+
+    @property
     def is_full(self) -> bool:
         """Whether no patient waiter may join."""
         return self.patient >= self.queue.length
@@ -79,12 +89,13 @@ class Line:
         self._numbers += 1
         waiter.number = self._numbers
         self._ranks.add(waiter)
-        self.patient += waiter.is_patient
+        if not waiter.is_patient:
+            self._hasty.add(waiter)
 
     def remove(self, waiter: Waiter) -> None:
         """Leave; a second time it changes nothing."""
-        if self._ranks.remove(waiter):
-            self.patient -= waiter.is_patient
+        self._hasty.discard(waiter)
+        self._ranks.remove(waiter)
 
     def displaced_by(self, priority: int) -> Waiter | None:
         """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
@@ -96,14 +107,15 @@ class Line:
     def refuse(self, waiters: list[Waiter], error: Exception) -> list[Waiter]:
         """Remove these, with an error; return them, to be woken."""
         for waiter in waiters:
-            self.remove(waiter)
+            self.leaving[waiter] = None
             waiter.error = error
+            self.remove(waiter)
         return waiters
 
     def next(self) -> Waiter:
-        """Return the one to serve next, which leaves."""
+        """Return the one to serve next, which is leaving."""
         waiter = self._chosen()
-        self.remove(waiter)
+        self.leaving[waiter] = None
         return waiter
 
     def _chosen(self) -> Waiter:

@@ -1,7 +1,7 @@
 """The slots of one key in this process: who gets one, when the store is to be asked, and for how many."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
@@ -9,7 +9,7 @@ from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.asks import Asks
 from batchlimit.shared.fencing import FencingTokens
 from batchlimit.shared.held_slots import HeldSlots
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Line, Waiter
 from batchlimit.shared.outage import Outage
@@ -19,6 +19,8 @@ _SECOND = 1_000_000_000
 
 class LocalSlots:
     """It is pure: `now` (ns) comes in, and the waiters to be woken go out.
+
+    It has 11 public methods: five for callers, four for the store, and two for the end of a lease or of all.
 
     Attributes:
         key: The key.
@@ -59,12 +61,12 @@ class LocalSlots:
 
     # Callers
 
-    def enter(self, now: int) -> Place | None:
-        """Take a slot that is free here; None: there is none for a new caller."""
+    def enter(self, now: int, claim: Claim | None = None) -> Place | None:
+        """Take a slot that is free here for a permit; None: there is none for a new caller."""
         if self.line or not self.held.has_free(now):
             return None
         self.admitted += 1
-        return self.held.take()
+        return self.held.take(claim)
 
     def line_up(self, waiter: Waiter, now: int) -> None:
         """Wait; the store is asked at once, unless it knows of more than half of those who wait."""
@@ -97,11 +99,25 @@ class LocalSlots:
         """Give the slots that are free here to those who wait."""
         served: list[Waiter] = []
         while self.line and self.held.has_free(now):
-            waiter = self.line.next()  # first: who is interrupted then loses a waiter, and no slot for ever
-            waiter.place = self.held.take()
+            waiter = self.line.next()
+            if waiter.place is None:  # else it has one since a call that was interrupted
+                self.held.take(waiter.claim, waiter)
+            self.line.remove(waiter)
             served.append(waiter)
         self.admitted += len(served)
         return served
+
+    def left_behind(self, gone: Set[Claim], now: int) -> list[Waiter]:
+        """Finish what calls that were interrupted left: of these permits, which are gone, and of who was not woken."""
+        ready = [each for each in list(self.line.leaving) if each.place or each.error]
+        self.line.leaving = dict.fromkeys(ready)
+        for waiter in ready:
+            self.line.remove(waiter)
+        for waiter in [each for each in self.line if each.claim in gone]:  # first: what ends below is for others
+            ready += self.give_up(waiter, now)
+        for place in [each for each in (*self.held.places, *self.outage) if each.claim in gone]:
+            ready += self.leave(place, now)
+        return ready + self._settle(now)
 
     def close(self, error: Exception, now: float) -> list[Waiter]:
         """Keep no slot without a permit from now on; return all waiters, with an error."""
@@ -174,12 +190,13 @@ class LocalSlots:
         is_final = isinstance(error, CircuitOpen | BucketUnavailable)
         woken = [each for each in self.asks.concerned() if is_final or not each.is_patient]
         for waiter in woken:
-            self.line.remove(waiter)
             if self.in_flight < admits:
-                waiter.place = self.outage.take()
+                self.line.leaving[waiter] = None
+                self.outage.take(waiter)
+                self.line.remove(waiter)
                 self.admitted += 1
             else:
-                waiter.error = error
+                self.line.refuse([waiter], error)
         return woken
 
     def expire(self, now: int) -> list[Place]:

@@ -1,8 +1,10 @@
 """The permits of one key that were given while the store was away."""
 
 import math
+from collections.abc import Iterator
 
 from batchlimit.shared.lease import Lease, Place
+from batchlimit.shared.line import Waiter
 
 
 class Outage:
@@ -21,15 +23,20 @@ class Outage:
     def __repr__(self) -> str:
         return f"<Outage: {len(self)} permits>"
 
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._places)
+
     def __len__(self) -> int:
         return len(self._places)
 
-    def take(self) -> Place:
-        """Return a place for a permit; its token is 0."""
-        place = Place(self.lease, 0)
+    def take(self, waiter: Waiter) -> None:
+        """Let a waiter have a place; its token is 0."""
+        waiter.place = place = Place(self.lease, 0, waiter.claim)
         self._places[place] = None
-        return place
 
     def end(self, place: Place) -> bool:
         """End the hold of a permit; return whether there was one."""
-        return self._places.pop(place, place) is None
+        if self._places.pop(place, place) is not None:
+            return False
+        place.claim = None
+        return True

@@ -73,8 +73,9 @@ class BaseSharedPermit(Unique):
         """Give the permit back, from any thread. A second time it changes nothing."""
         place = self._held
         if self._is_lost is None:
-            self._is_lost = place.is_lost(self._issuer.clock())
+            is_lost = place.is_lost(self._issuer.clock())
             self._issuer.leave(self.key, place)
+            self._is_lost = is_lost  # last: who is interrupted before has not released it
 
     @property
     def _held(self) -> Place:

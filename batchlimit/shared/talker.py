@@ -17,7 +17,7 @@ from batchlimit.lending.messages import SlotAsk
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.shared.holdings import Holdings
-from batchlimit.shared.lease import Place
+from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.protocols import Closable, Lender
@@ -44,6 +44,7 @@ class Talker:
 
     Attributes:
         holdings: The slots of all keys.
+        gone: Called with the claim of a permit that is no more, from any thread; C code, which no signal interrupts.
         is_closed: True if nobody may enter any more.
         process: The ID of the process whose thread this is.
         owned: The store, if the limiter opened it: it is closed in the end.
@@ -60,9 +61,11 @@ class Talker:
         name = getattr(lender, "name", _itself)
         self.holdings = Holdings(lambda key: name(stored(key)), clock)
         self.owned: Closable | None = None
-        self.is_closed = self._is_retired = False
+        self.is_closed = self._is_retired = self._has_begun = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
         self._abandoned: deque[tuple[str, Place]] = deque()
+        self._gone, self._swept = deque[Claim](), 0
+        self.gone: Callable[[Claim], None] = self._gone.append
         self._flushed = threading.Event()
         self._thread: threading.Thread | None = None
         self._listener: Listener | None = None
@@ -144,6 +147,10 @@ class Talker:
         self._flushed.set()
 
     def _run(self) -> None:
+        with self.holdings.lock:
+            if self._has_begun:  # who started a thread before was interrupted then
+                return
+            self._has_begun = True
         while (due := self._due()) is not None:
             for slots in due:
                 self._exchange(slots)
@@ -166,6 +173,10 @@ class Talker:
     def _sweep(self) -> None:
         while self._abandoned:
             self.holdings.leave(*self._abandoned.popleft())
+        now = self._clock()
+        if self._gone or now - self._swept >= _SECOND:
+            self._swept = now
+            self.holdings.left_behind([self._gone.popleft() for _ in range(len(self._gone))])
         if self._is_retired and not self.is_closed:
             self.close(0.0)
 

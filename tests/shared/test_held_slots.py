@@ -18,7 +18,7 @@ def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots
     slots.renew(ask, SlotReply(granted, 1, keep, False, granted, granted + spare, 1), START)
     for _ in range(busy):
         assert slots.has_free(START)
-        slots.take()
+        slots.take(None)
     return slots
 
 
@@ -42,7 +42,7 @@ def test_a_slot_beyond_what_may_be_kept_goes_back_when_its_permit_ends() -> None
     first, second = slots.places
     assert [slots.end(first), slots.end(second)] == [True, True]
     assert slots.has_free(START)
-    slots.take()
+    slots.take(None)
     assert not slots.has_free(START)
 
 
