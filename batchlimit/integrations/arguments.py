@@ -76,7 +76,9 @@ class Arguments:
             raise ValueError("messages cannot have rules beside those of a RuleFile: put both into Rules")
         self.rules = Rules([*rules_of(self._of_requests), *self._of_messages])
         if not self.rules:
-            raise ValueError("there are no rules, so nothing would be limited")
+            raise ValueError(
+                "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"
+            )
         self._source, self._limits = source, rules if isinstance(rules, RuleFile) else self.rules
         found = Checks(checks).begin(source, self.rules, ipv6_prefix)
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)

@@ -6,6 +6,7 @@ dependency, and `responses` are what OpenAPI lists.
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
@@ -105,7 +106,7 @@ def limited(
             application's to answer, as from every dependency.
 
     Returns:
-        The dependency. It raises RefusedRequest or RefusedWebSocket.
+        The dependency. It raises RefusedRequest or RefusedWebSocket; as a decorator, TypeError.
 
     Raises:
         RulesError: an argument cannot work.
@@ -129,8 +130,21 @@ def limited(
             if (refusal := await ask(connection.scope, limit, told)) is not None:
                 raise starlette.refused(refusal, connection)
 
-    dependency.limit = limit  # type: ignore[union-attr]
-    return dependency
+    depends = _Dependency(dependency)
+    depends.limit = limit
+    return depends
+
+
+class _Dependency(partial[Any]):
+    """What Depends takes, in the place of its coroutine function; as the decorator of a route it says so."""
+
+    limit: RouteLimit
+
+    def __call__(self, *decorated: object, **values: Any) -> Any:
+        if decorated:
+            remedy = f"dependencies=[Depends(limited({self.limit.key!r}))]"
+            raise TypeError(f"limited is a dependency, and no decorator: give the route {remedy}")
+        return super().__call__(**values)
 
 
 def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:

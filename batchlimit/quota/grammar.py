@@ -36,7 +36,7 @@ _BANDWIDTH = re.compile(
 # The pattern reads as far as the text makes sense; what should have come next follows from the last group it filled.
 _EXPECTED = {
     None: "an amount of tokens",
-    "amount": '"/" or "per"',
+    "amount": '"/" or "per", as in 5/minute,',
     "per": "a unit (s, m, h, d or w)",
     "count": "a unit (s, m, h, d or w)",
     "unit": '"burst", ";" or the end',
@@ -89,12 +89,14 @@ _FOREIGN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+_LONG = re.compile(r"(?:/|\bper\b)\s*([1-9][0-9]?)?\s*(month|year)s?\b", re.IGNORECASE | re.ASCII)
+"""Units without a length of their own."""
 _POWERS = {"k": 3, "m": 6, "g": 9, "b": 9}
 
 
 def respelled(text: str) -> str | None:
-    """Return a text with its numbers as quotas have them: "2_000_000/minute" for "2M/minute"; None: they are."""
-    found = _FOREIGN.sub(_own, text).strip()
+    """Return a text as quotas have it: "2_000_000/minute" for "2M/minute", "5/30d" for "5/month"; None: it is so."""
+    found = _LONG.sub(_in_days, _FOREIGN.sub(_own, text)).strip()
     return None if found == text.strip() else found
 
 
@@ -104,6 +106,10 @@ def _own(found: re.Match[str]) -> str:
     power = int(found["power"] or 0) or _POWERS.get((found["suffix"] or "").lower(), 0)
     number = Decimal(re.sub("[,_]", "", found["number"])).scaleb(power)
     return f"{found['before']}{int(number):_}" if number == int(number) else found[0]
+
+
+def _in_days(found: re.Match[str]) -> str:
+    return f"/{int(found[1] or 1) * (30 if found[2].lower() == 'month' else 365)}d"
 
 
 def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:

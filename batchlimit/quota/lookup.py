@@ -35,7 +35,7 @@ def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota
         return ByName(source)
     if callable(source):
         return Constant(lambda key: _as_quota(source(key), f"key {shown(key)}"), most)
-    wanted = "quotas come from a Quota, its text, a mapping or a function of the key"
+    wanted = "quotas come from a Quota, its text such as '100/s', a mapping or a function of the key"
     raise TypeError(f"{wanted}, not from {shown(source)}{_joined(source)}")
 
 

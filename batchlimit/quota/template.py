@@ -1,14 +1,19 @@
 """What a limited function's calls are charged to: a key and a cost, made of the call's own arguments."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import Formatter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from batchlimit.redaction import shown
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Key = str | Callable[..., str]
 Cost = int | Callable[..., int]
+
+
+_WITH_A_KEY = "a decorator is written with a key, as in @limiter.limit('search')"
 
 
 class Template:
@@ -20,6 +25,8 @@ class Template:
     __slots__ = ("_cost", "_fields", "_key")
 
     def __init__(self, key: Key, cost: Cost) -> None:
+        if inspect.iscoroutinefunction(key):
+            raise TypeError(f"{shown(key)} was taken for the key: {_WITH_A_KEY}")
         if not isinstance(key, str) and not callable(key):
             raise TypeError(f"a key must be a str or a function of the call's arguments, not {shown(key)}")
         if isinstance(cost, bool) or (not isinstance(cost, int) and not callable(cost)):
@@ -75,6 +82,13 @@ class Template:
                 raise TypeError(f"missing an argument that {shown(self._key)} names: {missing}") from None
 
         return filled
+
+
+def the_function(given: tuple[Callable[P, R], ...], named: Mapping[str, object]) -> Callable[P, R]:
+    """Return the function that a limit decorates; TypeError for the arguments of one that was taken for the key."""
+    if len(given) != 1 or named or not callable(given[0]):
+        raise TypeError(f"a limit is called with the function that it limits, and nothing else: {_WITH_A_KEY}")
+    return given[0]
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

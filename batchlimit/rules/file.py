@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchlimit.events import tell
 from batchlimit.overrides.code import Follower, Limits, Reviewer
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of
+from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
 from batchlimit.unique import Forkables, Unique
@@ -217,7 +217,7 @@ class RuleFile(Unique):
         return [found for _, each in self._followers if (found := each()) is not None]
 
     def _read(self) -> tuple[_Seen, bytes]:
-        with open(self._path, "rb") as file:
+        with opened(self._path) as file:
             found = os.fstat(file.fileno())
             return _seen(found), file.read()
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike, fspath
-from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
@@ -14,7 +13,7 @@ from batchlimit.redaction import shown
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
-from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of
+from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.memory import Memory
@@ -99,7 +98,9 @@ class Rules:
             <Rules all>
         """
         source = fspath(path)
-        found, data = format_of(source), Path(source).read_bytes()
+        found = format_of(source)
+        with opened(source) as file:
+            data = file.read()
         return cls.loads(decoded(data, source), format=found, source=source, functions=functions, identities=identities)
 
     @classmethod

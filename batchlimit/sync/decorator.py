@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar, cast
 
-from batchlimit.quota.template import Template, is_coroutine_function
+from batchlimit.quota.template import Template, is_coroutine_function, the_function
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.waiting import deadline
 
@@ -33,11 +33,12 @@ class Limit:
     def __repr__(self) -> str:
         return f"<Limit by {self._template!r}>"
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, *given: Callable[P, R], **named: object) -> Callable[P, R]:
         """Return the function, whose calls wait until they are admitted; those of a coroutine function are awaited.
 
-        TypeError for an asynchronous generator.
+        TypeError for an asynchronous generator, and for anything but one function.
         """
+        function = the_function(given, named)
         charged = self._template.of(function)
         if is_coroutine_function(function):
             return cast(Callable[P, R], self._awaiting(cast(Callable[P, Awaitable[object]], function), charged))

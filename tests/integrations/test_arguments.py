@@ -38,7 +38,7 @@ def test_networks_of_proxies_come_in_trusted_proxies(make: Callable[..., Any]) -
 
 @pytest.mark.parametrize("make", [Front, AsyncFront, asgi])
 def test_without_any_rule_nothing_would_be_limited(make: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="no rules, so nothing would be limited"):
+    with pytest.raises(ValueError, match="no rules, so nothing would be limited: add one, as Rule"):
         make("memory://", [])
     make("memory://", [], messages=RULES)
 

@@ -120,6 +120,22 @@ def test_what_makes_no_sense_is_said_before_any_call(
         pytest.fail("it was entered")
 
 
+def test_a_limit_without_a_key_says_that_it_needs_one(limiter: RateLimiter) -> None:
+    def key(name: str) -> str:
+        return name
+
+    greet: Any = limiter.limit(key)
+
+    for call in (lambda: greet("ann"), greet, lambda: greet(name="ann"), lambda: greet("ann", "bob")):
+        with pytest.raises(TypeError, match=r"written with a key, as in @limiter\.limit\('search'\)"):
+            call()
+
+    async def wait() -> None: ...
+
+    with pytest.raises(TypeError, match=r"wait .* was taken for the key: .* written with a key"):
+        limiter.limit(wait)  # type: ignore[arg-type]
+
+
 def test_a_wrong_timeout_is_said_before_any_call(limiter: RateLimiter) -> None:
     with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds"):
         limiter.limit("k", timeout=-1)

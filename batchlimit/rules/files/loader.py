@@ -1,11 +1,12 @@
 """Rules from a text: TOML or YAML. An error says where in the text it is."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 from batchlimit.overrides.code import Limit
 from batchlimit.quota.failure_policy import FailurePolicy
@@ -30,6 +31,15 @@ def format_of(path: str) -> Format:
     if (found := _FORMATS.get(PurePath(path).suffix.lower())) is None:
         raise RulesError(f"rules are read from files named {', '.join(_FORMATS)}", source=path)
     return found
+
+
+def opened(path: str) -> BinaryIO:
+    """Open a file of rules. Raises OSError; the one of a missing file says where it was looked for."""
+    try:
+        return open(path, "rb")
+    except FileNotFoundError as error:
+        problem = f"{error.strerror}; name the file of rules by its whole path, for this is looked for in {os.getcwd()}"
+        raise FileNotFoundError(error.errno, problem if not os.path.isabs(path) else error.strerror, path) from None
 
 
 def decoded(data: bytes, source: str) -> str:

@@ -59,7 +59,8 @@ def read_url(url: object) -> Address:
     scheme, colon, rest = url.partition(":")
     base, _, topology = scheme.partition("+")
     if not colon or not _is_known(base, topology):
-        raise ValueError(f"no store for {_unknown(scheme, colon)}: known are {_KNOWN}")
+        known = f"write it as redis://localhost:6379/0; known are {_KNOWN}"
+        raise ValueError(f"no store for {_unknown(scheme, colon)}: {known}")
     if not rest.startswith("//"):
         raise ValueError(f"a URL of {scheme} cannot be read: missing '//' after {scheme}:")
     reason = ""

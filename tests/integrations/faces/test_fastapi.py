@@ -199,3 +199,9 @@ def test_a_preflight_costs_nothing_and_a_route_that_asks_is_asked(app: FastAPI) 
 
     assert asyncio.run(main()) == [200, 429]
     assert client(app).get("/other").status_code == 404
+
+
+def test_a_limit_as_a_decorator_says_depends() -> None:
+    app = FastAPI()
+    with pytest.raises(TypeError, match=r"give the route dependencies=\[Depends\(limited\('once:\{ip\}'\)\)\]"):
+        app.get("/x")(limited("once:{ip}")(lambda: None))

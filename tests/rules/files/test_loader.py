@@ -1,8 +1,11 @@
 """Rules from a file: what it says, and where an error of it is."""
 
 # ruff: noqa: E501  # a row is read as one line
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -10,7 +13,7 @@ from typing import Literal
 import pytest
 
 from batchlimit import FailurePolicy, Quota
-from batchlimit.rules import Request, Rule, Rules, RulesError, Statuses
+from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError, Statuses
 
 TOML = """
 [[rules]]  # strangers
@@ -237,3 +240,9 @@ def test_statuses_decide_what_is_charged(codes: tuple[int | str, ...], status: i
 def test_the_name_of_a_file_is_no_rules_and_load_is_named(name: str | Path) -> None:
     with pytest.raises(TypeError, match=r"rules\.toml.*Rules\.load reads a file"):
         Rules(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", [Rules.load, RuleFile])
+def test_a_missing_file_says_where_it_was_looked_for(read: Callable[[str], object]) -> None:
+    with pytest.raises(FileNotFoundError, match=f"by its whole path, .* in {re.escape(os.getcwd())}: 'nowhere.toml'"):
+        read("nowhere.toml")

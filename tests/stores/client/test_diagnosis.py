@@ -324,7 +324,7 @@ def test_a_url_that_cannot_be_read_shows_no_password(limiter: type[RateLimiter],
 
 
 def test_a_text_that_is_no_url_is_not_shown() -> None:
-    with pytest.raises(ValueError, match="without a scheme"):
+    with pytest.raises(ValueError, match="without a scheme: write it as redis://"):
         RedisStore.from_url("secret")
 
 
