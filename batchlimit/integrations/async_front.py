@@ -74,6 +74,7 @@ class AsyncFront:
         native: object = None,
         *,
         root: str = "",
+        is_answered: bool = False,
         timeout: float | None = 0.0,
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
@@ -85,15 +86,17 @@ class AsyncFront:
             headers: names in lower case and values.
             native: the framework's request, for `identify` and for the functions of rules (default None).
             root: where the application is mounted, as for `rules.Request` (default "").
+            is_answered: whether the framework answers an OPTIONS request itself: a CORS preflight is free then (default
+                False: it is charged, for it may run a handler).
             timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
 
         Returns:
-            The Outcome; that of a CORS preflight request says nothing.
+            The Outcome; that of a free preflight says nothing.
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
         request = Request(method, path, await awaited_identity(known, self._identify, native), native, root)
-        if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+        if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request, timeout=timeout)
 

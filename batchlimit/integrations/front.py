@@ -27,7 +27,7 @@ class Front:
         ipv6_prefix: bits of an IPv6 address that make a client (default 56).
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         messages: Rules for each message of a stream (default none).
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        limit_preflight: whether CORS preflights that the framework answers are limited as well (default False).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Attributes:
@@ -73,6 +73,7 @@ class Front:
         native: object = None,
         *,
         root: str = "",
+        is_answered: bool = False,
         timeout: float | None = 0.0,
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
@@ -84,15 +85,17 @@ class Front:
             headers: names in lower case and values; those that `wanted` names are enough.
             native: the framework's request, for `identify` and for the functions of rules (default None).
             root: where the application is mounted, as for `rules.Request` (default "").
+            is_answered: whether the framework answers an OPTIONS request itself: a CORS preflight is free then (default
+                False: it is charged, for it may run a handler).
             timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
 
         Returns:
-            The Outcome; that of a CORS preflight request says nothing.
+            The Outcome; that of a free preflight says nothing.
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
         request = request_of((method, path, identity_of(known, self._identify, native), native, root))
-        if method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+        if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return self.enforcer.admit(request, timeout=timeout)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import ask, reject, texts_of, told_by, unwritten
+from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
@@ -19,6 +19,7 @@ from batchlimit.rules.rule import Charge, RuleCost
 
 try:
     from litestar import Litestar, Request, Response
+    from litestar.config.cors import CORSConfig
     from litestar.connection import ASGIConnection
     from litestar.exceptions import HTTPException, WebSocketException
     from litestar.handlers import BaseRouteHandler
@@ -89,6 +90,9 @@ def add_rate_limits(
         for limit in _limits(app):
             middleware.enforcer.check(limit)
 
+    cors: Any = app.asgi_handler
+    if isinstance(getattr(cors, "config", None), CORSConfig):  # the middleware that answers preflights
+        middleware.charges_late, cors.app = True, late(cors.app)
     app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
     app.on_startup.insert(0, check)
     app.on_shutdown.append(middleware.close)

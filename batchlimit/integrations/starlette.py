@@ -10,7 +10,7 @@ from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
-from batchlimit.integrations.asgi.route import ask, reject, texts_of, unwritten
+from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.headers import Header
@@ -19,6 +19,7 @@ from batchlimit.rules import Rule, RuleFile, Rules
 try:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException, WebSocketException
+    from starlette.middleware import Middleware
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket, WebSocketState
 except ModuleNotFoundError as error:
@@ -98,11 +99,14 @@ def add_rate_limits(
     """
     middleware = RateLimitMiddleware(app, limiter, rules, **options)  # made now, so that a typo is an error here
 
+    middleware.charges_late = True
+
     def before(app: ASGIApp) -> RateLimitMiddleware:
         middleware.app = app
         return middleware
 
     app.add_middleware(before)
+    app.user_middleware.append(Middleware(late))  # what is added from now on stands outside
     add_exception_handlers(app)
     return middleware
 

@@ -333,15 +333,6 @@ def test_an_identify_that_fails_is_a_503_and_one_that_is_awaited_holds() -> None
     run(test, identify=fails)
 
 
-def test_a_preflight_passes_unlimited() -> None:
-    async def test(at: At) -> None:
-        fields = {"Origin": "https://shop.example", "Access-Control-Request-Method": "GET"}
-        assert (await at.get("/search", method="OPTIONS", **fields)).status == 200
-        assert at.limits.statistics().requests == 0
-
-    run(test)
-
-
 def test_behind_a_trusted_proxy_the_client_is_who_it_says(caplog: pytest.LogCaptureFixture) -> None:
     async def test(at: At) -> None:
         for ip, statuses in (("192.0.2.1", [200, 200]), ("192.0.2.2", [200, 200]), ("192.0.2.1", [429])):

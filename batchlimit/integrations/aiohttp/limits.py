@@ -45,7 +45,8 @@ class Limits:
             (default None: problem details). The fields of the refusal are added to it.
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
             One that is refused closes the websocket with code 1008.
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        limit_preflight: whether CORS preflights that aiohttp-cors answers are limited as well (default False). One that
+            a handler of yours answers is always limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:
@@ -98,8 +99,9 @@ class Limits:
     def _middleware(self) -> Any:
         @web.middleware
         async def hold_rules(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            peer, is_answered = request.remote or None, request.method == "OPTIONS" and _is_answered(request)
             outcome = await self._front.admit(
-                request.method, _path(request), request.remote or None, _fields(request), request
+                request.method, _path(request), peer, _fields(request), request, is_answered=is_answered
             )
             if outcome.refusal is not None:
                 return await self._reject(request, outcome.refusal)
@@ -144,6 +146,12 @@ def _path(request: web.Request) -> str:
     """Return the path as the router reads it: an encoded slash ends no segment."""
     path = request.rel_url.path_safe
     return path if "%2F" in path else request.path
+
+
+def _is_answered(request: web.Request) -> bool:
+    """Whether no handler of the application answers: there is none, or it is that of aiohttp-cors."""
+    found = request.match_info
+    return found.http_exception is not None or found.handler.__module__.startswith("aiohttp_cors.")
 
 
 def _fields(request: web.Request) -> list[Header]:

@@ -13,7 +13,7 @@ from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import lifespan
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.asgi.route import SCOPE_KEY, RouteLimits
+from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
@@ -56,13 +56,16 @@ class RateLimitMiddleware:
             Starlette response; it may be asynchronous (default None: problem details). It does not answer websockets.
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
             One that is refused closes the websocket with code 1008. They have no `charge`.
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        limit_preflight: whether CORS preflights are limited as well that the framework, or a CORS middleware which a
+            framework's own integration stands before, answers (default False). All others are limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
         concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
             None: no permit). Websockets need none.
 
     Attributes:
         enforcer: the AsyncEnforcer; `statistics()` of the middleware is its.
+        charges_late: whether a CORS preflight is charged by `route.charge_preflight` alone, behind all that may answer
+            it: for integrations of frameworks (default False).
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -107,7 +110,7 @@ class RateLimitMiddleware:
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
         self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)
-        self._limits_preflight = limit_preflight
+        self._limits_preflight, self.charges_late = limit_preflight, False
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware {self.enforcer.rules}>"
@@ -118,8 +121,7 @@ class RateLimitMiddleware:
             await self._permits(scope, receive, send)
             return
         kind, method = scope["type"], scope.get("method", "GET")
-        is_exempt = method == "OPTIONS" and not self._limits_preflight and is_preflight(scope["headers"])
-        if (kind != "http" and kind != "websocket") or (is_exempt and not self.enforcer.has_routes):
+        if kind != "http" and kind != "websocket":
             await self._pass(kind, scope, receive, send)
             return
         host, port = scope.get("client") or _NO_CLIENT
@@ -128,7 +130,8 @@ class RateLimitMiddleware:
         if isinstance(identity, CoroutineType):
             identity = await identity
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
-        answer = Outcome(request=request) if is_exempt else self.enforcer.begin(request)
+        is_late = method == "OPTIONS" and self._is_late(scope)
+        answer = Outcome(request=request) if is_late else self.enforcer.begin(request)
         outcome = answer if isinstance(answer, Outcome) else await drive(answer)
         if outcome.refusal is not None:
             await self._answers.give(outcome.refusal, scope, receive, send)
@@ -136,8 +139,8 @@ class RateLimitMiddleware:
         if self._of_messages is not None and kind == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
-        if self.enforcer.has_routes or outcome.charges:
-            await self._settle(outcome, scope, receive, send)
+        if self.enforcer.has_routes or outcome.charges or is_late:
+            await self._settle(outcome, scope, receive, send, is_late=is_late)
         else:
             await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
 
@@ -167,7 +170,11 @@ class RateLimitMiddleware:
         else:
             await self.app(scope, receive, send)
 
-    async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send) -> None:
+    def _is_late(self, scope: Scope) -> bool:
+        """Whether an OPTIONS request is a preflight that something before the routes may answer."""
+        return self.charges_late and not self._limits_preflight and is_preflight(scope["headers"])
+
+    async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send, *, is_late: bool) -> None:
         """Settle as soon as the response has ended; what has to be awaited, in a task that nobody cancels."""
         task: asyncio.Task[None] | None = None
 
@@ -178,11 +185,17 @@ class RateLimitMiddleware:
 
         exchange = Exchange(receive, send, outcome.headers, ended)
         exchange.is_watched = bool(outcome.charges)
-        if self.enforcer.has_routes:
+        if self.enforcer.has_routes or is_late:
             scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers, exchange)
+        if is_late:
+            scope.setdefault(LATE_KEY, []).append(scope[SCOPE_KEY])
         try:
             await exchange.run(self.app, scope)
         finally:
-            scope.pop(SCOPE_KEY, None)  # it leads back to the scope: the garbage collector would have to find that
+            for key in (
+                SCOPE_KEY,
+                LATE_KEY,
+            ):  # they lead back to the scope: the garbage collector would have to find that
+                scope.pop(key, None)
             if task is not None:
                 await asyncio.wait([task])

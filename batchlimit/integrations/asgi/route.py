@@ -16,6 +16,8 @@ from batchlimit.rules.rule import Charge, RuleCost
 
 SCOPE_KEY = "batchlimit"
 """Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
+LATE_KEY = "batchlimit.late"
+"""Where the scope of a preflight has the RouteLimits of each RateLimitMiddleware that has not charged it yet."""
 
 
 class RouteLimits(NamedTuple):
@@ -62,6 +64,36 @@ async def ask(
     if refusal is not None:
         spared(scope)
     return refusal
+
+
+async def charge_preflight(scope: Scope) -> Refusal | None:
+    """Charge a preflight that nothing before the routes has answered to the rules that match; return what refuses it.
+
+    Args:
+        scope: the request, of any kind.
+    """
+    uncharged: Sequence[RouteLimits] = scope.pop(LATE_KEY, ())
+    for enforcer, outcome, _, exchange in uncharged:
+        assert outcome.request is not None
+        admitted = await enforcer.admit(outcome.request)
+        refusal = outcome.add(admitted, enforcer.fields)
+        outcome.is_unmatched, exchange.is_watched = admitted.is_unmatched, bool(outcome.charges)
+        if refusal is not None:
+            spared(scope)
+            return refusal
+    return None
+
+
+def late(app: ASGIApp) -> ASGIApp:
+    """Return an application that charges a preflight first: what stands before it did not answer."""
+
+    async def charged(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (refusal := await charge_preflight(scope)) is not None:
+            await reject(refusal, scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return charged
 
 
 def unwritten(refusal: Refusal, scope: Scope) -> list[Header]:

@@ -29,7 +29,7 @@ class Configuration:
         identify: `IDENTIFY`, a function of the HttpRequest, which may be asynchronous (default None).
         on_rejected: `ON_REJECTED`, a function of the HttpRequest and the Refusal that returns a response; it may be
             asynchronous (default None: problem details).
-        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `LIMIT_PREFLIGHT`, `CHECKS`, as the other
+        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `CHECKS`, as the other
             middlewares have them.
     """
 
@@ -46,7 +46,6 @@ _OPTIONS = {
     "UNIDENTIFIED": "unidentified",
     "PROXIES": "proxies",
     "IPV6_PREFIX": "ipv6_prefix",
-    "LIMIT_PREFLIGHT": "limit_preflight",
     "CHECKS": "checks",
 }
 _FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")

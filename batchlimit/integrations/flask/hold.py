@@ -79,7 +79,9 @@ class Hold:
         environ = request.environ
         fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
         path, root = target_of(environ)
-        return self._front.admit(request.method, path, environ.get("REMOTE_ADDR") or None, fields, request, root=root)
+        peer, rule = environ.get("REMOTE_ADDR") or None, request.url_rule
+        is_answered = rule is None or getattr(rule, "provide_automatic_options", False)
+        return self._front.admit(request.method, path, peer, fields, request, root=root, is_answered=is_answered)
 
     def _fields(self) -> list[Header]:
         if self._refusal is not None:

@@ -50,7 +50,8 @@ class Limits:
         proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
         ipv6_prefix: bits of an IPv6 address that make a client (default 56).
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
+        limit_preflight: whether CORS preflights that Flask answers by itself, as for Flask-CORS, are limited as well
+            (default False). One that a view answers is always limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
 
     Raises:

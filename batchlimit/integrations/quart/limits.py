@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from quart import Quart, Response, current_app
+from quart import Quart, Response, current_app, request
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.messages import Message
-from batchlimit.integrations.asgi.route import reject
+from batchlimit.integrations.asgi.route import charge_preflight, reject, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.extension import BARE, NAME, refusal_of_bare, source_for, statistics_of
@@ -92,6 +92,7 @@ class Limits:
         app.extensions[NAME], app.asgi_app = middleware, middleware  # type: ignore[assignment,method-assign]
         if self._options.get("on_rejected") is not None:
             app.register_error_handler(Rejected, _answer)
+        middleware.charges_late = True
         _watch(app, middleware)
 
     def statistics(self, app: Quart | None = None) -> EnforcementStatistics:
@@ -117,12 +118,20 @@ def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
         if bare():
             raise RuntimeError(f"{BARE} ({', '.join(sorted(bare()))})")
 
+    async def charge_preflight_of_view() -> None:
+        rule = request.url_rule
+        if rule is not None and not getattr(rule, "provide_automatic_options", False):
+            scope: Any = request.scope
+            if (refusal := await charge_preflight(scope)) is not None:
+                await refuse(refusal, unwritten(refusal, scope))
+
     async def refuse_bare() -> None:
         if bare() and (endpoint := current_connection().endpoint) in bare():
             refusal = refusal_of_bare(endpoint, enforcer)
             await refuse(refusal, refusal.fields)
 
     app.before_serving(check)
+    app.before_request(charge_preflight_of_view)
     app.before_request(refuse_bare)
     app.before_websocket(refuse_bare)
 

@@ -42,7 +42,6 @@ class RateLimitMiddleware:
         unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
-        limit_preflight: whether CORS preflight requests are limited as well (default False).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
         concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
             None: no permit).
