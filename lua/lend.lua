@@ -91,7 +91,8 @@ end
 local was_there = me ~= nil
 if fresh then me = {name = name, held = 0, wants = 0, since = now, granted = 0, told = 0} end
 me.granted = max(me.granted, returned + 0)
-me.held = min(me.held, me.granted - returned)
+local had = me.held
+me.held = min(had, me.granted - returned)
 -- It knows of more than the hash: a failover or a restart has lost what it was granted.
 local lost = returned + claimed - me.granted
 if lost > 0 then
@@ -100,8 +101,18 @@ if lost > 0 then
 end
 all[#all + 1] = me
 lent = lent + me.held
-if me.wants == 0 then me.since = now end
 me.ends, me.weight, me.idle, me.limit = now + lease, weight + 0, idle + 0, limit + 0
+
+local weights = 0
+for i = 1, #all do weights = weights + all[i].weight end
+
+-- Returns the whole slots of an instance, if all are divided by weight.
+local function share(one)
+    return floor(n * one.weight / weights)
+end
+
+-- Who gives a slot back has had one: others of as few are before it, unless there are fewer slots than instances.
+if me.wants == 0 or (me.held < had and share(me) > 0) then me.since = now end
 me.wants = max(0, target - me.held)
 
 -- Returns how long an instance has waited, times its weight: of fewer slots than instances it gets its part by that.
@@ -172,12 +183,14 @@ end
 me.wants = min(me.wants, waiting + 0)
 if me.held > 0 and not me.got then token = max(token + 1, floor(now / 1000)) end
 
-local weights = 0
-for i = 1, #all do weights = weights + all[i].weight end
-
 -- Returns the slots up to which nobody asks an instance to give some back, if `next` waits.
 local function fair(one, next)
-    return max(floor((next.held + 1) * one.weight / next.weight), floor(n * one.weight / weights))
+    return max(floor((next.held + 1) * one.weight / next.weight), share(one))
+end
+
+-- Whether an instance has more than its share, and has had it for a third of a lease, while `next` has less than its part.
+local function is_over(one, next)
+    return one.held > share(one) and next.held * weights < n * next.weight and 3 * (now - one.since) >= lease + 0
 end
 
 -- Whether somebody holds more than is fair if `next` waits.
@@ -195,12 +208,13 @@ local more = {[1] = one and surplus(one), [2] = two and surplus(two)}
 -- Returns how many slots an instance may hold while others wait; -1: nobody else waits.
 --
 -- Those give slots back that hold more than is fair. If there is none and the next one has nothing at all, there are
--- fewer slots than instances: then all give back what they release, and the slots go round.
+-- fewer slots than instances: then all give back what they release, and the slots go round. Slots that are left over
+-- when all have their share go round too, once in a third of a lease.
 local function keep(who)
     local next, others = one, more[1]
     if who == one then next, others = two, more[2] end
-    if not next then return lent > n and floor(n * who.weight / weights) or -1 end
-    local mine = fair(who, next)
+    if not next then return lent > n and share(who) or -1 end
+    local mine = is_over(who, next) and share(who) or fair(who, next)
     if who.held > mine then return mine end
     return (next.held > 0 or others) and who.held or 0
 end

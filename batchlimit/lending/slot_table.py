@@ -44,12 +44,12 @@ class Borrower:
 class SlotTable:
     """Lends slots to instances. It is pure: `now` (us) comes in, and what is to be published goes out."""
 
-    __slots__ = ("_all", "_by_name", "_now", "expires", "lent", "limit", "token")
+    __slots__ = ("_all", "_by_name", "_lease", "_now", "_weights", "expires", "lent", "limit", "token")
 
     def __init__(self) -> None:
         self._by_name: dict[str, Borrower] = {}
         self._all: list[Borrower] = []
-        self._now = 0
+        self._now = self._lease = self._weights = 0
         self.token = self.lent = self.limit = 0
         self.expires = 0  # us
 
@@ -58,7 +58,7 @@ class SlotTable:
 
     def lend(self, ask: SlotAsk, now: int) -> tuple[SlotReply, list[SlotPush]]:
         """Answer one instance; return what the others are to be told."""
-        self._now = now
+        self._now, self._lease = now, ask.lease
         me, fresh = self._seen(ask)
         was_told = {each.name: each.told for each in self._all}
         before = {each.name: each.granted for each in self._all}
@@ -87,7 +87,7 @@ class SlotTable:
         fresh = me is None or me.ends <= self._now
         if me is None or fresh:
             me = Borrower(ask.instance, since=self._now)
-        me.granted = max(me.granted, ask.returned)
+        held, me.granted = me.held, max(me.granted, ask.returned)
         me.held = min(me.held, me.granted - ask.returned)
         # It knows of more than this table: a failover or a restart has lost what it was granted.
         if (lost := ask.returned + ask.held - me.granted) > 0:
@@ -95,9 +95,10 @@ class SlotTable:
             me.held, me.granted, fresh = me.held + still, me.granted + still, True
         self._all = [*others, me]
         self.lent += me.held
-        if me.wants == 0:
-            me.since = self._now
         me.ends, me.weight, me.idle, me.limit = self._now + ask.lease, ask.weight, ask.idle, ask.limit
+        self._weights = sum(each.weight for each in self._all)
+        if me.wants == 0 or (me.held < held and self._share(me) > 0):
+            me.since = self._now
         me.wants = max(0, ask.target - me.held)
         return me, fresh
 
@@ -137,17 +138,25 @@ class SlotTable:
                 found = one
         return found
 
+    def _share(self, one: Borrower) -> int:
+        """Return the whole slots of an instance, if all are divided by weight."""
+        return self.limit * one.weight // self._weights
+
     def _fair(self, one: Borrower, first: Borrower) -> int:
         """Return the slots up to which nobody asks an instance to give some back, if `first` waits."""
-        weights = sum(each.weight for each in self._all)
-        return max((first.held + 1) * one.weight // first.weight, self.limit * one.weight // weights)
+        return max((first.held + 1) * one.weight // first.weight, self._share(one))
+
+    def _is_over(self, one: Borrower, first: Borrower) -> bool:
+        """Whether it has more than its share, and has for a third of a lease, while `first` has less than its part."""
+        wants_its_part = first.held * self._weights < self.limit * first.weight
+        return one.held > self._share(one) and wants_its_part and 3 * (self._now - one.since) >= self._lease
 
     def _keep(self, one: Borrower) -> int:
         """Return how many slots an instance may hold while others wait; -1: nobody else waits."""
         first = self._first(one)
         if first is None:
-            return self.limit * one.weight // sum(e.weight for e in self._all) if self.lent > self.limit else -1
-        mine = self._fair(one, first)
+            return self._share(one) if self.lent > self.limit else -1
+        mine = self._share(one) if self._is_over(one, first) else self._fair(one, first)
         if one.held > mine:
             return mine
         others = any(each.held > self._fair(each, first) for each in self._all)

@@ -215,6 +215,40 @@ def turns(limit: int, weights: dict[str, int], rounds: int) -> dict[str, int]:
     return dict(returned)
 
 
+def test_slots_that_are_left_over_go_round_once_in_a_third_of_a_lease() -> None:
+    scene = Scene()
+    for name in "abc":
+        scene.lend(name, 2, limit=5)
+    for name in "abc":
+        scene.lend(name, 9, waiting=5, limit=5)
+    scene.now += 10 * SECOND // 3
+    assert scene.lend("c", 9, waiting=5, limit=5) == (1, 1)
+    assert scene.pushes == []
+    scene.now += 1
+    scene.lend("c", 9, waiting=5, limit=5)
+    assert {each.instance: each.keep for each in scene.pushes} == {"a.1": 1, "b.1": 1}
+    scene.lend("a", 9, returned=1, waiting=5, limit=5)
+    assert [(each.instance, each.granted) for each in scene.pushes] == [("c.1", 2)]
+
+
+@pytest.mark.parametrize(("limit", "weights"), [(10, [1, 1, 1, 1]), (7, [1, 1, 1, 1]), (5, [2, 2, 1]), (11, [3, 1, 1])])
+def test_with_more_slots_than_instances_each_has_its_part_in_the_long_run(limit: int, weights: list[int]) -> None:
+    scene, had = Scene(), Counter[int]()
+    told = dict.fromkeys(range(len(weights)), (0, -1))
+    returned = Counter[int]()
+    for _ in range(600):
+        scene.now += SECOND
+        for number, (granted, keep) in told.items():
+            held = granted - returned[number]
+            returned[number] += max(0, held - keep) if keep >= 0 else 0
+            had[number] += granted - returned[number]
+            options = {"weight": weights[number], "limit": limit, "waiting": 50, "returned": returned[number]}
+            told[number] = scene.lend(str(number), granted - returned[number] + 50, **options)
+            told |= {int(each.instance[:-2]): (each.granted, each.keep) for each in scene.pushes}
+    for number, weight in enumerate(weights):
+        assert had[number] / sum(had.values()) == pytest.approx(weight / sum(weights), rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("limit", "weights"), [(1, {"a": 1, "b": 3}), (1, {"a": 2, "b": 2, "c": 1}), (2, {"a": 1, "b": 2, "c": 3, "d": 4})]
 )
