@@ -7,7 +7,8 @@
 -- (us) of the server's clock since 1970.
 --   limit        slots; the lowest that an instance with a lease has named
 --   format       of this hash, if it is not 1: see FORMAT
---   token        grows with each lease that is granted or renewed, and is at least the clock in milliseconds
+--   token        grows with each ask, and is at least the clock in units of 8 us: no server answers 125,000 asks a second,
+--                so it goes on by the clock where the hash was lost
 --   instance:ID  held (slots); until (us): when they are free again, unless the instance asks before; wants (slots) that
 --                it waits for; since (us); weight; idle: slots that no permit held when it asked; limit, as it named it;
 --                granted: slots that it got so far; told: 0, or 1 more than the slots that it was told to keep
@@ -40,6 +41,7 @@
 -- field. They refuse a hash that has it.
 local FORMAT = '1'
 
+local TICK = 8 -- the unit of a token, as far as the clock tells it (us)
 local KEPT = 60000 -- how long a limit that nobody uses is kept, so that its token never starts again (ms)
 local LONGEST_WAIT = 3600000000 -- a longer wait counts no more (us): times a weight it is still an exact number
 
@@ -143,7 +145,7 @@ end
 
 local function grant(one, slots)
     one.held, one.granted, lent = one.held + slots, one.granted + slots, lent + slots
-    token, one.got = max(token + 1, floor(now / 1000)), true
+    one.got = true
 end
 
 -- Those that want slots are a heap: nobody in it comes before who stands at half its place, so the first stands at 1.
@@ -181,7 +183,7 @@ if extra + 0 > 0 then
     if slots > 0 then grant(me, slots) end
 end
 me.wants = min(me.wants, waiting + 0)
-if me.held > 0 and not me.got then token = max(token + 1, floor(now / 1000)) end
+token = max(token + 1, floor(now / TICK))
 
 -- Returns the slots up to which nobody asks an instance to give some back, if `next` waits.
 local function fair(one, next)
@@ -243,5 +245,5 @@ for i = 1, #all do
 end
 call('HSET', key, 'limit', format('%.0f', n), 'token', format('%.0f', token))
 if FORMAT ~= '1' then call('HSET', key, 'format', FORMAT) end
-call('PEXPIRE', key, format('%.0f', max(floor((ends - now) / 1000), token - floor(now / 1000)) + KEPT))
+call('PEXPIRE', key, format('%.0f', max(floor((ends - now) / 1000), floor(token * TICK / 1000) - floor(now / 1000)) + KEPT))
 return {me.granted, token, me.keep, fresh and 1 or 0, lent, n, #all}

@@ -5,6 +5,8 @@ from itertools import starmap
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 
+TICK = 8
+"""The unit of a token, as far as the clock tells it (us)."""
 KEPT = 60_000
 """How long a limit that nobody uses is kept, so that its token never starts again (ms)."""
 LONGEST_WAIT = 3_600_000_000
@@ -62,10 +64,8 @@ class SlotTable:
         me, fresh = self._seen(ask)
         was_told = {each.name: each.told for each in self._all}
         before = {each.name: each.granted for each in self._all}
-        asked = me.granted
         self._share_out(me, ask)
-        if me.held > 0 and me.granted == asked:
-            self._renew_token()
+        self._renew_token()
         pushes = self._tell_others(me, before, was_told)
         keep = self._keep(me)
         me.told = keep + 1
@@ -74,7 +74,8 @@ class SlotTable:
         else:
             self._by_name[me.name] = me
         ends = max(each.ends for each in self._all)
-        self.expires = now // 1000 * 1000 + 1000 * (max((ends - now) // 1000, self.token - now // 1000) + KEPT)
+        ahead = self.token * TICK // 1000 - now // 1000
+        self.expires = now // 1000 * 1000 + 1000 * (max((ends - now) // 1000, ahead) + KEPT)
         return SlotReply(me.granted, self.token, keep, fresh, self.lent, self.limit, len(self._all)), pushes
 
     def _seen(self, ask: SlotAsk) -> tuple[Borrower, bool]:
@@ -115,10 +116,9 @@ class SlotTable:
 
     def _grant(self, one: Borrower, slots: int) -> None:
         one.held, one.granted, self.lent = one.held + slots, one.granted + slots, self.lent + slots
-        self._renew_token()
 
     def _renew_token(self) -> None:
-        self.token = max(self.token + 1, self._now // 1000)
+        self.token = max(self.token + 1, self._now // TICK)
 
     def _tell_others(self, me: Borrower, before: dict[str, int], was_told: dict[str, int]) -> list[SlotPush]:
         pushes = []

@@ -1,14 +1,14 @@
 """The numbers of permits, which other systems compare to refuse a late writer."""
 
-SEQUENCE = 1 << 20
-"""Permits are numbered within a token of the store, up to so many."""
+SEQUENCE = 1 << 14
+"""Permits are numbered within a token of the store, up to so many; later ones have the last number."""
 
 
 class FencingTokens:
     """The numbers of the permits of one key: the store's token, and within it the order of the permits.
 
     Attributes:
-        last: The largest token that the store told; it grows with each lease that is granted or renewed.
+        last: The largest token that the store told; it grows with each ask.
     """
 
     __slots__ = ("_sequence", "last")

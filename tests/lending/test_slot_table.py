@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 
 from batchlimit.lending.messages import SlotAsk, SlotPush
-from batchlimit.lending.slot_table import SlotTable
+from batchlimit.lending.slot_table import TICK, SlotTable
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -134,14 +134,40 @@ def test_a_token_is_larger_than_those_of_all_leases_that_were_over_before() -> N
         tokens.append(scene.table.lend(ask(name, 4, returned=4 * (turn // 2)), scene.now)[0].token)
         scene.lend(name, 0, returned=4 * (turn // 2 + 1))
     assert tokens == sorted(set(tokens))
-    assert tokens[0] >= START // 1000
+    assert tokens[0] >= START // TICK
+
+
+def test_a_lease_that_is_renewed_has_a_larger_token_than_those_that_were_over_before() -> None:
+    scene = Scene()
+    scene.lend("a", 1)
+    over = scene.table.lend(ask("b", 1), scene.now)[0].token
+    scene.lend("b", 0, returned=1)
+    assert scene.table.lend(ask("a", 1), scene.now)[0].token > over
+
+
+def test_after_a_loss_of_data_tokens_go_on_where_a_key_changed_hands_50_000_times_a_second() -> None:
+    scene = Scene()
+    token = 0
+    for turn in range(2000):
+        scene.now += 20
+        token = scene.table.lend(ask("ab"[turn % 2], 1, returned=turn // 2), scene.now)[0].token
+    scene.table, scene.now = SlotTable(), scene.now + 20
+    assert scene.table.lend(ask("c", 1), scene.now)[0].token > token
+
+
+def test_slots_that_one_ask_hands_out_one_by_one_take_one_token() -> None:
+    table = SlotTable()
+    first = table.lend(ask("a", 1000, limit=1000), START)[0].token
+    table.lend(ask("b", 1000, waiting=1000, limit=1000), START)
+    table.lend(ask("c", 1000, waiting=1000, limit=1000), START)
+    assert table.lend(ask("a", 0, returned=1000, limit=1000), START)[0].token == first + 3
 
 
 def test_a_table_is_kept_until_the_clock_has_passed_its_token() -> None:
     scene = Scene()
-    for _ in range(5000):
-        scene.lend("a", 1)
-    assert scene.table.expires // 1000 > scene.table.token
+    scene.table.token = (scene.now + 3_600_000_000) // TICK  # the clock was turned back
+    scene.lend("a", 0)
+    assert scene.table.expires > scene.table.token * TICK
 
 
 def test_the_lowest_limit_counts_while_the_instance_that_names_it_has_a_lease() -> None:

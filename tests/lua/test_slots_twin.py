@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.lending.messages import SlotAsk
-from batchlimit.lending.slot_table import KEPT, LONGEST_WAIT, SlotTable
+from batchlimit.lending.slot_table import KEPT, LONGEST_WAIT, TICK, SlotTable
 from batchlimit.stores.client.scripts import read_push
 from tests.lua.interpreter import Interpreter
 
@@ -53,6 +53,20 @@ def spelled(twin: SlotTable) -> dict[str, str]:
         numbers = one.held, one.ends, one.wants, one.since, one.weight, one.idle, one.limit, one.granted, one.told
         fields[f"instance:{name}"] = " ".join(map(str, numbers))
     return fields
+
+
+def test_both_keep_a_limit_until_the_clock_has_passed_its_token() -> None:
+    """The server's clock was turned back by an hour."""
+    lua, twin, ask = Interpreter(), SlotTable(), SlotAsk("a.1", 1, _LEASE)
+    lua.now = _START
+    twin.token = (_START + 3_600_000_000) // TICK
+    lua.fields = {"token": str(twin.token)}
+    assert lua.lend(ask) == twin.lend(ask, lua.now)[0]
+    assert lua.ttl == (twin.expires - lua.now) // 1000 > 3_600_000
+
+
+def test_both_count_tokens_in_the_same_unit() -> None:
+    assert f"local TICK = {TICK} " in _LUA.read_text()
 
 
 def test_both_keep_a_limit_for_the_same_time() -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.shared.fencing import FencingTokens
+from batchlimit.lending.slot_table import TICK
+from batchlimit.shared.fencing import SEQUENCE, FencingTokens
 from batchlimit.shared.held_slots import HeldSlots
 
 SECOND = 1_000_000_000
@@ -61,6 +62,19 @@ def test_a_renewal_keeps_what_was_in_use_at_once_since_the_last_one() -> None:
         slots.give_back(START + LEASE * SECOND // 2, 0, is_closing=False)
         counts.append(slots.count)
     assert counts == [5, 0]
+
+
+def test_permits_beyond_the_last_number_of_a_token_stay_below_the_next_token() -> None:
+    tokens = FencingTokens()
+    tokens.learn(7)
+    numbers = [tokens.next() for _ in range(SEQUENCE + 1)]
+    assert numbers == sorted(numbers)
+    tokens.learn(8)
+    assert numbers[-1] < tokens.next()
+
+
+def test_tokens_fit_into_a_signed_64_bit_integer_until_2100() -> None:
+    assert 4_102_444_800 * 1_000_000 // TICK * SEQUENCE < 2**63
 
 
 def test_between_two_renewals_idle_slots_stay() -> None:
