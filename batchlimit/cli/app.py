@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from batchlimit import __version__
-from batchlimit.cli import bucket, rules
+from batchlimit.cli import bucket, files, rules
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.simulate.command import simulate
@@ -26,6 +26,8 @@ app.command()(exporter)
 app.command()(simulate)
 app.command("rules")(rules.rules)
 app.command()(rules.log)
+app.command()(files.check)
+app.command()(files.diff)
 app.command()(demo)
 
 

@@ -44,7 +44,7 @@ class RuleFile(Unique):
             changed (default False: only `look` looks).
         interval: seconds between two looks (default 1).
         functions: functions by name, for rules whose `cost` or `charge` names one (default none).
-        identities: as for Rules (default None).
+        identities: as for Rules (default None: the `identities` of the file).
 
     Attributes:
         said: what the file says.
@@ -224,8 +224,9 @@ class RuleFile(Unique):
     def _understood(self, data: bytes) -> Said:
         loader = Loader(decoded(data, self._path), format_of(self._path), self._path, self._functions)
         found, limits, revision = loader.said()
+        known = loader.identities() if self._identities is None else self._identities
         try:
-            rules = Rules(found, identities=self._identities)
+            rules = Rules(found, identities=known)
         except RulesError as error:
             raise loader.located(error) from error
         if doubled := rules.limits.keys() & limits.keys():

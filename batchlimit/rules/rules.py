@@ -78,7 +78,7 @@ class Rules:
         Args:
             path: a file in UTF-8 whose name ends with .toml, .yaml or .yml. YAML needs the extra `yaml`.
             functions: functions by name, for rules whose `cost` or `charge` names one (default none).
-            identities: as for Rules (default None).
+            identities: as for Rules (default None: the `identities` of the file).
 
         Returns:
             The rules.
@@ -120,7 +120,7 @@ class Rules:
             format: "toml" or "yaml". YAML needs the extra `yaml`.
             source: what errors call the text (default "<text>").
             functions: functions by name, for rules whose `cost` or `charge` names one (default none).
-            identities: as for Rules (default None).
+            identities: as for Rules (default None: the `identities` of the text).
 
         Returns:
             The rules.
@@ -139,8 +139,9 @@ class Rules:
         """
         loader = Loader(text, format, source, functions)
         rules = loader.rules()
+        known = loader.identities() if identities is None else identities
         try:
-            return cls(rules, identities=identities)
+            return cls(rules, identities=known)
         except RulesError as error:
             raise loader.located(error) from error
 

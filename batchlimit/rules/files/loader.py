@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, get_args
@@ -78,14 +79,37 @@ class Loader:
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
-        data = self._table("rules", known=("rules",))
+        data = self._table("rules", known=("rules", "identities"))
         return self._rules(data)
 
     def said(self) -> tuple[list[Rule], dict[str, Limit], int | None]:
         """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
-        data = self._table("rules", "limits", known=("rules", "limits", "revision"))
+        data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities"))
         rules = self._rules(data) if "rules" in data else []
         return rules, self._limits(data.get("limits", {})), self._revision(data.get("revision"))
+
+    def identities(self) -> list[str] | None:
+        """Return the names that the file says every identity has; None: it does not say. RulesError as for `rules`."""
+        given = self._document.data.get("identities")
+        if given is None or (isinstance(given, list) and all(isinstance(each, str) for each in given)):
+            return given
+        raise self._error(f"identities are a list of names, not {shown(given)}", self._at(("identities",)))
+
+    def problems(self) -> list[RulesError]:
+        """Return all that is wrong with the file, and with each rule and limit by itself, each once."""
+        data = self._document.data if isinstance(self._document.data, dict) else {}
+        rules, limits = data.get("rules"), data.get("limits")
+        tries: list[Callable[[], object]] = [self.said, self.identities]
+        tries += [partial(self._rule, *each) for each in enumerate(rules if isinstance(rules, list) else ())]
+        named = limits.items() if isinstance(limits, dict) else ()
+        tries += [partial(self._limit, ("limits", str(name)), value) for name, value in named]
+        found = {}
+        for each in tries if data else tries[:1]:
+            try:
+                each()
+            except RulesError as error:
+                found[str(error)] = error
+        return sorted(found.values(), key=lambda error: (error.line or 0, error.column or 0))
 
     def _table(self, *needed: str, known: tuple[str, ...]) -> dict[str, Any]:
         data = self._document.data
