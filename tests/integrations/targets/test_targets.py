@@ -1,0 +1,61 @@
+"""No target, method or header field gets round a rule: each face, behind each server, mounted and not."""
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from batchlimit import integrations
+from tests.depth import DEEP, depth
+from tests.integrations.targets.apps import ASGI, FACES, OWN, WSGI
+from tests.integrations.targets.requests import PATHS, Written, written
+from tests.integrations.targets.servers import SETUPS, WSGI_SERVERS, Asked, Setup, serving
+
+SEED = 31_337
+_USUAL = {
+    Setup("hypercorn", False): ["quart"],
+    Setup("gunicorn", False): ["flask"],
+    Setup("waitress", True): ["django"],
+    Setup("aiohttp", False): ["aiohttp"],
+}
+"""A server of each kind, with a face each."""
+WITHOUT_TARGETS = {"grpc"}
+"""A call has no target: it names its method, and nothing else finds it."""
+
+
+@pytest.fixture(scope="module", params=depth(list(_USUAL), SETUPS), ids=str)
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[Setup, int]]:
+    setup: Setup = request.param
+    with serving(setup) as port:
+        yield setup, port
+
+
+def asked(served: tuple[Setup, int]) -> dict[str, Asked]:
+    setup, port = served
+    faces = OWN if setup.server == "aiohttp" else WSGI if setup.server in WSGI_SERVERS else ASGI
+    return {face: Asked(port, face) for face in (faces if DEEP else _USUAL[setup])}
+
+
+def test_no_request_gets_round_a_rule(served: tuple[Setup, int]) -> None:
+    ways = {face: it.ways_round(written(SEED, depth(150, 1000))) for face, it in asked(served).items()}
+    assert not any(ways.values()), ways
+
+
+def test_the_routes_are_there_and_under_rules(served: tuple[Setup, int]) -> None:
+    mount = "/v1" if served[0].is_mounted else ""
+    for face, it in asked(served).items():
+        assert it.served(Written("GET", f"{mount}/open")) == ["open"], face
+        assert it.served(Written("GET", f"{mount}/orders")) == ["open"], face
+        assert {it.status(Written("POST", mount + path)) for path in PATHS} == {429}, face
+
+
+def test_every_face_is_in_the_matrix() -> None:
+    """A new integration gets an application in `apps.py`."""
+    names = [each.name for each in pkgutil.iter_modules(integrations.__path__)]
+    holding = {name for name in names if _holds_rules(import_module(f"{integrations.__name__}.{name}"))}
+    assert holding - WITHOUT_TARGETS == set(FACES.values())
+
+
+def _holds_rules(module: object) -> bool:
+    return any("RateLimit" in name or name in ("Limits", "add_rate_limits") for name in getattr(module, "__all__", ()))
