@@ -38,7 +38,7 @@ class GuardedStore(Timeouts):
         self._begin()
 
     def _begin(self) -> None:
-        self._has_answered = False
+        self._has_answered = self._is_stopped = False
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
         self.sent: set[asyncio.Future[Any]] = set()  # what was sent in a turn of the loop, and has no answer yet
@@ -112,6 +112,7 @@ class GuardedStore(Timeouts):
 
     async def stop(self) -> None:
         """End all probers."""
+        self._is_stopped = True
         probers = list(self._tasks)
         for each in probers:
             each.cancel()
@@ -161,6 +162,8 @@ class GuardedStore(Timeouts):
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         before = self._outages.breakers[part].error
+        if self._is_stopped:  # it tells of our end
+            return
         if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
             return  # many calls were on one connection: that it ended is one failure
         if self._outages.failed(part, error):

@@ -60,6 +60,7 @@ class SlowPath:
             return known
         level = await store_calls.outcome(self._registry.store.peek, entry.key, reservoir.quota)
         if isinstance(level, StoreUnavailable):
+            self._registry.check_open()  # else the error tells of our end, not of the store
             if (told := reservoir.decisions.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)
             return told

@@ -84,6 +84,8 @@ class Listener:
             try:
                 self._read(self._subscribe())
             except Exception as error:  # noqa: BLE001  whatever it is: the next subscription may work
+                if self._stopped.is_set():  # whoever closes the store ends it
+                    return
                 now, before, failed = time.monotonic(), failed, time.monotonic()
                 level = logging.INFO if now - before >= _LONG else logging.DEBUG
                 message = "no pushes from the store; who waits looks by itself: %s"

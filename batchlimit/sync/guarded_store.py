@@ -134,7 +134,7 @@ class GuardedStore(Timeouts):
         self._outages.answered(part)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        if self._outages.failed(part, error):
+        if not self._stopped.is_set() and self._outages.failed(part, error):
             self._stands_in(part, key)
             say_away(self.address, part, error)
 

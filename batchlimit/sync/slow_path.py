@@ -82,6 +82,7 @@ class SlowPath:
             failed = reservoir.state.fallback.failure(error)
         else:
             return entry.locked(lambda: reservoir.decisions.at_level(level, self._clock()))
+        self._registry.check_open()  # else the error tells of our end, not of the store
         if (told := entry.locked(lambda: reservoir.decisions.outlook(self._clock()))) is None:
             raise failed.to_raise(key)
         return told
