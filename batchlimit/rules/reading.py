@@ -39,8 +39,9 @@ def readings(path: str, root: str = "") -> list[str]:
     if root:
         if not path.startswith(root):
             found |= _spellings(f"{root.rstrip('/')}/{path.lstrip('/')}")
-        for below in [below for text in found for below in _below(text, root)]:
+        for below in _below(path, root):
             found |= _spellings(below)
+        found |= dict.fromkeys([below for text in found for below in _below(text, root)])
     return list(found)
 
 
@@ -50,9 +51,10 @@ def _spellings(path: str) -> dict[str, None]:
     if is_odd(path):
         for text in _decoded(path):
             plain = text.replace("\\", "/").removesuffix("\n")  # "$" of a route matches before a newline too
-            for each in dict.fromkeys((text, *_located(text), plain, *_located(plain))):
+            found |= dict.fromkeys((text, *_located(text)))
+            for each in dict.fromkeys((plain, *_located(plain))):
                 single = _slashes("/", each)
-                found |= dict.fromkeys((each, single, _resolved(single), _slashes("/", _resolved(each))))
+                found |= dict.fromkeys((single, _resolved(single), _slashes("/", _resolved(each))))
     return found
 
 

@@ -200,7 +200,7 @@ def test_the_steps_for_ambiguous_patterns_grow_with_their_number() -> None:
 def test_a_path_has_few_readings_and_none_is_longer(path: str) -> None:
     found = readings(path)
     assert found[0] == path
-    assert len(found) <= 1 + 24 * (DECODINGS + 1)
+    assert len(found) <= 1 + 12 * (DECODINGS + 1)
     assert max(map(len, found)) <= len(path) + 1
 
 

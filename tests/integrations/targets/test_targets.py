@@ -43,7 +43,8 @@ def test_no_request_gets_round_a_rule(served: tuple[Setup, int]) -> None:
 
 
 def test_the_routes_are_there_and_under_rules(served: tuple[Setup, int]) -> None:
-    mount = "/v1" if served[0].is_mounted else ""
+    server, is_mounted = served[0]
+    mount = "/v1" if is_mounted and not server.startswith("uvicorn") else ""  # which writes it before each path
     for face, it in asked(served).items():
         assert it.served(Written("GET", f"{mount}/open")) == ["open"], face
         assert it.served(Written("GET", f"{mount}/orders")) == ["open"], face
