@@ -55,7 +55,9 @@ async def ask(
     """
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is None:
-        return unprotected(limit.key, "add a RateLimitMiddleware whose rules have this key and match=None")
+        return unprotected(
+            limit.key, "add a RateLimitMiddleware, as by add_rate_limits, whose rules have this key and match=None"
+        )
     enforcer, outcome, _, exchange = limits
     known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
     refusal = await enforcer.ask(limit, outcome, known, path)
