@@ -60,7 +60,7 @@ def _spellings(path: str) -> dict[str, None]:
 
 def _below(text: str, root: str) -> list[str]:
     """Return what follows the root: Litestar looks for it anywhere, others at the start, and not all to a slash."""
-    return [text.partition(each)[2] for each in {root, root.rstrip("/")} if each and each in text]
+    return [text.partition(each)[2] for each in dict.fromkeys((root, root.rstrip("/"))) if each and each in text]
 
 
 def _located(text: str) -> Iterable[str]:
