@@ -364,12 +364,13 @@ async def test_an_exception_of_send_goes_on_and_is_settled() -> None:
     responses: list[Response] = []
 
     async def send(message: Any) -> None:
-        raise OSError("the client is gone")
+        if message["type"] == "http.response.body":
+            raise OSError("the client is gone")
 
     async with limited(Hello(), rule_that_notes(responses)) as middleware:
         with pytest.raises(OSError, match="gone"):
             await middleware(http(), None, send)  # type: ignore[arg-type]
-        assert [type(each.error) for each in responses] == [OSError]
+        assert [(type(each.error), each.sent, each.complete) for each in responses] == [(OSError, 0, False)]
 
 
 @pytest.mark.parametrize("begun", [True, False])

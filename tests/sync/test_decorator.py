@@ -126,7 +126,13 @@ def test_a_limit_without_a_key_says_that_it_needs_one(limiter: RateLimiter) -> N
 
     greet: Any = limiter.limit(key)
 
-    for call in (lambda: greet("ann"), greet, lambda: greet(name="ann"), lambda: greet("ann", "bob")):
+    for call in (
+        lambda: greet("ann"),
+        greet,
+        lambda: greet(name="ann"),
+        lambda: greet("ann", "bob"),
+        lambda: greet(key, name="ann"),
+    ):
         with pytest.raises(TypeError, match=r"written with a key, as in @limiter\.limit\('search'\)"):
             call()
 
