@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from batchlimit.quota.quota import Quota
 
 
+_MARGIN = 5e-6
+"""Seconds by which a told wait is longer than the true one: bucket and process each round up. A request takes longer to
+arrive, so this margin alone never makes another second."""
+
+
 def whole_seconds(seconds: float | None) -> int | None:
     """Return what a Retry-After header says.
 
@@ -17,7 +22,9 @@ def whole_seconds(seconds: float | None) -> int | None:
     Returns:
         Whole seconds, rounded up; None, for no header, if it is never or unknown.
     """
-    return None if seconds is None or seconds == math.inf else math.ceil(seconds)
+    if seconds is None or seconds == math.inf:
+        return None
+    return max(int(seconds > 0.0), math.ceil(seconds - _MARGIN))
 
 
 Source = Literal["local", "store", "denied", "fallback", "open", "shadow"]

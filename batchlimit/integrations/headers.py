@@ -16,6 +16,7 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit import Quota
+from batchlimit.decision import whole_seconds
 from batchlimit.integrations.policy import Policy
 
 POLICY = b"ratelimit-policy"
@@ -157,9 +158,9 @@ class Fields:
 
     def retry_after(self, seconds: float | None) -> list[Header]:
         """Return `Retry-After`: whole seconds from 1, spread upwards by at most a tenth; nothing for inf or None."""
-        if seconds is None or not math.isfinite(seconds):
+        if (whole := whole_seconds(seconds)) is None:
             return []
-        least = max(1, math.ceil(seconds))
+        least = max(1, whole)
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
     def _policy(self, name: str, quota: Quota) -> Policy:

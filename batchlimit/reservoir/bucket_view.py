@@ -212,7 +212,7 @@ class BucketView:
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
-        self._levels, self._leased = grant.levels, grant.kept + grant.granted
+        self._levels, self._leased = _levels(fetch, grant), grant.kept + grant.granted
         self._ends = now + grant.starts_in + grant.lease
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
@@ -224,6 +224,17 @@ class BucketView:
         their lease, they queue again and make it busier: of 100,000 waiters 90,000 were refused.
         """
         self.round_trip = max(self.round_trip, min(seconds, _LATEST))
+
+
+def _levels(fetch: Fetch, grant: Grant) -> tuple[float, ...]:
+    """Return the level of each bandwidth: at least what lets the need fit after the wait that the bucket told.
+
+    The bucket tells thousandths of a token, and its wait to the microsecond: at 100/day a thousandth is 0.9 s.
+    """
+    if not grant.retry_after:
+        return grant.levels
+    bandwidths, need, wait = (grant.quota or fetch.quota).bandwidths, fetch.ask.need, grant.retry_after
+    return tuple([max(at, need - wait * each.rate) for at, each in zip(grant.levels, bandwidths, strict=False)])
 
 
 def smoothed(round_trip: float, sample: float) -> float:
