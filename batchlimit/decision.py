@@ -27,6 +27,8 @@ def whole_seconds(seconds: float | None) -> int | None:
     return max(int(seconds > 0.0), math.ceil(seconds - _MARGIN))
 
 
+Remains = tuple[int, "Quota", int | None]
+"""What this process could still admit of a key, and the `quota` and `binding` of a Decision on it."""
 Source = Literal["local", "store", "denied", "fallback", "open", "shadow"]
 
 
@@ -45,6 +47,8 @@ class Decision:
             admits everything), or "shadow" (it was to be refused, and its key is in shadow mode).
         quota: the Quota that holds for the key now: that of the code, or one that an operator has set (default None:
             nobody told). Two decisions that differ in it alone are equal.
+        binding: which of `quota.bandwidths` has the next token last, or else the fewest (default None: there is one
+            alone, or nobody told). It makes no difference either.
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -60,6 +64,7 @@ class Decision:
     reset_after: float
     source: Source
     quota: "Quota | None" = field(default=None, repr=False, compare=False)
+    binding: int | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.allowed

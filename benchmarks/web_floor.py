@@ -13,7 +13,7 @@ from benchmarks.web_rules import PLENTY
 
 def fixed_fields(rules: Sequence[Rule]) -> list[Header]:
     """Return the fields of one response of these rules."""
-    return Fields(secret=b"fixed").of([(rule.name, rule.quota, rule.key, PLENTY - 1) for rule in rules])
+    return Fields(secret=b"fixed").of([(rule.name, rule.quota, rule.key, PLENTY - 1, None) for rule in rules])
 
 
 def on_asgi(app: Any, rules: Sequence[Rule]) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
-from batchlimit.decision import Decision
-from batchlimit.quota.quota import Quota
+from batchlimit.decision import Decision, Remains
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.waiting import LONG_AGO
 
@@ -18,21 +17,21 @@ Taken = tuple[KeyEntry, str, int, float]
 """Whose tokens, by which key, how many, and before when they count."""
 
 
-def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, tuple[int, Quota]] | None:
-    """Charge all keys by leased tokens that are here; return what remains of each, and its quota. None: not charged."""
+def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, Remains] | None:
+    """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
     if registry.thread != get_ident():
         return None
     taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:
         return None
-    left = {}
+    left: dict[str, Remains] = {}
     for entry, key, _, _ in taken:
         reservoir = entry.reservoir
         state = reservoir.state
         if state.lease.borrowed:
             _put_back(taken, now)
             return None
-        left[key] = reservoir.decisions.remaining(now), state.quota
+        left[key] = reservoir.decisions.remaining(now), state.quota, state.view.binding
     return left
 
 

@@ -14,13 +14,12 @@ from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.clock import steady
-from batchlimit.decision import Decision
+from batchlimit.decision import Decision, Remains
 from batchlimit.living import born
 from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.key import check_key
-from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options
@@ -197,7 +196,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         known = decide_from_memory(self._registry, costs)
         return await AcquireAll(costs, self._registry).decide() if known is None else known
 
-    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
+    def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.
 
         For callers that decide for each request, and have no use for a Decision. It is no coroutine function.
@@ -206,8 +205,9 @@ class AsyncRateLimiter(AsyncKeyCalls):
             costs: whole tokens by key.
 
         Returns:
-            By key, what this process could still admit, and the Quota that holds; None: nothing was charged, so ask
-            `decide_all`. It says what is wrong, too: nothing is raised here.
+            By key, what this process could still admit, the Quota that holds, and which of its bandwidths binds, as a
+            Decision tells it; None: nothing was charged, so ask `decide_all`. It says what is wrong, too: nothing is
+            raised here.
 
         Example:
             >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})

@@ -65,15 +65,17 @@ class Left(NamedTuple):
         quota: its quota.
         key: the key.
         remaining: tokens that this process could still admit.
+        binding: which of the quota's bandwidths RateLimit names (default None: the slowest).
     """
 
     name: str
     quota: Quota
     key: str
     remaining: int
+    binding: int | None = None
 
 
-Told = tuple[str, Quota, str, int]
+Told = tuple[str, Quota, str, int, int | None]
 """A Left, or a plain tuple of the same, which takes half the time to make."""
 
 
@@ -127,7 +129,7 @@ class Fields:
         Returns:
             Names in lower case and values, as ASGI takes them.
         """
-        return self.prepare(applied).of({key: (remaining, None) for *_, key, remaining in applied}) or []
+        return self._of(applied, None)
 
     def prepare(self, applied: Sequence[Told]) -> "Prepared":
         """Write the fields of a response but for what is left, which may be written in as often as is needed.
@@ -139,13 +141,15 @@ class Fields:
             What writes the rest.
         """
         return Prepared(
-            [(self._policy(name, quota), quota, key) for name, quota, key, _ in applied],
+            [(self._policy(name, quota), quota, key, binding) for name, quota, key, _, binding in applied],
             self._secret if self._draft else None,
             self._of_legacy if self._legacy else None,
         )
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
+
+        The `t` of RateLimit is the same time before it is spread: `Retry-After` is not earlier than that window's end.
 
         Args:
             applied: the rules that refused; none, if a store or a concurrency limit did.
@@ -154,14 +158,17 @@ class Fields:
         Returns:
             Names in lower case and values.
         """
-        return self.of(applied) + self.retry_after(retry_after)
+        return self._of(applied, _least(retry_after)) + self.retry_after(retry_after)
 
     def retry_after(self, seconds: float | None) -> list[Header]:
         """Return `Retry-After`: whole seconds from 1, spread upwards by at most a tenth; nothing for inf or None."""
-        if (whole := whole_seconds(seconds)) is None:
+        if (least := _least(seconds)) is None:
             return []
-        least = max(1, whole)
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
+
+    def _of(self, applied: Sequence[Told], again: int | None) -> list[Header]:
+        left = {key: (remaining, None, binding) for *_, key, remaining, binding in applied}
+        return self.prepare(applied).of(left, again) or []
 
     def _policy(self, name: str, quota: Quota) -> Policy:
         """Return what the fields say by a quota; keys of one rule may have several."""
@@ -184,7 +191,7 @@ class Prepared:
     """The fields of some rules with their keys, but for what is left.
 
     Args:
-        rules: what the fields say of each rule, its quota and its key.
+        rules: what the fields say of each rule, its quota, its key, and which bandwidth binds.
         secret: what partition keys are hashed with; None: no fields of the draft.
         legacy: writes older fields by what remains of which quotas; None: none.
     """
@@ -193,37 +200,45 @@ class Prepared:
 
     def __init__(
         self,
-        rules: Sequence[tuple[Policy, Quota, str]],
+        rules: Sequence[tuple[Policy, Quota, str, int | None]],
         secret: bytes | None,
         legacy: Callable[[Iterable[tuple[int, Quota]]], list[Header]] | None,
     ) -> None:
-        items = [] if secret is None else [policy.keys.get(key) or policy.key(key, secret) for policy, _, key in rules]
+        items = [] if secret is None else [policy.key(key, binding, secret) for policy, _, key, binding in rules]
         self._policies, self._limits = (b", ".join(each) for each in zip(*items, strict=True)) if items else (b"", b"")
         self._legacy = legacy if rules else None
-        self._parts = [(key, quota, policy.most, policy.rate) for policy, quota, key in rules]
+        self._parts = [(key, quota, bind, policy.most, policy.rate(bind)) for policy, quota, key, bind in rules]
         if not self._policies and self._legacy is None:
             self._parts = []
 
     def __repr__(self) -> str:
         return f"<Prepared fields of {len(self._parts)} rules>"
 
-    def of(self, left: Mapping[str, tuple[int, Quota | None]]) -> list[Header] | None:
-        """Return the fields; None: another quota holds for a key, and they have to be prepared anew.
+    def of(
+        self, left: Mapping[str, tuple[int, Quota | None, int | None]], again: int | None = None
+    ) -> list[Header] | None:
+        """Return the fields; None: another quota holds for a key, or another bandwidth binds: prepare them anew.
 
         Args:
-            left: what remains by key, and the quota that holds; None: that of the rule.
+            left: what remains by key, the quota that holds (None: that of the rule), and which bandwidth binds.
+            again: seconds after which a refused caller may come again (default None: nobody was refused).
         """
         numbers: list[int] = []
-        for key, quota, most, rate in self._parts:
-            remaining, now = left[key]
-            if now is not quota and now is not None:
+        for key, quota, binding, most, rate in self._parts:
+            remaining, now, binds = left[key]
+            if binds != binding or (now is not quota and now is not None):
                 return None
             if rate:
                 if remaining > most:
                     remaining = most
-                numbers += remaining, ceil((remaining or 1) / rate)
+                numbers += remaining, again or ceil((remaining or 1) / rate)
         found = [(POLICY, self._policies), (RATELIMIT, self._limits % tuple(numbers))] if self._policies else []
         return found + self._legacy((left[key][0], quota) for key, quota, *_ in self._parts) if self._legacy else found
+
+
+def _least(seconds: float | None) -> int | None:
+    """Return the least `Retry-After`; None: there is none."""
+    return None if (whole := whole_seconds(seconds)) is None else max(1, whole)
 
 
 def _room(rule: tuple[int, Quota]) -> float:

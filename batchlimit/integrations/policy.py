@@ -24,30 +24,38 @@ class Policy:
 
     Attributes:
         most: more than this never remains.
-        rate: tokens a second of the slowest bandwidth; so many that no integer becomes too large for a field.
-        keys: by key, the items of RateLimit-Policy, and the item of RateLimit. The latter is to be filled with what is
-            left and how long that lasts; with nothing where no token ever comes.
+        keys: by key and bandwidth, the items of RateLimit-Policy, and the item of RateLimit. The latter is to be filled
+            with what is left and how long that lasts; with nothing where no token ever comes.
     """
 
-    __slots__ = ("_items", "_limit", "keys", "most", "rate")
+    __slots__ = ("_items", "_names", "_rates", "_slowest", "keys", "most")
 
     def __init__(self, name: str, quota: Quota) -> None:
         self.most = min(quota.largest_cost, _LARGEST)
-        slowest = max(quota.bandwidths, key=_window)
-        self.rate = max(slowest.rate, self.most / (_LARGEST - 1)) if slowest.rate else 0.0
-        others = [each for each in quota.bandwidths if each is not slowest]
-        names = [_text(name), *(_text(f"{name}#{number}") for number, _ in enumerate(others, 2))]
-        self._items = [_item(each, part) for each, part in zip(names, [slowest, *others], strict=True)]
-        self._limit = f"{names[0].replace('%', '%%')};r=%d;t=%d" if self.rate else f"{names[0]};r=0"
-        self.keys: dict[str, tuple[bytes, bytes]] = {}
+        parts = quota.bandwidths
+        self._slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
+        order = [slowest, *(number for number in range(len(parts)) if number != slowest)]
+        texts = [_text(name), *(_text(f"{name}#{number}") for number in range(2, len(parts) + 1))]
+        self._names = dict(zip(order, texts, strict=True))
+        self._items = [_item(self._names[number], parts[number]) for number in order]
+        self._rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
+        self.keys: dict[tuple[str, int | None], tuple[bytes, bytes]] = {}
 
-    def key(self, key: str, secret: bytes) -> tuple[bytes, bytes]:
-        """Return the items of this key, and remember them."""
+    def rate(self, binding: int | None) -> float:
+        """Return the tokens a second of this bandwidth (None: the slowest); no integer is too large for a field."""
+        return self._rates[self._slowest if binding is None else binding]
+
+    def key(self, key: str, binding: int | None, secret: bytes) -> tuple[bytes, bytes]:
+        """Return the items of this key where this bandwidth binds (None: the slowest), and remember them."""
+        if found := self.keys.get((key, binding)):
+            return found
         if len(self.keys) >= _MOST_KEYS:
             self.keys.clear()
         partition = f";pk={_partition_key(key, secret)}"
         items = ", ".join(f"{item}{partition}" for item in self._items)
-        return self.keys.setdefault(key, (items.encode(), f"{self._limit}{partition}".encode()))
+        name = self._names[self._slowest if binding is None else binding].replace("%", "%%")
+        limit = f"{name};r=%d;t=%d{partition}" if self.rate(binding) else f"{name};r=0{partition}"
+        return self.keys.setdefault((key, binding), (items.encode(), limit.encode()))
 
 
 def _partition_key(key: str, secret: bytes) -> str:

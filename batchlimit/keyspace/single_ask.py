@@ -17,7 +17,7 @@ from batchlimit.overrides.code import Rank
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, is_plenty, pack, smoothed
+from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, binding_of, is_plenty, pack, smoothed
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.requests import furthest
@@ -37,6 +37,7 @@ class SingleAsk:
     """
 
     __slots__ = (
+        "_binding",
         "_demand",
         "_fetch",
         "_instance",
@@ -135,13 +136,13 @@ class SingleAsk:
         self._instance.count.learn(instances, now)
         if ask.look:
             self._instance.rules.hear(grant.rules, now)
-        self._level = level
+        self._level, self._binding = level, binding_of(grant.levels, self.quota)
         round_trip = smoothed(self._round_trip, now - self.sent)
         return pack(now, demand.rate, demand.at, self.cost, grant.epoch, level, max(1, instances), round_trip, now)
 
     def decision(self, _now: float) -> Decision:
         """Say all that a caller wants to be told."""
-        return decision(self.quota, self._level, 0.0, "store")
+        return decision(self.quota, self._level, 0.0, "store", self._binding)
 
 
 Settled = AdmissionResult | SingleAsk

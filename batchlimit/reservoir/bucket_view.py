@@ -102,6 +102,7 @@ class BucketView:
         "_leased",
         "_levels",
         "active_instances",
+        "binding",
         "level",
         "losses",
         "round_trip",
@@ -113,6 +114,7 @@ class BucketView:
         self._instance_count = instance_count
         self._heard = LONG_AGO
         self._levels: tuple[float, ...] = ()  # of each bandwidth, if the bucket told of them
+        self.binding: int | None = None  # see `binding_of`
         self._leased = 0  # tokens that the bucket counted as leased to this instance
         self._ends = LONG_AGO  # when it counts them no more, at the latest
         self.active_instances = 1
@@ -213,6 +215,7 @@ class BucketView:
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self._levels, self._leased = _levels(fetch, grant), grant.kept + grant.granted
+        self.binding = binding_of(self._levels, grant.quota or fetch.quota)
         self._ends = now + grant.starts_in + grant.lease
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
@@ -235,6 +238,15 @@ def _levels(fetch: Fetch, grant: Grant) -> tuple[float, ...]:
         return grant.levels
     bandwidths, need, wait = (grant.quota or fetch.quota).bandwidths, fetch.ask.need, grant.retry_after
     return tuple([max(at, need - wait * each.rate) for at, each in zip(grant.levels, bandwidths, strict=False)])
+
+
+def binding_of(levels: tuple[float, ...], quota: Quota) -> int | None:
+    """Return which bandwidth has the next token last, or else the fewest tokens; None: there is one, or nobody told."""
+    if len(levels) < 2 or quota.denies_all:
+        return None
+    pairs = zip(levels, quota.bandwidths, strict=False)
+    each = [(max(0.0, (1 - level) / band.rate), -level, -band.rate) for level, band in pairs]
+    return each.index(max(each))
 
 
 def smoothed(round_trip: float, sample: float) -> float:

@@ -43,7 +43,8 @@ class Decisions:
         by: Source = source
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
-        return decision(state.quota, self.remaining(now), retry_after, by)
+        binding = None if state.lease.borrowed else state.view.binding
+        return decision(state.quota, self.remaining(now), retry_after, by, binding)
 
     def outlook(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""

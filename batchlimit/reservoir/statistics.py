@@ -114,14 +114,15 @@ class Health(NamedTuple):
     durations: Histogram = Histogram()
 
 
-def decision(quota: Quota, remaining: int, retry_after: float, source: Source) -> Decision:
+def decision(quota: Quota, remaining: int, retry_after: float, source: Source, binding: int | None = None) -> Decision:
     """Return the Decision on a call that was admitted if `retry_after` (s) is 0, with `remaining` tokens to go on.
 
     Never more than the limit remains: what is borrowed while the store is away may be more, and nobody can use it.
     """
     largest = quota.largest_cost
     remaining = min(remaining, largest)
-    return Decision(retry_after == 0.0, largest, remaining, retry_after, quota.full_after(remaining), source, quota)
+    full_after = quota.full_after(remaining)
+    return Decision(retry_after == 0.0, largest, remaining, retry_after, full_after, source, quota, binding)
 
 
 def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, denied_for: float = 0.0) -> Decision:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from batchlimit.decision import Decision
-from batchlimit.quota.quota import Quota
+from batchlimit.decision import Decision, Remains
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -15,8 +14,8 @@ Clock = Callable[[], float]
 Found = list[tuple[str, KeyEntry, int]]
 
 
-def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, tuple[int, Quota]] | None:
-    """Charge all keys by leased tokens that are here; return what remains of each, and its quota. None: not charged."""
+def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dict[str, Remains] | None:
+    """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
     now = clock()
     found, is_enough = _found(entries, costs, now)
     if not is_enough:
@@ -26,10 +25,10 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
             return None
     if not _charge(found, clock):
         return None
-    left = {}
+    left: dict[str, Remains] = {}
     for key, entry, _ in found:  # a comprehension would be a function of its own
         reservoir = entry.reservoir
-        left[key] = reservoir.decisions.remaining(now), reservoir.state.quota
+        left[key] = reservoir.decisions.remaining(now), reservoir.state.quota, reservoir.state.view.binding
     return left
 
 

@@ -8,13 +8,12 @@ from typing import Self
 import redis
 
 from batchlimit.clock import steady
-from batchlimit.decision import Decision
+from batchlimit.decision import Decision, Remains
 from batchlimit.living import born
 from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.key import check_key
-from batchlimit.quota.quota import Quota
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options
@@ -200,7 +199,7 @@ class RateLimiter(KeyCalls):
         known = decide_from_memory(self._entries, costs, self._clock)
         return AcquireAll(costs, self._registry).decide() if known is None else known
 
-    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
+    def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.
 
         For callers that decide for each request, and have no use for a Decision.
@@ -209,8 +208,9 @@ class RateLimiter(KeyCalls):
             costs: whole tokens by key.
 
         Returns:
-            By key, what this process could still admit, and the Quota that holds; None: nothing was charged, so ask
-            `decide_all`. It says what is wrong, too: nothing is raised here.
+            By key, what this process could still admit, the Quota that holds, and which of its bandwidths binds, as a
+            Decision tells it; None: nothing was charged, so ask `decide_all`. It says what is wrong, too: nothing is
+            raised here.
 
         Example:
             >>> limiter = RateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})

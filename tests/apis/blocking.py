@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.decision import Remains
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
@@ -122,11 +123,11 @@ class Blocking:
         found: dict[str, Decision] = awaited(self._inner.decide_all, costs)
         return found
 
-    def take_leased(self, costs: dict[str, int]) -> dict[str, tuple[int, Quota]] | None:
-        async def take() -> dict[str, tuple[int, Quota]] | None:
+    def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
+        async def take() -> dict[str, Remains] | None:
             return self._inner.take_leased(costs)
 
-        found: dict[str, tuple[int, Quota]] | None = awaited(take)
+        found: dict[str, Remains] | None = awaited(take)
         return found
 
     def statistics(self) -> Statistics:

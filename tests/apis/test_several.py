@@ -307,8 +307,8 @@ def test_several_are_charged_from_memory_if_it_has_enough_of_all(
     limiter.decide_all({"tenant": 1, "global": 1})
     before = len(stage.asks)
     found = limiter.take_leased(costs)
-    assert (None if found is None else {key: remaining for key, (remaining, _) in found.items()}) == left
-    assert all(quota == quota_rule(QUOTAS)(key) for key, (_, quota) in (found or {}).items())
+    assert (None if found is None else {key: remaining for key, (remaining, _, _) in found.items()}) == left
+    assert all(quota == quota_rule(QUOTAS)(key) for key, (_, quota, _) in (found or {}).items())
     assert len(stage.asks) == before
     assert limiter.statistics().admitted == 2 + (sum(costs.values()) if left is not None else 0)
     limiter.close()

@@ -16,8 +16,8 @@ QUOTAS = (
     "5/minute; 100/day", "1/s burst 3; 20/minute", "10/s burst 20; 100/hour",
 )  # fmt: skip
 PART = 2
-"""Costs are at most this part of the burst. Where more is asked for, tokens that were spent and not yet reported may delay
-it: the caller is told the latest time."""
+"""Costs are at most this part of the burst. Where more is asked for, tokens that were spent and not yet reported may
+delay it: the caller is told the latest time."""
 ON_THE_WAY = 20e-6
 """Seconds that a request takes to arrive, at the least."""
 

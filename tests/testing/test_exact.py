@@ -4,6 +4,7 @@ import asyncio
 import threading
 from fractions import Fraction
 from itertools import cycle
+from math import ceil
 from random import Random
 
 import pytest
@@ -28,27 +29,35 @@ class Plain:
     """A token bucket in exact numbers."""
 
     def __init__(self, text: str) -> None:
-        self._parts = [(Fraction(each.rate), each.burst) for each in Quota.parse(text).bandwidths]
-        self._levels = [Fraction(burst) for _, burst in self._parts]
+        parts = Quota.parse(text).bandwidths
+        self.rates, self.bursts = [Fraction(each.rate) for each in parts], [each.burst for each in parts]
+        self.levels = [Fraction(burst) for burst in self.bursts]
 
-    def advance(self, seconds: Fraction) -> None:
-        flowed = [level + rate * seconds for level, (rate, _) in zip(self._levels, self._parts, strict=True)]
-        self._levels = [min(level, Fraction(burst)) for level, (_, burst) in zip(flowed, self._parts, strict=True)]
+    def advance(self, seconds: Fraction | int) -> None:
+        flowed = [level + rate * seconds for level, rate in zip(self.levels, self.rates, strict=True)]
+        self.levels = [min(level, Fraction(burst)) for level, burst in zip(flowed, self.bursts, strict=True)]
 
     def take(self, cost: int) -> bool:
-        if fits := min(self._levels) >= cost:
-            self._levels = [level - cost for level in self._levels]
+        if fits := min(self.levels) >= cost:
+            self.levels = [level - cost for level in self.levels]
         return fits
 
     @property
+    def windows(self) -> list[int]:
+        """In how many seconds each burst is refilled."""
+        return [
+            max(1, ceil(burst / rate - Fraction(1, 10**9))) for burst, rate in zip(self.bursts, self.rates, strict=True)
+        ]
+
+    @property
     def whole(self) -> int:
-        return int(min(self._levels))
+        return int(min(self.levels))
 
     def clear_of_whole(self) -> bool:
         """Whether no level is so close to a whole number that microseconds decide."""
         return all(
             level == burst or abs(level - round(level)) > rate / 20_000
-            for level, (rate, burst) in zip(self._levels, self._parts, strict=True)
+            for level, rate, burst in zip(self.levels, self.rates, self.bursts, strict=True)
         )
 
 

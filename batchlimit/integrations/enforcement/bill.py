@@ -8,8 +8,8 @@ from batchlimit.rules import Rule
 
 Charged = tuple[Rule, str, int]
 """A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
-Left = Mapping[str, tuple[int, Quota | None]]
-"""What remains by key, and the quota that holds; None: that of the rule."""
+Left = Mapping[str, tuple[int, Quota | None, int | None]]
+"""What remains by key, the quota that holds (None: that of the rule), and which of its bandwidths binds."""
 
 
 class Bill:
@@ -50,7 +50,8 @@ class Bill:
         Args:
             left: what remains, by key.
         """
-        return [(rule.name, left[key][1] or rule.quota, key, left[key][0]) for rule, key, _ in self.told]
+        found = [(rule, key, *left[key]) for rule, key, _ in self.told]
+        return [(rule.name, quota or rule.quota, key, remaining, bind) for rule, key, remaining, quota, bind in found]
 
 
 NOTHING_CHARGED = Bill(())

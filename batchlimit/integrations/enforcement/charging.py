@@ -107,7 +107,8 @@ class Charging:
             counts = self._counters.rules[rule.name]
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
         outcome.charges = Bill(charged).settled
-        outcome.bill, outcome.left = Bill(rules), {key: (one.remaining, one.quota) for key, one in decisions.items()}
+        outcome.bill = Bill(rules)
+        outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
         outcome.headers = self.fields(outcome.bill, outcome.left)
 
     def _failed(self, rules: list[Charged], error: Exception) -> Refusal | None:
@@ -138,7 +139,8 @@ class Charging:
             return None
         for rule, _, _ in short:
             next(self._counters.rules[rule.name].refused)
-        told = [(rule.name, decision.quota or rule.quota, key, decision.remaining) for rule, _, _ in short]
+        remaining, binding = decision.remaining, decision.binding
+        told = [(rule.name, decision.quota or rule.quota, key, remaining, binding) for rule, _, _ in short]
         return refuse(self._fields, quota_exceeded(_names(short)), decision.retry_after, told, key=key)
 
     def _away(self, rules: list[Charged], error: StoreUnavailable) -> Refusal | None:
