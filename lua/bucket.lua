@@ -28,8 +28,9 @@
 --   rank, heard  rules and revision of the quota: it outranks all with less. And when an instance of this rank was last
 --                heard that wants it. Written once instances disagree, or have a rank above 0
 --   instance:ID  held (tokens); seen: when it asked last; how long after that its tokens expire; granted (tokens) by
---                the ask numbered seq; weight; how long before `seen` it was served last (its share began anew). And
---                while one of these is not 0: how long after `seen` that grant starts, and a refund is known
+--                the ask numbered seq (spent, if more than what is held); weight; how long before `seen` it was served
+--                last (its share began anew). And while one of these is not 0: how long after `seen` that grant starts,
+--                and a refund is known
 -- A server keeps a hash in one block of memory while no field or value is longer than 64 bytes. Few of these are.
 --
 -- Scripts: each consists of the files named here, one after the other, which share their variables. A script is one

@@ -21,7 +21,7 @@ if not instance or seq > instance.seq then
     credited = refund
     if instance then
         local still = min(held, instance.held)
-        credited = credited + min(tokens, instance.held - still)
+        credited = credited + min(tokens, returnable(still))
         used = used - credited
         outstanding = outstanding - (instance.held - still)
         instance.seq, instance.held, instance.granted = seq, still, 0

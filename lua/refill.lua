@@ -48,3 +48,10 @@ for n = 1, #over do
     end
 end
 if instance and instance.struck then instance = nil end
+
+-- Returns how many tokens the caller's instance may bring back unspent if it has `still` so many. What it was granted
+-- and does not hold is spent, and may come back as long as a caller might have been admitted by it.
+local function returnable(still)
+    local spent = instance.held < instance.granted and now < instance.expires and instance.granted or 0
+    return instance.held - still + spent
+end

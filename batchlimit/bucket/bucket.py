@@ -11,12 +11,10 @@ here are theirs, and tests/lua holds the two copies against each other.
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import (
     FAR,
     HEARD,
-    LONGEST,
     MARGIN,
     PACE,
     REMEMBERED,
@@ -29,20 +27,15 @@ from batchlimit.bucket.fair_share import (
     lease_of,
     lease_of_grant,
     pace_of,
+    rounded,
+    spends,
+    waits_for,
 )
-from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
+from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable, Reserved
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
-
-
-class _Reserved(NamedTuple):
-    """Tokens that only one instance may draw on, until it is served or `ends`."""
-
-    name: str
-    tokens: int
-    ends: float
 
 
 class Bucket:
@@ -76,7 +69,7 @@ class Bucket:
         self._bands = bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
-        self._reserved: _Reserved | None = None
+        self._reserved: Reserved | None = None
         self._used = 0  # tokens granted, less those that came back
         self._refused = 0  # tokens that instances refused their callers
         self._shadow = 0  # tokens that they admitted, and a quota in shadow mode was to refuse
@@ -90,9 +83,9 @@ class Bucket:
         instance = self._table.instances.get(ask.instance) or self._table.enter(ask.instance, self._now)
         if ask.seq < instance.seq:
             return self._grant(quota, instance, 0, 0, 0, 0)
-        if ask.seq == instance.seq and instance.granted > 0:
-            starts_in = max(0, instance.starts - self._now)
-            return self._grant(quota, instance, instance.granted, instance.held - instance.granted, starts_in, 0)
+        if ask.seq == instance.seq and instance.granted > 0 and self._now < instance.expires:
+            starts_in, kept = max(0, instance.starts - self._now), max(0, instance.held - instance.granted)
+            return self._grant(quota, instance, instance.granted, kept, starts_in, 0)
         self._refused += ask.refused
         self._shadow += ask.shadow_refused
         if instance.weight != ask.weight:
@@ -201,7 +194,7 @@ class Bucket:
 
     def _report(self, instance: InstanceEntry, ask: Ask) -> None:
         kept = min(ask.held, instance.held)
-        back = min(ask.back, instance.held - kept)
+        back = min(ask.back, instance.returnable(kept, self._now))
         self._used -= back
         self._table.settle(instance, kept)
         self._credit(back)
@@ -214,7 +207,7 @@ class Bucket:
 
     def _settle(self, instance: InstanceEntry, back: GiveBack) -> int:
         kept = min(back.held, instance.held)
-        unspent = min(back.tokens, instance.held - kept)
+        unspent = min(back.tokens, instance.returnable(kept, self._now))
         self._table.settle(instance, kept)
         instance.seq, instance.granted = back.seq, 0
         if back.refund > 0:
@@ -224,7 +217,7 @@ class Bucket:
         return unspent
 
     def _answer(self, quota: Quota, instance: InstanceEntry, ask: Ask) -> Grant:
-        granted, wait, accrued = self._offer(instance, ask)
+        granted, wait, told, accrued = self._offer(instance, ask)
         starts_in, max_wait = 0, round(ask.max_wait * _SECOND)
         if refused := granted < ask.need:
             starts_in = max(wait, math.ceil(min(self._pace, max_wait)))
@@ -232,9 +225,9 @@ class Bucket:
             refused = granted < ask.need
         kept, instance.seq, instance.seen, instance.granted = instance.held, ask.seq, self._now, 0
         if refused:
-            if accrued >= ask.need:
+            if accrued >= ask.need > 1:
                 self._reserve(ask, wait)
-            return self._grant(quota, instance, 0, kept, 0, wait)
+            return self._grant(quota, instance, 0, kept, 0, told)
         if ask.need > 0 and self._reserved and self._reserved.name == ask.instance:
             self._reserved = None
         self._lend(instance, ask, granted, self._now + starts_in)
@@ -248,19 +241,20 @@ class Bucket:
     def _reserve(self, ask: Ask, wait: int) -> None:
         if self._reserved is None or self._reserved.name == ask.instance:
             patience = 2 * max(PACE, self._pace) + (wait if ask.max_wait > 0 else 0)
-            self._reserved = _Reserved(ask.instance, ask.need, self._now + patience)
+            self._reserved = Reserved(ask.instance, ask.need, self._now + patience)
 
-    def _offer(self, instance: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
-        granted: float = ask.want
-        wait, accrued = 0.0, math.inf
+    def _offer(self, instance: InstanceEntry, ask: Ask) -> tuple[int, int, int, float]:
+        claims = self._table.claims(instance)
+        granted: float = ask.queued if spends(self._bands, claims) else ask.want
+        wait, told, accrued = 0.0, 0.0, math.inf
         for band, whole in self._each():
             level = self._level_for(ask, whole)
-            part, mine, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
+            part, mine, fair = division(band, level, claims, self._now, ask.need)
             ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, ahead))
-            wait = max(wait, (ask.need - level) / band.rate, (ask.need - fair) / (band.rate * part))
-            accrued = min(accrued, mine)
-        return max(0, math.floor(granted)), math.ceil(min(wait, LONGEST)) + 1, accrued
+            by_share, by_bucket = waits_for(ask.need, band, level, part, fair)
+            wait, told, accrued = max(wait, by_share), max(told, by_bucket), min(accrued, mine)
+        return max(0, math.floor(granted)), rounded(wait), rounded(told), accrued
 
     def _later(self, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
         if self._reserved and self._reserved.name != ask.instance:
@@ -273,12 +267,16 @@ class Bucket:
         return math.floor(granted)
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
-        waits = granted == ask.queued
+        is_spent = spends(self._bands, self._table.claims(instance))
+        waits = is_spent or granted == ask.queued
         trip = min(round(ask.round_trip * _SECOND), SLOWEST)
         lease = lease_of_grant(list(self._each()), granted, trip, waits=waits, is_later=starts > self._now)
         self._levels = [level - granted for level in self._levels]
         self._used += granted
-        self._table.lend(instance, granted, starts, starts + lease)
+        if is_spent and starts == self._now and instance.held == 0:
+            self._table.spend(instance, granted, starts, starts + lease)
+        else:
+            self._table.lend(instance, granted, starts, starts + lease)
 
     def _grant(
         self, quota: Quota, instance: InstanceEntry, granted: int, kept: int, starts_in: int, retry_after: int

@@ -1,5 +1,6 @@
 """How a bucket divides itself: the bandwidths of a quota in microseconds, and one instance's fair share of each."""
 
+import math
 from typing import NamedTuple
 
 from batchlimit.quota.quota import Quota
@@ -7,6 +8,8 @@ from batchlimit.quota.quota import Quota
 # What the scripts call by the same names; tests/lua holds them equal. Microseconds.
 ALPHA = 0.5
 """The share of a bucket that all instances together may hold in reserve; the rest stays for whoever comes."""
+LEASABLE = 2
+"""An instance that may hold fewer tokens than these in reserve spends instead of leasing."""
 LEASE = 1_000_000
 """The longest lease while the bucket is poor, but for an instance whose answers take long."""
 RICH = 1_500_000
@@ -117,8 +120,25 @@ def division(band: Band, level: float, claims: Claims, now: int, need: int) -> t
     part = weight / weights
     mine = min(band.rate * part * (now - last), max(band.burst * part, need))
     waited = (weights - weight) * now - (lasts - weight * last)
-    others = min(band.rate / weights * waited, ALPHA * level)
+    others = math.floor(min(band.rate / weights * waited, ALPHA * level))
     return part, mine, max(mine, level - max(0, others))
+
+
+def spends(bands: list[Band], claims: Claims) -> bool:
+    """Return whether too little can be leased to this instance: what it is granted at once is spent then."""
+    return min(ALPHA * band.burst * claims.weight / claims.weights for band in bands) < LEASABLE
+
+
+def rounded(wait: float) -> int:
+    """Return whole us, one more than needed: a rounding error must never make it too early."""
+    return math.ceil(min(wait, LONGEST)) + 1
+
+
+def waits_for(need: int, band: Band, level: float, part: float, fair: float) -> tuple[float, float]:
+    """Return after how many us `need` fits this instance's share, and after how many it fits whatever is set aside."""
+    share, aside = (need - fair) / (band.rate * part), ((need - 1) / (1 - ALPHA) + 1 - level) / band.rate
+    short = (need - level) / band.rate
+    return max(short, share), max(short, min(share, aside))
 
 
 def ahead_of(band: Band, level: float, part: float, mine: float, held: int, outstanding: int) -> float:

@@ -1,6 +1,7 @@
 """Which instances a bucket knows, and what they hold of it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import ACTIVE, SWEEP, Claims
 
@@ -22,9 +23,22 @@ class InstanceEntry:
     known: int = 0
     """Until when it remembers a refund."""
 
+    def returnable(self, kept: int, now: int) -> int:
+        """Return how many tokens it may bring back unspent if it has `kept` so many."""
+        spent = self.granted if self.held < self.granted and now < self.expires else 0
+        return self.held - kept + spent
+
     def is_over(self, now: int) -> bool:
         """Whether its lease is over, and it still has something of it: tokens, or a share though it asked long ago."""
         return self.expires <= now and (self.held > 0 or self.seen + ACTIVE <= now)
+
+
+class Reserved(NamedTuple):
+    """Tokens that only one instance may draw on, until it is served or `ends`."""
+
+    name: str
+    tokens: int
+    ends: float
 
 
 class InstanceTable:
@@ -91,6 +105,10 @@ class InstanceTable:
         self.outstanding += tokens
         instance.held, instance.granted, instance.starts = instance.held + tokens, tokens, starts
         instance.expires = max(instance.expires, expires)
+
+    def spend(self, instance: InstanceEntry, tokens: int, now: int, expires: int) -> None:
+        """Take note of a grant that is spent at once; until it `expires` a caller may be admitted by it."""
+        instance.granted, instance.starts, instance.expires = tokens, now, expires
 
     def claims(self, instance: InstanceEntry) -> Claims:
         """Return what the instance's fair share depends on."""

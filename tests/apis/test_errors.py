@@ -44,7 +44,7 @@ def test_a_refusal_carries_its_key_and_the_decision_on_the_call(
         with pytest.raises(RateLimited) as caught:
             call(limiter)
         error = caught.value
-        assert (error.key, error.retry_after, error.retry_after_seconds) == (KEY, expected.retry_after, 4)
+        assert (error.key, error.retry_after, error.retry_after_seconds) == (KEY, expected.retry_after, 3)
         assert error.decision == expected
         assert (error.decision.allowed, error.decision.limit, error.decision.remaining) == (False, 10, 0)
 

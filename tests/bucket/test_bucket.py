@@ -610,11 +610,11 @@ def test_a_big_cost_is_served_at_last_against_a_crowd_of_small_ones(crowd: int, 
     assert served >= cost
 
 
-@pytest.mark.parametrize(("level", "queued", "granted"), [(100, 100, 50), (100, 30, 30), (40, 100, 20), (1, 1, 0)])
+@pytest.mark.parametrize(("level", "queued", "granted"), [(100, 100, 50), (100, 30, 30), (40, 100, 20), (1, 1, 1)])
 def test_half_of_what_is_there_is_for_whoever_asks_whatever_others_have_accrued(
     level: int, queued: int, granted: int
 ) -> None:
-    """One that asks for nothing has accrued several times the burst. The last token of a bucket is kept for it."""
+    """One that asks for nothing has accrued several times the burst. Only whole tokens are kept for it."""
     desk = Desk(Quota(10_000.0, 100))
     desk.ask(0.0, 0, "idle")
     desk.ask(0.0, 0, "busy")

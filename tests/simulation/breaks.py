@@ -101,9 +101,9 @@ def _serve_the_last_first() -> AbstractContextManager[Any]:
 def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
     offer, later = Bucket._offer, Bucket._later
 
-    def broken(self: Bucket, instance: InstanceEntry, ask: Ask) -> tuple[int, int, float]:
-        granted, wait, accrued = offer(self, instance, ask)
-        return (granted if self._table.active == 1 else 0), wait, accrued
+    def broken(self: Bucket, instance: InstanceEntry, ask: Ask) -> tuple[int, int, int, float]:
+        granted, wait, told, accrued = offer(self, instance, ask)
+        return (granted if self._table.active == 1 else 0), wait, told, accrued
 
     def broken_too(self: Bucket, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
         return later(self, instance, ask, ahead) if self._table.active == 1 else 0

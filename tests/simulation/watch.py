@@ -58,9 +58,9 @@ class Reference:
         most = self._burst + sum(void.tokens for void in self._voids)
         self.level, self._at = min(most, self.level + (now - self._at) * self._rate), now
 
-    def allow(self, tokens: float, held: float, now: int) -> None:
+    def allow(self, tokens: float, held: float, now: int, lasting: int = LONGEST_LEASE) -> None:
         """Put `tokens` in at once; and have room for what is `held` until it must have been spent or have expired."""
-        self._voids.append(Void(tokens + held, now + LONGEST_LEASE))
+        self._voids.append(Void(tokens + held, now + lasting))
         self.advance(now)
         self.level += tokens
 
@@ -76,6 +76,7 @@ class Watch:
         now = server.now()
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
+        self._spent: dict[str, tuple[int, int]] = {}  # by instance: tokens of its last spend, until when they count
         self._trusted_from = 0
         self._rules: dict[int, Overrides] = {}
         self._epoch = self._edition = self._heard = 0
@@ -130,6 +131,7 @@ class Watch:
         self._granted.add(number)
         if is_new:
             self._check_obeyed(instance, ask)
+        self._allow_spent(instance, grant)
         if ask.rules >= self._edition and (bucket := self._server.bucket) is not None:
             self._heard = bucket._now
 
@@ -183,6 +185,18 @@ class Watch:
         if forgets:
             self._edition = 0
         self._say(f"an operator fills the bucket from {before} to {after}")
+
+    def _allow_spent(self, instance: Process, grant: Grant) -> None:
+        """What is spent when it is granted makes room at once: a caller may be admitted by it until its lease ends."""
+        bucket = self._server.bucket
+        entry = bucket._table.instances.get(instance.name) if bucket else None
+        if bucket is None or entry is None or not entry.held < entry.granted == grant.granted:
+            return
+        if entry.starts < bucket._now:
+            return  # a repetition
+        self._spent[instance.name] = entry.granted, bucket._epoch + entry.expires
+        for reference in self.references:
+            reference.allow(0, entry.granted, self._server.now(), entry.expires - bucket._now)
 
     # What must be true
 
@@ -287,8 +301,10 @@ class Watch:
         now = max(bucket._now, self._server.clock - bucket._epoch)
         if entry.expires <= now:
             return 0, 0
+        tokens, until = self._spent.get(name, (0, 0))
+        spent = tokens if bucket._epoch + now < until else 0
         is_all = entry.held >= bucket._bands[0].burst  # then a grant begins from its ask: see Lease
-        return entry.held, entry.held - (entry.granted if entry.starts > now and not is_all else 0)
+        return entry.held + spent, entry.held + spent - (entry.granted if entry.starts > now and not is_all else 0)
 
     def _check_cover(self, levels: list[float]) -> None:
         """What is in the bucket, as it was last looked at, and what instances may spend: the reference has it all."""

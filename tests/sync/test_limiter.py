@@ -290,7 +290,8 @@ def test_a_with_statement_hides_no_error(stage: Stage) -> None:
 def test_an_unknown_scheme_is_answered_with_the_known_ones() -> None:
     known = "redis://, rediss://, valkey://, valkeys://, unix://, redis+cluster://, redis+sentinel://, "
     known += "memory://, embedded://"
-    with pytest.raises(ValueError, match=f"^no store for a URL of the scheme 'http': known are {re.escape(known)}$"):
+    told = f"no store for a URL of the scheme 'http': write it as redis://localhost:6379/0; known are {known}"
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
         RateLimiter.from_url("http://localhost", "1/s")
 
 
