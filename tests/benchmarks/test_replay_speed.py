@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import replay_speed
+from benchmarks import replay_error, replay_speed
 
 
 def test_a_log_that_is_made_up_is_the_same_each_time() -> None:
@@ -24,3 +24,8 @@ def test_it_tells_how_many_are_decided_by_limiters(
     told = {each["name"]: each["value"] for each in json.loads(capsys.readouterr().out)["figures"]}
     assert told["requests replayed, per second of processor time"] > 0
     assert told["decided by limiters"] <= by_limiters
+
+
+def test_short_logs_are_replayed_with_no_error_where_nothing_is_short() -> None:
+    (rules, *_), (traffic, *_) = replay_error._RULES.values(), replay_error._TRAFFIC
+    assert replay_error.errors(rules, traffic, 30)[:2] == (0.0, 0.0)

@@ -17,7 +17,7 @@ from batchlimit.cli.simulate.plot import draw
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
 from batchlimit.cli.store import WRONG, Form
-from batchlimit.rules import Rules
+from batchlimit.rules.file import RuleFile, rules_of
 
 _YOUNG = 100_000
 """Objects that are made between two collections of garbage: a replay makes many that stay."""
@@ -43,7 +43,7 @@ def simulate(
 ) -> None:
     """Replay an access log through rules: what is admitted and refused, by rule and key, and the store's calls."""
     try:
-        loaded, bad = Rules.load(rules), Bad()
+        loaded, bad = rules_of(RuleFile(rules)), Bad()
         replay = Replay(loaded, instances, by, round_trip=round_trip, seed=seed, is_exact=exact)
         result, speed = _timed(replay, log, bad)
         if plot is not None:

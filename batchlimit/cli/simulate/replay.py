@@ -81,7 +81,7 @@ class Replay:
             result.requests, result.admitted = result.requests + len(together), result.admitted + admitted
             result.ended = at
         for bucket in self._buckets.values():
-            self._settle(bucket.name, bucket.screen)
+            self._settle(bucket)
             bucket.trust.settle()
         trusted = sum(bucket.trust.calls for bucket in self._buckets.values())
         result.calls = self._fleet.store.calls + self._sample.calls + round(trusted)
@@ -170,10 +170,11 @@ class Replay:
         bucket, screen = charge.bucket, charge.bucket.screen
         if not (screen.is_open or (bucket.trust.until <= at and screen.reopens(at))):
             return self._plainly(charge, at)
-        is_sampled, is_certain = screen.is_sampled, screen.passes(at, charge.cost)
-        if not is_certain:
-            self._open(bucket, at, is_known=is_sampled)
-        return True if is_certain and not is_sampled else None
+        is_sampled = screen.is_sampled
+        if not screen.passes(at, charge.cost):
+            self._open(bucket, at)
+            return None
+        return None if is_sampled else True
 
     def _plainly(self, charge: Charge, at: float) -> bool | None:
         """Whether the plain bucket admits this charge; None: it is not trusted to decide."""
@@ -204,26 +205,32 @@ class Replay:
 
     def _end(self, name: str, screen: Screen) -> None:
         """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""
-        self._settle(name, screen)
+        bucket = self._buckets[name]
+        self._settle(bucket)
         screen.is_sampled = self._sample.begins(name, screen.count)
         if screen.is_sampled:
             self._fleet.move(screen.last)
-            self._fleet.store.begin(name, self._buckets[name].quota, screen.levels)
+            self._fleet.store.begin(name, bucket.quota, screen.levels)
 
-    def _settle(self, name: str, screen: Screen) -> None:
-        """Count a stretch that has ended."""
-        if screen.is_open and screen.is_sampled:
-            self._sample.add(name, screen.count)
-        elif screen.is_open:
+    def _settle(self, bucket: Bucket) -> None:
+        """Count the requests of a stretch that has ended."""
+        screen = bucket.screen
+        if screen.is_sampled:
+            self._sample.add(bucket.name, screen.count)
+        else:
             self._sample.screen(screen.count)
 
-    def _open(self, bucket: Bucket, at: float, *, is_known: bool = False) -> None:
-        """Have reservoirs decide from now on, with what is left; `is_known`: they have decided as well until now."""
-        self._sample.leave(bucket.name)
-        bucket.trust.begin(at)
-        if not is_known:
+    def _open(self, bucket: Bucket, at: float) -> None:
+        """Have reservoirs decide from now on, with what is left; in a sampled stretch they have decided as well."""
+        screen = bucket.screen
+        if screen.is_sampled:
+            self._settle(bucket)
+        else:
             self._fleet.move(at)
-            self._fleet.store.begin(bucket.name, bucket.quota, bucket.screen.levels)
+            self._fleet.store.begin(bucket.name, bucket.quota, screen.levels)
+        self._sample.leave(bucket.name)
+        screen.count, screen.is_sampled = 0, False
+        bucket.trust.begin(at)
 
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:

@@ -228,6 +228,30 @@ def test_calls_count_by_the_window_whose_requests_they_are_of() -> None:
     assert trust.calls == 20
 
 
+def test_a_key_whose_sample_ended_early_is_replayed_when_arithmetic_decides_again() -> None:
+    rule = Rule("login", "20/minute", key="login:{ip}")
+    times = [0.0, 5.0, *[10.0 + n / 100 for n in range(25)], *[300.0 + 5 * n for n in range(4)]]
+    result = replayed(rule, [line(at) for at in times], instances=1)
+    assert (result.requests, result.of_rule("login").refused) == (31, 6)
+
+
+def test_logs_of_visits_are_replayed_whatever_the_rules() -> None:
+    """Keys go again and again from arithmetic to reservoirs and back, some of them in a sample."""
+    for seed in range(depth(1, 100)):
+        chance, log = random.Random(seed), []
+        for _ in range(depth(120, 3000)):
+            begun, user = chance.uniform(0, 4000), f"user{chance.randrange(20)}"
+            log += [
+                line(begun + n * chance.random(), chance.choice(["/x", "/y"]), user=user)
+                for n in range(chance.randrange(40))
+            ]
+        rules = [Rule("x", "5/minute", key="x:{user}", match="/x"), Rule("all", "2/s burst 20", key="all:{user}")]
+        log.sort()
+        screened, exact = (replayed(rules, log, is_exact=is_exact) for is_exact in (False, True))
+        assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
+        assert screened.calls == pytest.approx(exact.calls, rel=0.15)
+
+
 def test_the_same_seed_gives_the_same_result() -> None:
     rule, log = Rule("all", "30/s", key="all"), steady(90.0, 10.0)
     first, second = replayed(rule, log), replayed(rule, log)

@@ -54,6 +54,14 @@ def test_what_would_be_refused_is_told_by_rule_and_key(run: Run, rules: str, log
     assert yaml.safe_load(run("simulate", rules, log, "-o", "yaml").stdout)["rules"] == told["rules"]
 
 
+def test_a_file_with_limits_of_keys_is_replayed_by_its_rules(run: Run, rules: str, log: str) -> None:
+    expected = json.loads(run("simulate", rules, log, "-o", "json").stdout)
+    Path(rules).write_text(f'revision = 3\nlimits = {{"search:*" = "50/s burst 100"}}\n{RULES}')
+    assert json.loads(run("simulate", rules, log, "-o", "json").stdout)["rules"] == expected["rules"]
+    Path(rules).write_text('limits = {"search:*" = "50/s burst 100"}')
+    assert "no rules of requests: add [[rules]]" in run("simulate", rules, log).stderr
+
+
 def test_a_table_is_for_people(run: Run, rules: str, log: str) -> None:
     done = run("simulate", rules, log, "--instances", "2", "--by", "client")
     assert (done.exit_code, "login:10.0.0.1" in done.stdout, "1 lines are no requests" in done.stderr) == (
