@@ -15,6 +15,8 @@ from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_calls import KeyCalls
@@ -46,7 +48,7 @@ class Fleet:
         seed: int,
         called: Callable[[str], None] = lambda _key: None,
     ) -> None:
-        random.seed(seed)  # the jitter of reservoirs comes from there
+        self.random = random.Random(seed)
         self._now = [0.0]
         clock: Any = partial(getitem, self._now, 0)  # a function of Python's own would take twice as long
         self.clock: Callable[[], float] = clock
@@ -101,6 +103,24 @@ class _SimulatedRegistry(Registry):
     def _begin(self) -> None:
         self.store: GuardedStore = _NearStore(self._opened, self._options.deadline, self._fleet.round_trip)
         super()._begin()
+
+    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        return _SimulatedEntry(self._fleet.random, key, reservoir, self.store, self.clock, self._watch)
+
+
+class _SimulatedEntry(KeyEntry):
+    """A KeyEntry whose jitter comes from the fleet's seed: whatever else the process draws changes nothing."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, chance: random.Random, *rest: Any) -> None:
+        super().__init__(*rest)
+        self._random = chance
+
+    def granted(self, fetch: Fetch, grant: Grant) -> None:
+        """See KeyEntry."""
+        jitter = self._random.uniform(0.75, 1.25)
+        self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), jitter))
 
 
 class _NearStore(PlainStore):
