@@ -24,12 +24,24 @@ if revision ~= tonumber(ARGV[2]) then return {0, revision} end
 
 local clock = redis.call('TIME')
 local after = math.max(revision + 1, math.floor(clock[1] * 100 + clock[2] / 10000))
+local put = {} -- written together: a thousand calls take three times as long
 redis.call('HSET', rules, 'revision', string.format('%.0f', after), 'form', format)
 for i = 7, #ARGV, 2 do
     local field, text = ARGV[i], ARGV[i + 1]
-    local old = redis.call('HGET', rules, field) or ''
-    if text == '' then redis.call('HDEL', rules, field) else redis.call('HSET', rules, field, text) end
-    redis.call('XADD', log, 'MAXLEN', '~', KEPT, '*', 'revision', string.format('%.0f', after), 'field', field,
-        'old', old, 'new', text, 'who', ARGV[5], 'why', ARGV[6])
+    if (#ARGV - i) / 2 < KEPT then -- the log has no room for more
+        local old = redis.call('HGET', rules, field) or ''
+        redis.call('XADD', log, 'MAXLEN', '~', KEPT, '*', 'revision', string.format('%.0f', after), 'field', field,
+            'old', old, 'new', text, 'who', ARGV[5], 'why', ARGV[6])
+    end
+    if text == '' then
+        redis.call('HDEL', rules, field)
+    else
+        put[#put + 1], put[#put + 2] = field, text
+        if #put == 1000 then
+            redis.call('HSET', rules, unpack(put))
+            put = {}
+        end
+    end
 end
+if #put > 0 then redis.call('HSET', rules, unpack(put)) end
 return {1, after}

@@ -4,12 +4,13 @@ from batchlimit.admin.admin import Admin
 from batchlimit.admin.async_admin import AsyncAdmin, AsyncBuckets
 from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.plan import Plan, Touch
-from batchlimit.admin.terms import Terms
+from batchlimit.admin.terms import Terms, Wish
 from batchlimit.bucket.state import BucketState
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.plan import Difference
 
 __all__ = [
     "Admin",
@@ -17,6 +18,7 @@ __all__ = [
     "AsyncBuckets",
     "BucketState",
     "Buckets",
+    "Difference",
     "Entry",
     "Override",
     "Overrides",
@@ -24,4 +26,5 @@ __all__ = [
     "RulesChanged",
     "Terms",
     "Touch",
+    "Wish",
 ]

@@ -1,18 +1,19 @@
 """What operators do while processes run: set other quotas, take them back, and see who did what."""
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import redis
 
-from batchlimit.admin import changes
 from batchlimit.admin.buckets import Buckets
+from batchlimit.admin.changes import Ledger
 from batchlimit.admin.plan import Plan, planned
-from batchlimit.admin.terms import Terms, override_of, someone
-from batchlimit.overrides.log import Entry
+from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
+from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import Until, removal, setting
+from batchlimit.overrides.plan import Difference, Until, applying, difference, removal, setting
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
@@ -23,6 +24,8 @@ from batchlimit.unique import Unique
 
 class Admin(Unique):
     """Changes quotas for processes that run. They obey within a lease: at most 1.5 s after their next request.
+
+    It has 11 public methods, because operators do as many things.
 
     An override counts instead of the quota in code, whichever process starts or asks, until it is removed or has ended.
     An exact key counts before patterns; of patterns the one with more letters of its own, then the one set later.
@@ -59,6 +62,7 @@ class Admin(Unique):
             raise TypeError(f"a {type(store).__name__} keeps no overrides; use a redis.Redis client or a URL")
         self.store: Any = opened
         self._rules, self._owns_store, self._prefix = opened.rules, False, prefix
+        self._ledger = Ledger(opened.rules)
         self._who = someone() if who is None else who
         self.buckets = Buckets(opened, self._who)
 
@@ -110,7 +114,7 @@ class Admin(Unique):
             >>> len(Admin(MemoryStore()).overrides())
             0
         """
-        return changes.seen(self._rules)[0]
+        return self._ledger.look()[0]
 
     def set(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Override:
         """Set another quota for a key, or for all keys that match a pattern, whatever the code says.
@@ -133,7 +137,49 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        return changes.put(self._rules, lambda now: override_of(name, quota, terms, self._who, now), self._who)
+        made: list[Override] = []
+
+        def change(overrides: Overrides, now: float) -> Change:
+            made[:] = [override_of(name, quota, terms, self._who, now)]
+            return setting(overrides, made[0], self._who, now)
+
+        self._ledger.make(change)
+        return made[0]
+
+    def apply(
+        self, wanted: Mapping[str, Wish], *, prune: bool = False, why: str = "", dry_run: bool = False
+    ) -> Difference:
+        """Set many overrides in one change, all or none. Those that stand there already stay as they are.
+
+        Args:
+            wanted: of each name, as of `set`, a quota or its text, or a mapping with `quota` and the terms of `set`.
+            prune: also remove all overrides that are not named (default False).
+            why: the reason of those that name none (one line, default "").
+            dry_run: change nothing (default False).
+
+        Returns:
+            The Difference.
+
+        Raises:
+            StoreUnavailable, RulesChanged, ValueError, TypeError: as for `set`.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> admin = Admin(MemoryStore())
+            >>> len(admin.apply({"search:*": "20/s", "export": {"mode": "open", "until": "1h"}}).set)
+            2
+            >>> [each.name for each in admin.apply({"search:*": "10/s"}, prune=True).removed]
+            ['export']
+        """
+        made: list[Difference] = []
+
+        def change(overrides: Overrides, now: float) -> Change:
+            made[:] = [difference(overrides, wished(wanted, why, self._who, now), now, prune=prune)]
+            planned = applying(overrides, made[0], self._who, why, now)
+            return planned._replace(texts={}) if dry_run else planned
+
+        self._ledger.make(change)
+        return made[0]
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
@@ -179,7 +225,7 @@ class Admin(Unique):
             >>> str(Admin(MemoryStore()).plan("search:*", "20/s"))
             'search:* 20/s'
         """
-        overrides, now = changes.seen(self._rules)
+        overrides, now = self._ledger.look()
         override = override_of(name, quota, terms, self._who, now)
         setting(overrides, override, self._who, now)
         return planned(self.store, self._prefix, overrides, override, now)
@@ -201,7 +247,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).unset("search:ann")
             ()
         """
-        removed = changes.make(self._rules, lambda overrides, now: removal(overrides, list(names), self._who, why, now))
+        removed = self._ledger.make(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
         return tuple(name for name in map(check_name, names) if name in removed.texts)
 
     def clock(self) -> float:
@@ -215,7 +261,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).clock() > 1_700_000_000
             True
         """
-        return self._rules.read(-1).now
+        return self._ledger.look()[1]
 
     def history(self, limit: int = 20) -> list[Entry]:
         """Return the last changes, newest first; the store keeps about a thousand.

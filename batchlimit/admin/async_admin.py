@@ -1,18 +1,19 @@
 """AsyncAdmin: what operators do, for asyncio."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from batchlimit.admin.admin import Admin
 from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.plan import Plan
-from batchlimit.admin.terms import Terms
+from batchlimit.admin.terms import Terms, Wish
 from batchlimit.bucket.state import BucketState
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import Until
+from batchlimit.overrides.plan import Difference, Until
 from batchlimit.quota.quota import Quota
 from batchlimit.unique import Unique
 
@@ -43,6 +44,8 @@ class AsyncBuckets:
 
 class AsyncAdmin(Unique):
     """An Admin whose methods are awaited; each runs in a thread.
+
+    It has 11 public methods, because an Admin has as many.
 
     Attributes:
         buckets: looks into buckets, and fills them.
@@ -77,6 +80,12 @@ class AsyncAdmin(Unique):
     async def set(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Override:
         """See Admin.set."""
         return await asyncio.to_thread(self._admin.set, name, quota, **terms)
+
+    async def apply(
+        self, wanted: Mapping[str, Wish], *, prune: bool = False, why: str = "", dry_run: bool = False
+    ) -> Difference:
+        """See Admin.apply."""
+        return await asyncio.to_thread(self._admin.apply, wanted, prune=prune, why=why, dry_run=dry_run)
 
     async def plan(self, name: str, quota: Quota | str | None = None, **terms: Unpack[Terms]) -> Plan:
         """See Admin.plan."""

@@ -4,45 +4,43 @@ from collections.abc import Callable
 
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change
-from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import setting
 from batchlimit.stores.protocols import RuleStore
 
 _TRIES = 10
 """How often a change is made anew after other operators changed something else."""
 
 
-def seen(rules: RuleStore) -> tuple[Overrides, float]:
-    """Return what stands in the store, and the server's clock."""
-    published = rules.read(-1)
-    fields = published.fields
-    return Overrides.read(fields) if fields else Overrides(), published.now
+class Ledger:
+    """The overrides as they were seen last, which are not read again while nobody changes them."""
 
+    def __init__(self, rules: RuleStore) -> None:
+        self._rules, self._seen = rules, Overrides()
 
-def put(rules: RuleStore, override: Callable[[float], Override], who: str) -> Override:
-    """Set the override that is made at the server's clock (seconds since 1970), and return it."""
-    made: list[Override] = []
+    def look(self) -> tuple[Overrides, float]:
+        """Return what stands in the store, and the server's clock."""
+        published = self._rules.read(self._seen.revision or -1)
+        if published.fields is not None:
+            self._seen = Overrides.read(published.fields) if published.fields else Overrides()
+        return self._seen, published.now
 
-    def change(overrides: Overrides, now: float) -> Change:
-        made[:] = [override(now)]
-        return setting(overrides, made[0], who, now)
+    def make(self, plan: Callable[[Overrides, float], Change]) -> Change:
+        """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
+        overrides, now = self.look()
+        for _ in range(_TRIES):
+            change = plan(overrides, now)
+            if not change.texts or self._made(overrides, change):
+                return change
+            before = overrides
+            overrides, now = self.look()
+            _check_same(before, overrides, change)
+        raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
 
-    make(rules, change)
-    return made[0]
-
-
-def make(rules: RuleStore, plan: Callable[[Overrides, float], Change]) -> Change:
-    """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
-    overrides, now = seen(rules)
-    for _ in range(_TRIES):
-        change = plan(overrides, now)
-        if not change.texts or rules.change(change)[0]:
-            return change
-        before = overrides
-        overrides, now = seen(rules)
-        _check_same(before, overrides, change)
-    raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
+    def _made(self, overrides: Overrides, change: Change) -> bool:
+        made, revision = self._rules.change(change)
+        if made:
+            self._seen = overrides.changed(revision, change.texts)
+        return made
 
 
 def _check_same(before: Overrides, now: Overrides, change: Change) -> None:

@@ -2,13 +2,15 @@
 
 import getpass
 import socket
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.plan import Until, end_of
 from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.quota import Quota
+from batchlimit.redaction import shown
 
 
 class Terms(TypedDict, total=False):
@@ -40,6 +42,27 @@ def override_of(name: str, quota: Quota | str | None, terms: Terms, who: str, no
     wanted = Quota.parse(quota) if isinstance(quota, str) else quota
     mode, weight, why = terms.get("mode", "enforce"), terms.get("weight"), terms.get("why", "")
     return Override(check_name(name), wanted, until, round(now, 3), why, who, mode, weight, policy)
+
+
+Wish = Quota | str | Mapping[str, Any]
+"""What `Admin.apply` is to set: a quota or its text, or a mapping with `quota` and the fields of Terms."""
+
+
+def wished(wanted: Mapping[str, Wish], why: str, who: str, now: float) -> list[Override]:
+    """Return the overrides that these wishes make. Raises ValueError, TypeError."""
+    return [_wished(name, wish, why, who, now) for name, wish in wanted.items()]
+
+
+def _wished(name: str, wish: Wish, why: str, who: str, now: float) -> Override:
+    said: Any = {"why": why, **(wish if isinstance(wish, Mapping) else {"quota": wish})}
+    quota = said.pop("quota", None)
+    if unknown := said.keys() - Terms.__annotations__.keys():
+        known = ", ".join(("quota", *Terms.__annotations__))
+        raise ValueError(f"an override has no field {shown(min(unknown))}: there are {known}")
+    try:
+        return override_of(name, quota, said, who, now)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{shown(name)}: {error}") from error
 
 
 def someone() -> str:

@@ -6,6 +6,7 @@ import typer
 
 from batchlimit import __version__
 from batchlimit.cli import bucket, files, rules
+from batchlimit.cli.apply import apply
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.simulate.command import simulate
@@ -24,7 +25,10 @@ app.command()(bucket.clear)
 app.command()(doctor)
 app.command()(exporter)
 app.command()(simulate)
-app.command("rules")(rules.rules)
+_rules = typer.Typer(invoke_without_command=True)
+_rules.callback()(rules.rules)
+_rules.command()(apply)
+app.add_typer(_rules, name="rules")
 app.command()(rules.log)
 app.command()(files.check)
 app.command()(files.diff)

@@ -106,12 +106,17 @@ def unset(
 
 
 def rules(
-    url: Url,
+    context: typer.Context,
+    url: Url = "",
     explain: Annotated[str | None, typer.Option(metavar="KEY", help="Which override counts for this key.")] = None,
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
     """Show the overrides that are set, those first that count before others."""
+    if context.invoked_subcommand is not None:
+        return
+    if not url:
+        raise typer.BadParameter("name the store", param_hint="--url")
     with opened(url, prefix) as admin:
         now, found = admin.clock(), admin.overrides()
         if explain is None:

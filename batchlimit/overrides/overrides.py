@@ -4,6 +4,7 @@ import bisect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from batchlimit.overrides.key_rule import KeyRule
@@ -20,6 +21,10 @@ _STEPS = 2**14
 """More than there are overrides that can end between two revisions."""
 _LARGEST = 2**38
 """A revision: with its steps it is a whole number that Lua holds exactly."""
+
+
+_decoded = lru_cache(maxsize=2 * MOST)(Override.decode)
+"""Reads an override. Of thousands a change leaves most as they were: those are not read again."""
 
 
 class _Candidate(NamedTuple):
@@ -90,9 +95,6 @@ class Overrides:
     def __init__(self, revision: int = 0, each: Iterable[Override] = ()) -> None:
         self.revision = revision
         self.by_name = {one.name: one for one in each}
-        self._counting = _Index(one for one in self if not one.is_trial)
-        self._trials = _Index(one for one in self if one.is_trial)
-        self._ends = sorted(one.until for one in self if one.until is not None)
 
     def __iter__(self) -> Iterator[Override]:
         return iter(self.by_name.values())
@@ -102,6 +104,24 @@ class Overrides:
 
     def __repr__(self) -> str:
         return f"<Overrides at revision {self.revision}: {len(self)}>"
+
+    @cached_property
+    def _counting(self) -> _Index:
+        return _Index(one for one in self if not one.is_trial)
+
+    @cached_property
+    def _trials(self) -> _Index:
+        return _Index(one for one in self if one.is_trial)
+
+    @cached_property
+    def _ends(self) -> list[float]:
+        return sorted(one.until for one in self if one.until is not None)
+
+    def changed(self, revision: int, texts: Mapping[str, str]) -> "Overrides":
+        """Return what stands there after a Change with these texts."""
+        new = {name: _decoded(name, text) for name, text in texts.items() if text}
+        kept = {name: one for name, one in self.by_name.items() if name not in texts}
+        return Overrides(revision, (kept | new).values())
 
     @classmethod
     def read(cls, fields: Mapping[str, str]) -> "Overrides":
@@ -118,7 +138,7 @@ class Overrides:
             raise NotUnderstood(f"it has a field {shown(strange[0])}")
         if len(names) > MOST:
             raise NotUnderstood(f"it has {len(names)} overrides, and {MOST} are the most")
-        return cls(int(revision), [Override.decode(name.removeprefix(RULE), fields[name]) for name in names])
+        return cls(int(revision), [_decoded(name.removeprefix(RULE), fields[name]) for name in names])
 
     def find(self, key: str, now: float) -> Override | None:
         """Return the override of a key, which is as `stored` returns it; None: its code counts."""

@@ -1,7 +1,10 @@
 """What an operator's wish changes: overrides as they are in, a Change out."""
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import NamedTuple
 
 from batchlimit.overrides.log import Change
 from batchlimit.overrides.override import Override, check_name
@@ -11,6 +14,8 @@ from batchlimit.redaction import shown
 Until = float | timedelta | datetime | str | None
 """How long an override counts: seconds, a text such as "90s", "1h" or "1h30m", or until an instant; None: for ever."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_said = attrgetter("quota", "mode", "weight", "on_failure", "until", "why")
+"""Returns what an override says, but for who set it, and when."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*")
 
 
@@ -27,16 +32,58 @@ def end_of(until: Until, now: float) -> float | None:
     return round(end, 3)
 
 
+class Difference(NamedTuple):
+    """What `Admin.apply` changes, or would change.
+
+    Attributes:
+        set: overrides that are new, or other than before.
+        removed: overrides that leave.
+        before: what those of `set` replace, by name.
+        unchanged: how many stand there already.
+
+    Example:
+        >>> from batchlimit.admin import Admin
+        >>> from batchlimit.stores import MemoryStore
+        >>> admin = Admin(MemoryStore())
+        >>> [str(each) for each in admin.apply({"search:*": "20/s"}).set]
+        ['search:* 20/s']
+        >>> admin.apply({"search:*": "20/s"}).unchanged
+        1
+    """
+
+    set: tuple[Override, ...]
+    removed: tuple[Override, ...]
+    before: Mapping[str, Override]
+    unchanged: int
+
+
+def difference(overrides: Overrides, wanted: Iterable[Override], now: float, *, prune: bool) -> Difference:
+    """Return what is to change so that these stand there, and with `prune` no other."""
+    by_name = {each.name: each for each in wanted}
+    there = {each.name: each for each in overrides if not each.has_ended(now)}
+    other = [each for each in by_name.values() if each.name not in there or _said(each) != _said(there[each.name])]
+    removed = tuple(each for each in there.values() if prune and each.name not in by_name)
+    before = {each.name: there[each.name] for each in other if each.name in there}
+    return Difference(tuple(other), removed, before, len(by_name) - len(other))
+
+
 def setting(overrides: Overrides, override: Override, who: str, now: float) -> Change:
-    """Return the change that sets one override; those that have ended leave on the occasion. Raises ValueError."""
-    there = overrides.by_name.get(override.name)
-    if override.is_trial and there is not None and not there.is_trial and not there.has_ended(now):
-        raise ValueError(f"{there} is in force: remove it, or name the keys of the trial by another pattern")
-    texts = _without_ended(overrides, now) | {override.name: override.encode()}
-    left = len(overrides.by_name.keys() | texts.keys()) - sum(not text for text in texts.values())
+    """Return the change that sets one override; see `applying`."""
+    return applying(overrides, Difference((override,), (), {}, 0), who, override.why, now)
+
+
+def applying(overrides: Overrides, change: Difference, who: str, why: str, now: float) -> Change:
+    """Return a Change; overrides that have ended leave on the occasion, if there is one. Raises ValueError."""
+    for each in change.set:
+        there = overrides.by_name.get(each.name)
+        if each.is_trial and there is not None and not there.is_trial and not there.has_ended(now):
+            raise ValueError(f"{there} is in force: remove it, or name the keys of the trial by another pattern")
+    told = {each.name: "" for each in change.removed} | {each.name: each.encode() for each in change.set}
+    texts = _without_ended(overrides, now) | told if told else {}
+    left = len(overrides) + sum(name not in overrides.by_name if text else -1 for name, text in texts.items())
     if left > MOST:
-        raise ValueError(f"there are {len(overrides)} overrides, and {MOST} are the most: remove some, or use patterns")
-    return Change(overrides.revision, texts, who, override.why)
+        raise ValueError(f"there would be {left} overrides, and {MOST} are the most: remove some, or use patterns")
+    return Change(overrides.revision, texts, who, why)
 
 
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:

@@ -24,8 +24,8 @@ class RedisRules:
     def read(self, known: int) -> Published:
         """See RuleStore.read."""
         name = rules_name(self._prefix)
-        if rulebook.is_known(self._ask(name, rulebook.look(self._prefix))[0], known):
-            return Published(known, 0.0, None)
+        if found := rulebook.unchanged(self._ask(name, *rulebook.look(self._prefix)), known):
+            return found
         return rulebook.published(self._ask(name, *rulebook.read(self._prefix)))
 
     def bucket(self, key: str) -> tuple[dict[str, str], float]:
@@ -58,8 +58,8 @@ class AsyncRedisRules:
     async def read(self, known: int) -> Published:
         """See RuleStore.read."""
         name = rules_name(self._prefix)
-        if rulebook.is_known((await self._ask(name, rulebook.look(self._prefix)))[0], known):
-            return Published(known, 0.0, None)
+        if found := rulebook.unchanged(await self._ask(name, *rulebook.look(self._prefix)), known):
+            return found
         return rulebook.published(await self._ask(name, *rulebook.read(self._prefix)))
 
     async def change(self, change: Change) -> tuple[bool, int]:

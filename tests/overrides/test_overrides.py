@@ -104,3 +104,17 @@ def test_as_many_overrides_as_there_may_be_are_read_and_one_more_are_not() -> No
     assert len(Overrides.read(fields(**many))) == MOST
     with pytest.raises(NotUnderstood, match="10001 overrides"):
         Overrides.read(fields(**many, **{"rule:one more": '{"quota": "5/s"}'}))
+
+
+def test_a_revision_reads_those_alone_that_changed() -> None:
+    texts = {f"rule:{number}": Override(str(number), Quota(5.0)).encode() for number in range(100)}
+    before = Overrides.read({"revision": "7", "form": "1", **texts})
+    after = Overrides.read({"revision": "8", "form": "1", **texts, "rule:1": Override("1", Quota(6.0)).encode()})
+    assert [one.name for one in after if one is not before.by_name[one.name]] == ["1"]
+
+
+def test_overrides_after_a_change_are_those_that_would_be_read() -> None:
+    one, two = Override("ann", Quota(5.0), until=9.0), Override("search:*", Quota(6.0))
+    before = Overrides(7, [one, Override("bob", Quota(1.0))])
+    after = before.changed(8, {"bob": "", "search:*": two.encode(), "gone": ""})
+    assert (after.revision, list(after), after.next_end(0.0)) == (8, [one, two], 9.0)

@@ -27,9 +27,9 @@ def log_name(prefix: str) -> str:
     return "{" + prefix + ":}log"
 
 
-def look(prefix: str) -> Command:
-    """Return the command that reads the revision."""
-    return "HGET", rules_name(prefix), "revision"
+def look(prefix: str) -> Sequence[Command]:
+    """Return the commands that read the revision, and the server's clock."""
+    return ("HGET", rules_name(prefix), "revision"), ("TIME",)
 
 
 def read(prefix: str) -> Sequence[Command]:
@@ -44,8 +44,8 @@ def look_into(bucket: str) -> Sequence[Command]:
 
 def bucket(replies: Sequence[Any]) -> tuple[dict[str, str], float]:
     """Return what the replies to `look_into` say."""
-    fields, (seconds, microseconds) = replies
-    return {text(name): text(value) for name, value in _pairs(fields)}, int(seconds) + int(microseconds) / 1e6
+    fields, clock = replies
+    return {text(name): text(value) for name, value in _pairs(fields)}, _instant(clock)
 
 
 def read_log(prefix: str, count: int) -> Command:
@@ -65,17 +65,17 @@ def change_arguments(prefix: str, change: Change) -> list[str | bytes]:
     return [log_name(prefix), str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
 
 
-def is_known(reply: Any, known: int) -> bool:
-    """Whether the reply to `look` is the known revision."""
-    return text(reply or b"0") == str(known)
+def unchanged(replies: Sequence[Any], known: int) -> Published | None:
+    """Return what the replies to `look` say; None: it is not the known revision."""
+    return Published(known, _instant(replies[1]), None) if text(replies[0] or b"0") == str(known) else None
 
 
 def published(replies: Sequence[Any]) -> Published:
     """Return what the replies to `read` say."""
-    fields, (seconds, microseconds) = replies
+    fields, clock = replies
     told = {text(name): text(value) for name, value in _pairs(fields)}
     revision = told.get("revision", "0")
-    return Published(int(revision) if is_number(revision) else 0, int(seconds) + int(microseconds) / 1e6, told)
+    return Published(int(revision) if is_number(revision) else 0, _instant(clock), told)
 
 
 def entries(reply: Iterable[Any]) -> list[Entry]:
@@ -108,6 +108,12 @@ def first_error(replies: Sequence[Any]) -> Sequence[Any]:
         if isinstance(each, Exception):
             raise each
     return replies
+
+
+def _instant(clock: Any) -> float:
+    """Return what the reply to TIME says (seconds since 1970)."""
+    seconds, microseconds = clock
+    return int(seconds) + int(microseconds) / 1e6
 
 
 def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
