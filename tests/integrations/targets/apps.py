@@ -57,8 +57,9 @@ OWN = {"aiohttp": _made("with_aiohttp:application")}
 """It brings its own server."""
 FACES = {face: face.partition("-")[0] for face in (*ASGI, *WSGI, *OWN)}
 """Which integration each of them is."""
-logging.disable()  # nobody reads what the servers would say of such requests
 MOUNT = os.environ.get("MOUNT", "")
+if "MOUNT" in os.environ:  # in a server, and not where the tests run
+    logging.disable()  # nobody reads what the servers would say of such requests
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:

@@ -96,7 +96,7 @@ def serving(setup: Setup) -> Iterator[int]:
     """Start a server; yield its port."""
     port = free_port()
     command = [each.replace("{port}", str(port)) for each in PLAIN[setup.server]]
-    more: dict[str, str] = {}
+    more = {"MOUNT": ""}
     if setup.is_mounted:
         command += _MOUNTED[setup.server]
         more = {"MOUNT": "/v1"} | ({"SCRIPT_NAME": "/v1"} if setup.server == "gunicorn" else {})
