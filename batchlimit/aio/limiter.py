@@ -193,8 +193,12 @@ class AsyncRateLimiter(AsyncKeyCalls):
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
-        known = decide_from_memory(self._registry, costs)
-        return await AcquireAll(costs, self._registry).decide() if known is None else known
+        if (known := decide_from_memory(self._registry, costs)) is not None:
+            return known
+        if costs.__class__ is dict and len(costs) == 1:  # by one ask of the store, if its key is not in use
+            ((key, cost),) = costs.items()
+            return {key: await self.decide(key, cost)}
+        return await AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.

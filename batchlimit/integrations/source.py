@@ -19,10 +19,15 @@ class Options(TypedDict):
     quota: Mapping[str, Quota] | RuleFile
     on_failure: Mapping[str, FailurePolicy]
     mode: Mapping[str, Mode]
+    deadline: float
+
+
+DEADLINE = 0.25
+"""Seconds that a request waits for the store: on a starved machine one that lives takes longer than the 0.05 of a call."""
 
 
 def options_of(rules: Rules | RuleFile) -> Options:
-    """Return quotas, failure policies and modes of rules, as a limiter takes them; closed where a rule says nothing.
+    """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests.
 
     Args:
         rules: the rules, or their file.
@@ -31,8 +36,8 @@ def options_of(rules: Rules | RuleFile) -> Options:
         Arguments for `from_url` of a limiter.
     """
     if isinstance(rules, RuleFile):  # which says the rest as well
-        return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}}
-    return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode}
+        return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}, "deadline": DEADLINE}
+    return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode, "deadline": DEADLINE}
 
 
 def check_limiter(limiter: RateLimiter | AsyncRateLimiter, rules: Rules | RuleFile, checks: Checks) -> None:

@@ -196,8 +196,12 @@ class RateLimiter(KeyCalls):
             {'user:ann': True, 'everybody': True}
             {'user:ann': False}
         """
-        known = decide_from_memory(self._entries, costs, self._clock)
-        return AcquireAll(costs, self._registry).decide() if known is None else known
+        if (known := decide_from_memory(self._entries, costs, self._clock)) is not None:
+            return known
+        if costs.__class__ is dict and len(costs) == 1:  # by one ask of the store, if its key is not in use
+            ((key, cost),) = costs.items()
+            return {key: self.decide(key, cost)}
+        return AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.

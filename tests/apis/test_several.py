@@ -47,6 +47,14 @@ def test_all_are_charged(limiter: Any) -> None:
     assert limiter.statistics().admitted == 6
 
 
+def test_one_key_that_is_not_in_use_is_decided_by_one_ask_and_stays_out_of_use(limiter: Any) -> None:
+    assert all(limiter.decide_all({"user": 1}).values())
+    assert getattr(limiter, "_inner", limiter)._entries == {}
+    (refused,) = limiter.decide_all({"user": 5}).values()
+    assert (refused.allowed, refused.retry_after) == (False, limiter.decide("user", 5).retry_after)
+    assert levels(limiter) == [4, 20, 100]
+
+
 def test_pairs_are_as_good_as_a_mapping(limiter: Any) -> None:
     limiter.acquire_all([("user", 1), ("global", 3)])
     limiter.acquire_all(iter([("user", 1)]))
