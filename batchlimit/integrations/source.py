@@ -23,7 +23,7 @@ class Options(TypedDict):
 
 
 DEADLINE = 0.25
-"""Seconds that a request waits for the store: on a starved machine one that lives takes longer than the 0.05 of a call."""
+"""Seconds that a request waits for the store: on a starved machine a live one takes longer than the 0.05 of a call."""
 
 
 def options_of(rules: Rules | RuleFile) -> Options:

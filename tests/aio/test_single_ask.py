@@ -26,6 +26,13 @@ async def test_it_leaves_nothing_in_memory_but_a_snapshot() -> None:
     assert stage.backs == []
 
 
+async def test_one_key_of_several_at_once_is_settled_by_one_ask_too() -> None:
+    limiter = limiter_on(Sender())
+    assert [all((await limiter.decide_all({f"key-{n}": 1})).values()) for n in range(5)] == [True] * 5
+    assert limiter._entries == {}
+    await limiter.close()
+
+
 async def test_who_comes_for_the_same_key_meanwhile_waits_for_its_answer() -> None:
     stage = Sender()
     limiter = limiter_on(stage)
