@@ -510,7 +510,8 @@ def test_a_child_that_ends_gives_nothing_of_its_parents_back(
     with process(program, valkey.url, prefix) as other:
         assert other.end() == -9
     until(lambda: lapsed(valkey_store, KEY, HUNDRED))
-    assert valkey_store.peek(KEY, HUNDRED).level == 50
+    # A parent that a busy machine keeps for seconds renews its lease, and takes the token that it has spent.
+    assert valkey_store.peek(KEY, HUNDRED).level <= 50
 
 
 def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(valkey: Server, prefix: str) -> None:
