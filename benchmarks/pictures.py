@@ -97,7 +97,8 @@ def look(admin: Admin, url: str, seconds: float) -> None:
                 break
             time.sleep(1.0)
     scene = Scene(_ADDRESS, time.time(), BUDGET, seen.cost)
-    export("top", top_screen(scene, board.rows(), View(sort=Sort.REFUSED), _ROWS), "batchlimit top --sort refused", 112)
+    view, width = View(sort=Sort.REFUSED), 112
+    export("top", top_screen(scene, board.rows(), view, _ROWS, width), "batchlimit top --sort refused", width)
     export("get", get_screen(found, told), "batchlimit get tenant:1 --watch", 80)
 
 

@@ -12,8 +12,8 @@ PATIENCE = 120.0
 class Terminal:
     """A command of `batchlimit` in a terminal of its own."""
 
-    def __init__(self, environment: dict[str, str], *words: str) -> None:
-        size = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"}
+    def __init__(self, environment: dict[str, str], *words: str, columns: int = 120) -> None:
+        size = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "24"}
         self._environment, self._seen = environment | size, ""
         self._line = [sys.executable, "-m", "batchlimit.cli", *words]
         self._status: int | None = None

@@ -76,7 +76,8 @@ class _Watch:
         """Draw what is known, anew after each key, until the next look."""
         while not self._view.is_over:
             scene = Scene(self._address, time.time(), self._budget, cost)
-            live.update(drawn(scene, self._board.rows(), self._view, console.height - FRAME), refresh=True)
+            room = console.height - FRAME
+            live.update(drawn(scene, self._board.rows(), self._view, room, console.width), refresh=True)
             pressed = keys.pressed(until - time.monotonic())
             for key in pressed:
                 self._view.press(key)

@@ -1,9 +1,10 @@
 """Draws rows on a terminal: rates, level bars, sparklines, and what it cost the server to look."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,15 +19,21 @@ FRAME = 7
 _BAR, _TREND = 10, 12
 _TICKS = "▁▂▃▄▅▆▇█"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_HEADINGS = {
-    Sort.KEY: "KEY",
-    Sort.USED: "USED/S",
-    Sort.REFUSED: "REFUSED/S",
-    Sort.SHADOW: "SHADOW/S",
-    Sort.LEVEL: "LEVEL",
-    Sort.HELD: "HELD",
-    Sort.INSTANCES: "INSTANCES",
-}
+_KEY, _QUOTA, _GAP = 20, 24, 2
+"""Characters of a key that no other column takes, if the screen is no wider; of a quota at most; between columns."""
+
+
+class _Column(NamedTuple):
+    """A column: `sort` is the order that it shows, and those of a small rank stay on a narrow screen."""
+
+    heading: str
+    sort: Sort | None
+    rank: int
+    cell: Callable[[Row], Text]
+    justify: Literal["left", "right"] = "right"
+
+    def title(self, view: View) -> Text:
+        return _title(self.heading, self.sort, view)
 
 
 class Scene(NamedTuple):
@@ -45,10 +52,11 @@ class Scene(NamedTuple):
     cost: Cost
 
 
-def drawn(scene: Scene, rows: Sequence[Row], view: View, room: int) -> RenderableType:
-    """Return the whole screen, with `room` rows at most."""
+def drawn(scene: Scene, rows: Sequence[Row], view: View, room: int, width: int) -> RenderableType:
+    """Return the whole screen of so many columns, with `room` rows at most."""
     shown = view.chosen(rows)
-    return Group(_heading(scene, rows), Text(""), _table(shown[: max(1, room)], view), _footing(len(shown), room, view))
+    table = _table(shown[: max(1, room)], view, width)
+    return Group(_heading(scene, rows), Text(""), table, _footing(len(shown), room, view))
 
 
 def _heading(scene: Scene, rows: Sequence[Row]) -> Text:
@@ -60,43 +68,31 @@ def _heading(scene: Scene, rows: Sequence[Row]) -> Text:
     return Text.assemble(
         ("batchlimit top", "bold"), f"  {scene.store}  {clock}\n",
         sums, (f"{number(sum(row.refused for row in rows))} refused/s", "red"), f", {seen}\n",
-        (price, "dim"), (guessed, "yellow"),
+        (price, "dim"), (guessed, "yellow"), no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
 
 
-def _table(rows: Sequence[Row], view: View) -> Table:
+def _table(rows: Sequence[Row], view: View, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    table.add_column(_title(Sort.KEY, view), ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("QUOTA", no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column(_title(Sort.USED, view), justify="right", no_wrap=True)
-    table.add_column("TREND", width=_TREND, no_wrap=True)
-    table.add_column(_title(Sort.REFUSED, view), justify="right", no_wrap=True)
-    table.add_column(_title(Sort.SHADOW, view), justify="right", no_wrap=True)
-    table.add_column(_title(Sort.LEVEL, view), width=_BAR + 6, no_wrap=True)
-    table.add_column(_title(Sort.HELD, view), justify="right", no_wrap=True)
-    table.add_column(_title(Sort.INSTANCES, view), justify="right", no_wrap=True)
+    table.add_column(_title("KEY", Sort.KEY, view), ratio=1, no_wrap=True, overflow="ellipsis")
+    shown = _columns(rows, view, width)
+    for column in shown:
+        table.add_column(column.title(view), justify=column.justify, no_wrap=True, overflow="ellipsis")
     for row in rows:
-        table.add_row(*_cells(row))
+        table.add_row(Text(escaped(row.key)), *(column.cell(row) for column in shown))
     return table
 
 
-def _cells(row: Row) -> tuple[Text, ...]:
-    about = "~" if row.is_average else ""
-    refused, shadow = (
-        Text(about + number(rate) if rate else "-", style if rate else "dim")
-        for rate, style in ((row.refused, "red"), (row.shadow, "yellow"))
-    )
-    return (
-        Text(escaped(row.key)),
-        Text(row.quota, "dim"),
-        Text(about + number(row.used)),
-        Text(sparkline(row.trend[-_TREND:]), "cyan"),
-        refused,
-        shadow,
-        _level(row.level),
-        Text(f"{row.held:,}"),
-        Text(f"{row.instances:,}"),
-    )
+def _columns(rows: Sequence[Row], view: View, width: int) -> list[_Column]:
+    """Return the columns that have room beside the key: the one that rows are sorted by, then by importance."""
+    longest = max((cell_len(escaped(row.key)) for row in rows), default=0)
+    left, fit = width - min(longest, max(_KEY, width // 3)), list[_Column]()
+    for column in sorted(_COLUMNS, key=lambda each: (each.sort is not view.sort, each.rank)):
+        taken = _GAP + max(each.cell_len for each in (column.title(view), *map(column.cell, rows)))
+        if taken <= left:
+            fit.append(column)
+            left -= taken
+    return sorted(fit, key=_COLUMNS.index)
 
 
 def _level(level: float) -> Text:
@@ -111,15 +107,26 @@ def style_of(share: float) -> str:
 def _footing(found: int, room: int, view: View) -> Text:
     more = f"{found - room:,} more rows  " if found > room else ""
     if view.is_typing:
-        return Text.assemble("\n", more, ("filter: " + view.pattern + "▏", "bold"), "  Enter keeps it, Escape ends it")
+        typed = "filter: " + view.pattern + "▏"
+        return Text.assemble("\n", more, (typed, "bold"), "  Enter keeps it, Escape ends it", no_wrap=True)
     chosen = f"  filter: {view.pattern} (Escape ends it)" if view.pattern else ""
     keys = f"q quit  s sort ({view.sort})  r reverse  / filter"
-    return Text.assemble("\n", more, (keys, "dim"), chosen)
+    return Text.assemble("\n", more, (keys, "dim"), chosen, no_wrap=True)
 
 
-def _title(sort: Sort, view: View) -> Text:
+def _cut(quota: str) -> Text:
+    text = Text(quota, "dim")
+    text.truncate(_QUOTA, overflow="ellipsis")
+    return text
+
+
+def _rate(rate: float, style: str, row: Row) -> Text:
+    return Text(("~" if row.is_average else "") + number(rate), style) if rate else Text("-", "dim")
+
+
+def _title(heading: str, sort: Sort | None, view: View) -> Text:
     arrow = ("▲" if view.is_reversed else "▼") if sort is view.sort else ""
-    return Text(_HEADINGS[sort] + arrow, "bold")
+    return Text(heading + arrow, "bold")
 
 
 def bar(share: float, width: int = _BAR) -> str:
@@ -138,3 +145,16 @@ def sparkline(rates: Sequence[float]) -> str:
 def number(value: float) -> str:
     """Return a rate as people read it."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+_COLUMNS = (
+    _Column("QUOTA", None, 4, lambda row: _cut(row.quota), "left"),
+    _Column("USED/S", Sort.USED, 1, lambda row: Text(("~" if row.is_average else "") + number(row.used))),
+    _Column("TREND", None, 8, lambda row: Text(sparkline(row.trend[-_TREND:]).ljust(_TREND), "cyan"), "left"),
+    _Column("REFUSED/S", Sort.REFUSED, 2, lambda row: _rate(row.refused, "red", row)),
+    _Column("SHADOW/S", Sort.SHADOW, 7, lambda row: _rate(row.shadow, "yellow", row)),
+    _Column("LEVEL", Sort.LEVEL, 3, lambda row: _level(row.level), "left"),
+    _Column("HELD", Sort.HELD, 5, lambda row: Text(f"{row.held:,}")),
+    _Column("INSTANCES", Sort.INSTANCES, 6, lambda row: Text(f"{row.instances:,}")),
+)
+"""What a row says besides its key, from left to right."""

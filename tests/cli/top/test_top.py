@@ -132,6 +132,15 @@ def test_a_terminal_shows_a_screen_that_obeys_keys(environment: dict[str, str], 
         assert terminal.status() == 0
 
 
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_a_narrow_terminal_shows_keys_and_what_they_use_and_refuse(
+    environment: dict[str, str], valkey_store: RedisStore, columns: int
+) -> None:
+    use(valkey_store, "user:1234567", 300, refused=7)
+    with Terminal(environment, "top", "--interval", "0.1", columns=columns) as terminal:
+        terminal.await_text("user:1234567", "USED/S▼", "REFUSED/S")
+
+
 @pytest.fixture
 def operator() -> Iterator[Node]:
     """A server with a user who has the rights of an operator by docs/redis.md."""

@@ -1,6 +1,7 @@
 """What a key that somebody presses changes, and what is drawn."""
 
 import io
+from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
@@ -93,9 +94,9 @@ def test_a_sparkline_is_as_high_as_the_highest_rate(rates: tuple[float, ...], ex
     assert sparkline(rates) == expected
 
 
-def screen(view: View, cost: Cost, room: int = 9) -> str:
-    out = Console(file=io.StringIO(), width=120)
-    out.print(drawn(Scene("redis://there", 0.0, 10.0, cost), ROWS, view, room))
+def screen(view: View, cost: Cost, room: int = 9, width: int = 120, rows: Sequence[Row] = ROWS) -> str:
+    out = Console(file=io.StringIO(), width=width)
+    out.print(drawn(Scene("redis://there", 0.0, 10.0, cost), rows, view, room, width))
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 
@@ -116,7 +117,30 @@ def test_the_screen_names_the_order_and_the_filter_and_the_rows_that_have_no_roo
 
 
 def test_a_key_of_markup_is_shown_as_it_is() -> None:
-    out = Console(file=io.StringIO(), width=120)
-    out.print(drawn(Scene("redis://there", 0.0, 10.0, Cost(1, 1.0, False, 1.0)), [row("[red]x[/]")], View(), 9))
-    assert isinstance(out.file, io.StringIO)
-    assert "[red]x[/]" in out.file.getvalue()
+    assert "[red]x[/]" in screen(View(), Cost(1, 1.0, False, 1.0), rows=[row("[red]x[/]")])
+
+
+@pytest.mark.parametrize(
+    ("width", "sort", "there"),
+    [
+        (40, Sort.USED, {"USED/S▼", "REFUSED/S"}),
+        (40, Sort.INSTANCES, {"USED/S", "INSTANCES▼"}),
+        (80, Sort.USED, {"USED/S▼", "REFUSED/S", "LEVEL"}),
+        (80, Sort.SHADOW, {"USED/S", "REFUSED/S", "SHADOW/S▼", "LEVEL"}),
+        (160, Sort.USED, {"QUOTA", "USED/S▼", "TREND", "REFUSED/S", "SHADOW/S", "LEVEL", "HELD", "INSTANCES"}),
+    ],
+)
+def test_a_narrow_screen_keeps_the_key_and_the_order_and_lets_less_important_columns_go(
+    width: int, sort: Sort, there: set[str]
+) -> None:
+    lines = screen(View(sort=sort), Cost(1, 1.0, False, 1.0), width=width, rows=[row("user:1234567", 5.0)]).splitlines()
+    assert there <= set(lines[4].split())
+    assert lines[5].startswith("user:1234567")
+    assert (len(lines), max(map(len, lines)) <= width) == (8, True), "no line is folded: the screen has as many"
+
+
+@pytest.mark.parametrize(("width", "seen"), [(40, 20), (80, 26), (120, 40)])
+def test_a_long_key_has_a_third_of_the_screen_or_twenty_characters(width: int, seen: int) -> None:
+    long = row("x" * 200, 123456.0, 99999.0, held=1_000_000, instances=12345, shadow=5.0)
+    line = screen(View(), Cost(1, 1.0, False, 1.0), width=width, rows=[long]).splitlines()[5]
+    assert line.startswith("x" * (seen - 1))
