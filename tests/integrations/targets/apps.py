@@ -33,6 +33,7 @@ def _made(name: str) -> Callable[[], Any]:
 
     @cache
     def make() -> Any:
+        logging.disable()  # nobody reads what a server would say of such requests; who tests it makes no face
         return getattr(import_module(f"tests.integrations.targets.{module}"), function)()
 
     return make
