@@ -27,7 +27,7 @@ class DirectTransport(ServerTransport):
 
     def __init__(self, client: "redis.Redis") -> None:
         super().__init__(client)
-        self._pid = os.getpid()
+        self._pid, self._is_closed = os.getpid(), False
         self._made: list[Any] = []
         self._idle: list[Any] = []  # last in, first out; pop and append need no lock
 
@@ -65,6 +65,7 @@ class DirectTransport(ServerTransport):
             self._idle.extend(idle)
 
     def close(self) -> None:
+        self._is_closed = True
         for each in self._made:
             each.disconnect()
         super().close()
@@ -77,8 +78,8 @@ class DirectTransport(ServerTransport):
         connection = self._take()
         try:
             if isinstance(connection, Deadlined):
-                return _resp_of(connection).exchange(packed, answers)
-            _make_ready(connection)
+                return self._resp_of(connection).exchange(packed, answers)
+            self._make_ready(connection)
             connection.send_packed_command([packed])
             return [_read(connection) for _ in range(answers)]
         except BaseException:
@@ -105,28 +106,33 @@ class DirectTransport(ServerTransport):
             self._made.append(made)
             return made
 
+    def _resp_of(self, connection: Any) -> RespSocket:
+        """Return the socket of the connection; of a new one if it was lost while idle, or has something unread."""
+        resp: RespSocket | None = connection.resp
+        if resp is None or not resp.is_ready:
+            connection.disconnect()
+            self._connect(connection)
+            resp = connection.resp
+            assert resp is not None
+        return resp
 
-def _resp_of(connection: Any) -> RespSocket:
-    """Return the socket of the connection; of a new one if it was lost while idle, or has something unread."""
-    resp: RespSocket | None = connection.resp
-    if resp is None or not resp.is_ready:
-        connection.disconnect()
-        connection.connect()
-        resp = connection.resp
-        assert resp is not None
-    return resp
+    def _make_ready(self, connection: Any) -> None:
+        """Connect; connect again if the connection was lost while idle, or has something unread."""
+        self._connect(connection)
+        try:
+            is_ready = not connection.can_read()
+        except FAILURES:
+            is_ready = False
+        if not is_ready:
+            connection.disconnect()
+            self._connect(connection)
 
-
-def _make_ready(connection: Any) -> None:
-    """Connect; connect again if the connection was lost while idle, or has something unread."""
-    connection.connect()
-    try:
-        is_ready = not connection.can_read()
-    except FAILURES:
-        is_ready = False
-    if not is_ready:
-        connection.disconnect()
-        connection.connect()
+    def _connect(self, connection: Any) -> None:
+        """Open a connection. A store that was closed, or is meanwhile, has none: nobody would close that one."""
+        if not self._is_closed:
+            connection.connect()
+        if self._is_closed:
+            raise redis.ConnectionError("this store was closed")
 
 
 def _command(name: str, bucket: str, arguments: Arguments) -> bytes:

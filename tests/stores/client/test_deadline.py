@@ -176,6 +176,15 @@ def test_a_connection_that_was_lost_while_idle_is_not_replaced_before_a_deadline
     assert len(_connections(valkey, prefix)) == 1
 
 
+def test_a_store_that_was_closed_opens_no_connection(valkey: Server, prefix: str) -> None:
+    """A call that is under way meanwhile would wait on it, and nobody would close it."""
+    store = RedisStore.from_url(valkey.url, prefix=prefix)
+    store.peek("ann", Quota(1.0, 1))
+    store.close()
+    with pytest.raises(StoreUnavailable, match="this store was closed"):
+        store.peek("ann", Quota(1.0, 1))
+
+
 def test_a_deadline_scope_leaves_the_pool_as_it_was(store: RedisStore, valkey: Server, prefix: str) -> None:
     for _ in range(10):
         with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
