@@ -24,16 +24,16 @@ TOKENS = 200
 class Process:
     """One limiter, and tasks that acquire again and again."""
 
-    def __init__(self, store: MemoryStore, quota: Quota, trip: float) -> None:
-        self._trip = trip
+    def __init__(self, store: MemoryStore, quota: Quota, trip: float, deadline: float = 0.05) -> None:
+        self.trip = trip
         stage = Stage(AsyncMemoryStore(store))
         stage.before = stage.after = self._travel
-        self.limiter = AsyncRateLimiter(stage, quota, clock=virtual_loop().time)
+        self.limiter = AsyncRateLimiter(stage, quota, clock=virtual_loop().time, deadline=deadline)
         self.admitted: list[float] = []
         self.tasks = [asyncio.create_task(self._acquire()) for _ in range(TASKS)]
 
     async def _travel(self) -> None:
-        await asyncio.sleep(self._trip / 2)
+        await asyncio.sleep(self.trip / 2)
 
     async def _acquire(self) -> None:
         while True:
@@ -69,3 +69,30 @@ def test_tasks_that_wait_get_all_of_a_rate_however_small_its_burst(processes: in
     assert used >= 0.97
     assert over < 0.001
     assert evenness >= 0.8
+
+
+async def _rate_after(far: float, quota: Quota, processes: int) -> float:
+    """Return the share of the rate that is used from 2 s on after a store that was so far away (s) came near."""
+    random.seed(1)
+    store = MemoryStore(virtual_loop().time)
+    crew = [Process(store, quota, far, deadline=2.0) for _ in range(processes)]
+    await asyncio.sleep(2.0)
+    for each in crew:
+        each.trip = TRIPS[processes]
+    await asyncio.sleep(2.0)
+    before = sum(len(each.admitted) for each in crew)
+    await asyncio.sleep(2.0)
+    after = sum(len(each.admitted) for each in crew)
+    for each in crew:
+        await each.end()
+    return (after - before) / (2.0 * quota.rate)
+
+
+@pytest.mark.parametrize(
+    ("processes", "burst"), depth([(1, 1), (1, 10), (4, 1)], [(1, 1), (1, 10), (1, 100), (4, 1), (4, 10)])
+)
+@pytest.mark.parametrize("far", [0.03, 0.3])
+def test_tasks_get_all_of_the_rate_two_seconds_after_a_far_store_came_near(
+    far: float, processes: int, burst: int
+) -> None:
+    assert run(lambda: _rate_after(far, Quota(100.0, burst), processes)) > 0.97
