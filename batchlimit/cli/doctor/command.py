@@ -36,6 +36,6 @@ def _row(finding: Finding) -> dict[str, str]:
 
 
 def _status(found: list[Finding], counts: dict[Verdict, int], *, strict: bool) -> int:
-    if any(each.check == "reachable" and each.verdict is Verdict.FAIL for each in found):
+    if not any(each.check == "reachable" and each.verdict is Verdict.OK for each in found):
         return AWAY
     return NOTHING_DONE if counts[Verdict.FAIL] or (strict and counts[Verdict.WARNING]) else 0

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import redis
 
 from batchlimit.cli.doctor import findings
+from batchlimit.cli.doctor.encryption import mistaken
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
 from batchlimit.cli.store import buckets_of
 from batchlimit.errors import StoreUnavailable
@@ -53,18 +55,26 @@ class Examination:
     def findings(self) -> Iterator[Finding]:
         """Ask, and yield what is found; nothing after a store that cannot be reached."""
         yield findings.client(version("batchlimit"), redis.__version__)
+        servers = list[tuple[str, Any]]()
         try:
-            servers = self._store.primaries()
-            for name, client in servers:
-                _reach(name, client)
+            for name, client in self._store.primaries():
+                if away := _away(name, client):
+                    yield self._unreachable(away)
+                else:
+                    servers.append((name, client))
         except StoreUnavailable as error:
-            yield fail("reachable", str(error), "check the URL, the server and what is between")
+            yield self._unreachable(error)
+        if not servers:
             return
         yield ok("reachable", ", ".join(name for name, _ in servers))
         yield from self._whole(servers[0][1])
         for name, client in servers:
             for finding in self._each(name, client):
                 yield finding._replace(server=name if len(servers) > 1 else "")
+
+    def _unreachable(self, error: StoreUnavailable) -> Finding:
+        remedy = mistaken(self._store.address) or "check the URL, the server and what is between"
+        return fail("reachable", str(error), remedy)
 
     def _whole(self, client: Any) -> Iterator[Finding]:
         """Ask for what concerns all servers together."""
@@ -73,6 +83,7 @@ class Examination:
         yield _tried("rights", lambda: self._rights(client))
         if self._by_cluster:
             yield _tried("slots", lambda: findings.slots(_lines(client.execute_command("CLUSTER INFO"))))
+            yield _tried("nodes", lambda: findings.nodes(text(client.execute_command("CLUSTER", "NODES")).splitlines()))
 
     def _each(self, name: str, client: Any) -> Iterator[Finding]:
         """Ask one server."""
@@ -83,11 +94,11 @@ class Examination:
         if isinstance(info, Finding):
             yield info
         else:
-            yield findings.version(info, is_cluster=self._by_cluster)
-            yield findings.topology(info, by_cluster=self._by_cluster)
-            yield findings.role(info)
-            yield findings.eviction(info)
-            yield findings.memory(info)
+            yield _told("server-version", partial(findings.version, info, is_cluster=self._by_cluster))
+            yield _told("topology", partial(findings.topology, info, by_cluster=self._by_cluster))
+            yield _told("role", partial(findings.role, info, by_sentinel="+sentinel:" in self._store.address))
+            yield _told("eviction", partial(findings.eviction, info))
+            yield _told("memory", partial(findings.memory, info))
         yield _tried("expiry", lambda: self._expiry(client))
 
     def _scripts(self) -> Finding:
@@ -111,19 +122,28 @@ class Examination:
         return findings.rights(user, [each.lower() for each in missing])
 
     def _expiry(self, client: Any) -> Finding:
-        names = _sample(client, buckets_of(self._prefix))
+        names, is_all = _sample(client, buckets_of(self._prefix))
         pipeline = client.pipeline(transaction=False)
         for name in names:
             pipeline.pttl(name)
         lasting = [text(name) for name, left in zip(names, pipeline.execute(), strict=True) if left == -1]
-        return findings.expiry(len(names), lasting)
+        return findings.expiry(len(names), lasting, is_all=is_all)
 
 
-def _reach(name: str, client: Any) -> None:
+def _away(name: str, client: Any) -> StoreUnavailable | None:
     try:
         client.time()
     except FAILURES as error:
-        raise failure(error, name) from error
+        return failure(error, name)
+    return None
+
+
+def _told(check: str, judge: Callable[[], Finding]) -> Finding:
+    """Return the finding; or that INFO lacks a fact."""
+    try:
+        return judge()
+    except KeyError as error:
+        return warning(check, f"could not be checked: INFO does not tell {error.args[0]}", "ask who runs the server")
 
 
 def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
@@ -165,14 +185,15 @@ def _may(client: Any, user: str, command: str, words: tuple[str, ...], bucket: s
     return text(told) == "OK"
 
 
-def _sample(client: Any, pattern: str) -> list[bytes]:
+def _sample(client: Any, pattern: str) -> tuple[list[bytes], bool]:
+    """Return names, and whether there are no others."""
     cursor, names = 0, list[bytes]()
     for _ in range(_STEPS):
         cursor, found = client.scan(cursor, match=pattern, count=100)
         names += found
         if int(cursor) == 0 or len(names) >= _SAMPLED:
             break
-    return names[:_SAMPLED]
+    return names[:_SAMPLED], int(cursor) == 0
 
 
 def _lines(told: Any) -> dict[str, str]:

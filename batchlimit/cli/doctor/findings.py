@@ -1,4 +1,7 @@
-"""Facts of a server in, findings out: what is right, what is doubtful, what is wrong, and the remedy."""
+"""Facts of a server in, findings out: what is right, what is doubtful, what is wrong, and the remedy.
+
+A fact that the server did not tell is a KeyError.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -78,17 +81,20 @@ def clock(offset: float, uncertainty: float) -> Finding:
     return ok("clock", found)
 
 
-def role(info: Mapping[str, Any]) -> Finding:
+def role(info: Mapping[str, Any], *, by_sentinel: bool) -> Finding:
     """Judge the role of a server, by INFO replication."""
-    told = str(info.get("role", "unknown"))
+    told = str(info["role"])
     if told != "master":
         return fail("role", f"a {told}", "connect to the primary, or by redis+sentinel:// or redis+cluster://")
-    return ok("role", f"primary, {info.get('connected_slaves', 0)} replicas")
+    found = f"primary, {info['connected_slaves']} replicas"
+    if by_sentinel and not info["connected_slaves"]:
+        return warning("role", found, "start a replica: the sentinels have nothing to fail over to")
+    return ok("role", found)
 
 
 def eviction(info: Mapping[str, Any]) -> Finding:
     """Judge what a server evicts, by INFO memory."""
-    policy, most = str(info.get("maxmemory_policy", "unknown")), int(info.get("maxmemory", 0))
+    policy, most = str(info["maxmemory_policy"]), int(info["maxmemory"])
     if policy == "noeviction":
         return ok("eviction", policy)
     remedy = "CONFIG SET maxmemory-policy noeviction: a bucket that is evicted begins again full"
@@ -99,7 +105,7 @@ def eviction(info: Mapping[str, Any]) -> Finding:
 
 def memory(info: Mapping[str, Any]) -> Finding:
     """Judge how full the memory is, by INFO memory."""
-    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    used, most = int(info["used_memory"]), int(info["maxmemory"])
     if most == 0:
         return ok("memory", f"{_size(used)} used, no maxmemory")
     found = f"{_size(used)} of {_size(most)} used"
@@ -112,7 +118,7 @@ def memory(info: Mapping[str, Any]) -> Finding:
 def version(info: Mapping[str, Any], *, is_cluster: bool) -> Finding:
     """Judge the version of a server, by INFO server."""
     name = "Valkey" if "valkey_version" in info else "Redis"
-    told, least = str(info.get("redis_version", "")), _CLUSTER if is_cluster else _SERVER
+    told, least = str(info["redis_version"]), _CLUSTER if is_cluster else _SERVER
     found = f"{name} {info.get('valkey_version', told)}"
     if numbers(told) < least:
         where = " in a cluster" if is_cluster else ""
@@ -130,7 +136,7 @@ def client(batchlimit: str, redis_py: str) -> Finding:
 
 def topology(info: Mapping[str, Any], *, by_cluster: bool) -> Finding:
     """Judge whether the URL is of the kind that the server is, by INFO cluster."""
-    is_cluster = str(info.get("cluster_enabled", 0)) == "1"
+    is_cluster = str(info["cluster_enabled"]) == "1"
     if is_cluster and not by_cluster:
         return fail("topology", "a node of a cluster, asked as one server", "use redis+cluster://host:port")
     return ok("topology", "a cluster" if is_cluster else "one server")
@@ -145,6 +151,36 @@ def slots(info: Mapping[str, Any]) -> Finding:
     return ok("slots", found)
 
 
+def nodes(told: Sequence[str]) -> Finding:
+    """Judge the nodes of a cluster, by the lines of CLUSTER NODES."""
+    each = [_Node.read(line) for line in told]
+    failed, owners = [one for one in each if one.has_failed], [one for one in each if one.has_slots]
+    found = f"{len(each)}, of which {len(owners)} are primaries with slots"
+    if failed:
+        found += f"; failed: {', '.join(one.address for one in failed)}"
+        judge = fail if any(one.has_slots for one in failed) else warning
+        return judge("nodes", found, "start them again, or CLUSTER FORGET them if they are gone for good")
+    followed = {one.follows for one in each}
+    alone = [one.address for one in owners if one.name not in followed]
+    if alone and len(alone) < len(owners):
+        return warning("nodes", f"{found}; without a replica: {', '.join(alone)}", "give it a replica, as others have")
+    return ok("nodes", found)
+
+
+class _Node(NamedTuple):
+    name: str
+    address: str
+    has_failed: bool
+    follows: str
+    has_slots: bool
+
+    @classmethod
+    def read(cls, line: str) -> "_Node":
+        name, address, flags, follows, *rest = line.split()
+        has_failed = not {"fail", "fail?", "noaddr"}.isdisjoint(flags.split(","))
+        return cls(name, address.partition("@")[0], has_failed, follows, len(rest) > 4)
+
+
 def rights(user: str, missing: Sequence[str]) -> Finding:
     """Judge which commands a user may not use."""
     if missing:
@@ -153,12 +189,18 @@ def rights(user: str, missing: Sequence[str]) -> Finding:
     return ok("rights", f"the user {user} may do all that a limiter does")
 
 
-def expiry(looked_at: int, lasting: Sequence[str]) -> Finding:
-    """Judge keys of the prefix that never expire, of a sample."""
+def expiry(looked_at: int, lasting: Sequence[str], *, is_all: bool = True) -> Finding:
+    """Judge keys of the prefix that never expire, of a sample; `is_all`: no name was passed over."""
     if lasting:
         found = f"{len(lasting)} of {looked_at} keys never expire, such as {lasting[0]}"
         return warning("expiry", found, "another program wrote them, or a PERSIST: delete them, or use another prefix")
-    return ok("expiry", f"all of {looked_at} sampled keys expire" if looked_at else "no keys of this prefix yet")
+    if looked_at:
+        return ok("expiry", f"all of {looked_at} sampled keys expire")
+    if not is_all:
+        return warning(
+            "expiry", "no keys of this prefix among those that were looked at", "batchlimit top looks at all"
+        )
+    return ok("expiry", "no keys of this prefix yet")
 
 
 def numbers(told: str) -> tuple[int, ...]:

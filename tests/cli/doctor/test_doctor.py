@@ -8,11 +8,14 @@ import pytest
 import redis
 import yaml
 
-from batchlimit.cli.doctor.examination import _NEEDED
+from batchlimit.cli.doctor import findings
+from batchlimit.cli.doctor.examination import _NEEDED, _told
 from tests.cli.conftest import Run, typed_at
-from tests.nodes import Node, node
-from tests.servers import Server, Servers, any_binary
+from tests.depth import only_deep
+from tests.nodes import Node, await_fact, node
+from tests.servers import Server, Servers, any_binary, valkey_binary
 from tests.stores.test_rights import DOCTOR, LOOKS, OF_THE_SCRIPTS, OPERATOR, SERVER
+from tests.topologies import cluster
 
 CHECKS = [
     *("client-version", "reachable", "scripts", "overrides", "rights", "round-trip", "clock", "server-version"),
@@ -89,6 +92,33 @@ def test_a_deadline_that_is_too_short_is_found(one: Node) -> None:
     done = typed_at(one.url, "batchlimit")("doctor", "-o", "json", "--deadline", "0.001")
     (trip,) = [each for each in json.loads(done.stdout) if each["check"] == "round-trip"]
     assert "deadline 1 ms" in trip["found"]
+
+
+def test_a_url_that_is_mistaken_about_tls_is_found(servers: Servers, one: Node) -> None:
+    status, found = examined(one.url.replace("redis:", "rediss:") + "?socket_timeout=0.2&socket_connect_timeout=0.2")
+    assert (status, "use redis in place of rediss" in found["reachable"]["remedy"]) == (3, True)
+    encrypted = servers.get("tls").url.partition("?")[0]
+    status, found = examined(encrypted.replace("rediss", "redis"))
+    assert (status, "use rediss in place of redis" in found["reachable"]["remedy"]) == (3, True)
+    assert "certificate" in examined(encrypted)[1]["reachable"]["found"]
+
+
+@only_deep
+def test_a_node_of_a_cluster_that_failed_is_found_and_the_others_are_examined() -> None:
+    with cluster(valkey_binary()) as whole:
+        whole.nodes[2].kill()
+        others = whole.nodes[:2]
+        await_fact(lambda: all("fail" in str(each.ask("CLUSTER", "NODES")) for each in others), "a node that is missed")
+        done = typed_at(whole.url, "batchlimit")("doctor", "-o", "json", *PATIENT)
+    rows = json.loads(done.stdout)
+    (nodes,) = [each for each in rows if each["check"] == "nodes"]
+    assert (done.exit_code, nodes["verdict"], whole.nodes[2].name in nodes["found"]) == (1, "fail", True)
+    assert len({each["server"] for each in rows if each["check"] == "memory"}) == 2
+
+
+def test_what_a_server_does_not_tell_is_not_well() -> None:
+    found = _told("memory", lambda: findings.memory({"used_memory": 1}))
+    assert (found.verdict, found.found) == ("warning", "could not be checked: INFO does not tell maxmemory")
 
 
 def test_a_node_of_a_cluster_that_is_asked_as_one_server_is_found() -> None:

@@ -9,6 +9,10 @@ from batchlimit.cli.doctor.findings import Finding
 
 OK, WARNING, FAIL = "ok", "warning", "fail"
 MIB = 2**20
+ALONE = {"role": "master", "connected_slaves": 0}
+A = "a 10.0.0.1:1@11 myself,master - 0 0 1 connected 0-8000"
+B = "b 10.0.0.2:1@11 master - 0 0 2 connected 8001-16383"
+OF_A = "c 10.0.0.3:1@11 slave a 0 0 1 connected"
 VALKEY = {"redis_version": "7.2.4", "valkey_version": "9.1.2"}
 
 
@@ -22,12 +26,18 @@ VALKEY = {"redis_version": "7.2.4", "valkey_version": "9.1.2"}
         (lambda: findings.clock(0.9, 0.0), OK, "0.900 s ahead"),
         (lambda: findings.clock(-1.2, 0.1), WARNING, "1.200 s behind"),
         (lambda: findings.clock(1.2, 0.3), OK, "1.200 s ahead"),
-        (lambda: findings.role({"role": "master", "connected_slaves": 2}), OK, "primary, 2 replicas"),
-        (lambda: findings.role({"role": "slave"}), FAIL, "a slave"),
-        (lambda: findings.role({}), FAIL, "a unknown"),
+        (lambda: findings.role(ALONE | {"connected_slaves": 2}, by_sentinel=True), OK, "primary, 2 replicas"),
+        (lambda: findings.role(ALONE, by_sentinel=True), WARNING, "primary, 0 replicas"),
+        (lambda: findings.role(ALONE, by_sentinel=False), OK, "primary, 0 replicas"),
+        (lambda: findings.role({"role": "slave"}, by_sentinel=False), FAIL, "a slave"),
+        (lambda: findings.nodes([A, B]), OK, "2, of which 2 are primaries with slots"),
+        (lambda: findings.nodes([A, B, OF_A]), WARNING, "without a replica: 10.0.0.2:1"),
+        (lambda: findings.nodes([A, B, OF_A, OF_A.replace(" a ", " b ")]), OK, "4, of which 2"),
+        (lambda: findings.nodes([A, B.replace("master", "master,fail")]), FAIL, "failed: 10.0.0.2:1"),
+        (lambda: findings.nodes([A, OF_A.replace("slave", "slave,fail?")]), WARNING, "failed: 10.0.0.3:1"),
         (lambda: findings.eviction({"maxmemory_policy": "noeviction", "maxmemory": 9}), OK, "noeviction"),
         (lambda: findings.eviction({"maxmemory_policy": "allkeys-lru", "maxmemory": 9}), FAIL, "allkeys-lru"),
-        (lambda: findings.eviction({"maxmemory_policy": "volatile-ttl"}), WARNING, "nothing is evicted"),
+        (lambda: findings.eviction({"maxmemory_policy": "volatile-ttl", "maxmemory": 0}), WARNING, "nothing is"),
         (lambda: findings.memory({"used_memory": 3 * MIB, "maxmemory": 0}), OK, "3 MiB used, no maxmemory"),
         (lambda: findings.memory({"used_memory": 79 * MIB, "maxmemory": 100 * MIB}), OK, "79 MiB of 100 MiB"),
         (lambda: findings.memory({"used_memory": 80 * MIB, "maxmemory": 100 * MIB}), WARNING, "80 MiB"),
@@ -47,6 +57,7 @@ VALKEY = {"redis_version": "7.2.4", "valkey_version": "9.1.2"}
         (lambda: findings.rights("ann", []), OK, "the user ann may"),
         (lambda: findings.rights("ann", ["hdel", "time"]), FAIL, "may not use hdel, time"),
         (lambda: findings.expiry(0, []), OK, "no keys"),
+        (lambda: findings.expiry(0, [], is_all=False), WARNING, "among those that were looked at"),
         (lambda: findings.expiry(9, []), OK, "all of 9"),
         (lambda: findings.expiry(9, ["{b:x}"]), WARNING, "1 of 9 keys never expire, such as {b:x}"),
     ],
