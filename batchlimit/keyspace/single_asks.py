@@ -132,7 +132,7 @@ class SingleAsks(Generic[E]):
 
     def entry_of(self, single: SingleAsk) -> E:
         """Return the entry that has to take in the answer."""
-        if single.entry is None:
+        if single.entry is None or single in self:  # who brought it into use may have been interrupted
             self._find(single.key, single.code)
         found: E = single.entry
         return found

@@ -48,6 +48,7 @@ class Corrections:
         state, lease, verdict = self._state, self._state.lease, waiter.verdict
         is_ours = waiter.tentative or waiter.reports == lease.reports
         self._admission.confirm(waiter)
+        waiter.verdict = None  # first: its tokens are returned once, also where this is interrupted and done again
         if isinstance(verdict, Admit) and verdict.is_shadow:
             state.count_in_shadow(-waiter.cost)
         elif isinstance(verdict, Admit) and waiter.cost:
@@ -55,7 +56,6 @@ class Corrections:
             if is_ours and not is_late and verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
             lease.forsake(waiter, verdict)
-        waiter.verdict = None  # its tokens are returned once
         self._admission.serve()
 
     def debit(self, tokens: int, now: float) -> None:

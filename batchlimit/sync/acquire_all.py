@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from batchlimit.blocking import warn_in_loop
 from batchlimit.decision import Decision
-from batchlimit.errors import RateLimited
+from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
@@ -27,6 +27,7 @@ class AcquireAll:
     def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
         self._costs = check_costs(costs)
         self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
+        self._finish = registry.finish
         self._attempt = registry.attempt
         registry.check_open()
         for key, cost in self._costs.items():
@@ -60,19 +61,29 @@ class AcquireAll:
         return {key: results[stored(key)].decision(now) for key in self._costs}
 
     def _try(self, behind: str | None, until: float) -> str | None:
-        """Take all keys, waiting first at the one that was short before; return the one that is short now."""
+        """Take all keys, or leave all queues; return the one that is short."""
         try:
-            patience = NO_WAIT if behind is None else self._wait_at(behind, until)
-            known, cold = self._order(behind)
-            if (short := self._short_of(known, patience, until)) is not None:
-                return short
-            if behind is None:  # else a caller may wait for this one in one queue, and this one for it in another
-                self._ask_together(cold)
-            short = self._short_of(cold, patience, until)
-            return self._confirm() if short is None else short
-        finally:
-            self._begun.clear()
+            short = self._take(behind, until)
             self._leave()
+            return short
+        except (RateLimited, StoreUnavailable):
+            self._leave()
+            raise
+        except BaseException:
+            self._finish(self._leave)
+            self._leave()
+            raise
+
+    def _take(self, behind: str | None, until: float) -> str | None:
+        """Take all keys, waiting first at the one that was short before; return the one that is short now."""
+        patience = NO_WAIT if behind is None else self._wait_at(behind, until)
+        known, cold = self._order(behind)
+        if (short := self._short_of(known, patience, until)) is not None:
+            return short
+        if behind is None:  # else a caller may wait for this one in one queue, and this one for it in another
+            self._ask_together(cold)
+        short = self._short_of(cold, patience, until)
+        return self._confirm() if short is None else short
 
     def _wait_at(self, key: str, until: float) -> float:
         """Wait in the queue of this key while holding nothing; return until when to wait for the others then."""
@@ -156,5 +167,7 @@ class AcquireAll:
         return None
 
     def _leave(self) -> None:
-        while self._held:
-            self._held.pop().leave()
+        self._begun.clear()
+        for caller in self._held:  # which leave once, also where this is interrupted and done again
+            caller.leave()
+        self._held = []

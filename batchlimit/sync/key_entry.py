@@ -71,9 +71,9 @@ class KeyEntry:
     """
 
     __slots__ = (
-        "_watch",
         "clock",
         "due",
+        "finish",
         "key",
         "lock",
         "page",
@@ -83,6 +83,7 @@ class KeyEntry:
         "sender",
         "store",
         "tokens",
+        "watch",
     )  # fmt: skip
     page: Page
 
@@ -93,8 +94,9 @@ class KeyEntry:
         store: GuardedStore,
         clock: Callable[[], float],
         watch: Callable[["KeyEntry"], None],
+        finish: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`watch` has the background thread come at `due`."""
+        """`watch` has the background thread come at `due`, `finish` has it end what an interrupted caller began."""
         self.key = key
         self.reservoir = reservoir
         self.tokens = reservoir.tokens  # one look less for every hit
@@ -105,7 +107,7 @@ class KeyEntry:
         self.clock = clock
         self.sender = NO_SENDER
         self.refill_gate: RefillGate | None = None  # is there while refills bring many tokens
-        self._watch = watch
+        self.watch, self.finish = watch, finish
 
     def __repr__(self) -> str:
         return f"<KeyEntry {shown(self.key)}: {self.reservoir}>"
@@ -187,7 +189,7 @@ class KeyEntry:
         for waiter in awake:
             waiter.event.set()
         if sooner:
-            self._watch(self)
+            self.watch(self)
         return result
 
     def _look_sooner(self) -> bool:

@@ -29,7 +29,9 @@ class Refresher:
 
     Key entries come in by a dict, each once. A bell wakes the thread only if it would sleep past what is due: a million
     new keys do not wake it a million times. Both may be touched anywhere, even in a destructor: neither takes a lock of
-    ours. The plans belong to the thread. If no thread can be started, all live key entries stay in the dict.
+    ours. `finish` rings it with what is to be done for a caller that was interrupted. It is written in C, so no second
+    signal handler can raise before that is handed over. The plans belong to the thread. If no thread can be started,
+    all live key entries stay in the dict.
     """
 
     def __init__(
@@ -47,7 +49,8 @@ class Refresher:
         self._tidy = tidy
         self._ended = ended
         self._inbox: dict[KeyEntry, None] = {}
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._bell: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.finish = self._bell.put
         self._sleeps_until = -math.inf
         self._stopping = False
         self._plans: TimerHeap[KeyEntry] = TimerHeap()
@@ -108,7 +111,13 @@ class Refresher:
                 self._thread = thread
 
     def _run(self) -> None:
+        with self._starting:  # who started this thread may have been interrupted, and another one begun
+            if self._thread not in (None, threading.current_thread()):
+                return
+            self._thread = threading.current_thread()
         while not self._stopping:
+            while not self._bell.empty():
+                self._heed(self._bell.get())
             self._tend_due()
             self._sleep(self._tidy())
         self._ended()
@@ -130,10 +139,18 @@ class Refresher:
         seconds = self._sleeps_until - self._clock()
         if not self._inbox and seconds > 0.0:
             try:
-                self._bell.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+                self._heed(self._bell.get(timeout=min(seconds, threading.TIMEOUT_MAX)))
             except Empty:
                 pass
         self._sleeps_until = -math.inf
+
+    def _heed(self, finish: Callable[[], object] | None) -> None:
+        """Finish what an interrupted caller left, if that is why the bell rang."""
+        try:
+            if finish is not None:
+                finish()
+        except Exception as error:  # noqa: BLE001  the other keys are to be looked after
+            tell("key.unattended", "what an interrupted call had begun was not ended", error=error)
 
     def _plan_inbox(self) -> None:
         while self._inbox:

@@ -81,6 +81,7 @@ class Registry:
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
+        self.finish = self._refresher.finish
         self._keyspace = Keyspace(
             self.entries,
             self._options,
@@ -133,7 +134,11 @@ class Registry:
                     self.check_open()
                 ask = self._singles.begin(single)
             return None if ask is None else self._settle(single, ask)
+        except StoreUnavailable:
+            self._give_up(single)
+            raise
         except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
+            self.finish(lambda: self._give_up(single))
             self._give_up(single)
             raise
 
@@ -173,7 +178,7 @@ class Registry:
         return len(self._keyspace)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return KeyEntry(key, reservoir, self.store, self.clock, self._watch)
+        return KeyEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)
 
     def _drop(self, entry: KeyEntry) -> None:
         with free(self._lock):

@@ -142,7 +142,11 @@ class SlowPath:
         caller = WaitingThread(entry, cost, until)
         try:
             return caller.wait()
+        except StoreUnavailable:
+            caller.leave()
+            raise
         except BaseException:  # a KeyboardInterrupt may come anywhere: what was begun for this caller is ended here
+            entry.finish(caller.leave)
             caller.leave()
             raise
 

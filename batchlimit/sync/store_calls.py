@@ -47,16 +47,21 @@ def refund(entry: KeyEntry, cost: int) -> bool:
             return False, None
         return True, entry.reservoir.corrections.refund(waiter, entry.clock())
 
+    def leave() -> None:
+        entry.locked(lambda: entry.reservoir.leave(waiter, entry.clock()))
+
     is_live, failed = True, None
     try:
         is_live, back = entry.locked(take_back)
         if back is not None:
             give_back(entry, back)
-    except BaseException as error:
-        entry.locked(lambda: entry.reservoir.leave(waiter, entry.clock()))
-        if not isinstance(error, StoreUnavailable):
-            raise
+    except StoreUnavailable as error:
+        leave()
         failed = Fail(error)
+    except BaseException:
+        entry.finish(leave)
+        leave()
+        raise
     if failed is not None and entry.reservoir.state.fallback.fails_closed:
         raise failed.to_raise(entry.key)
     return is_live

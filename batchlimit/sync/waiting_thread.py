@@ -125,6 +125,7 @@ class WaitingThread:
 
     def _sleep(self, seconds: float | None) -> None:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
+            self.entry.watch(self.entry)  # its caller may have been interrupted, and the thread that ends it not begun
             raise RuntimeError(AMID)
         assert self._event is not None
         self.waited = True

@@ -199,4 +199,4 @@ class VirtualRegistry(Registry):
         super()._begin()
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return VirtualEntry(key, reservoir, self.store, self.clock, self._watch)
+        return VirtualEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)

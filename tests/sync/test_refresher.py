@@ -135,7 +135,7 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
     refresher = Refresher(clock, GuardedStore(Piped(), 1.0), lambda entry: None, lambda: math.inf, nothing)
     refresher._thread = threading.current_thread()  # so that none is started
     reservoir = Reservoir(TEN, Instance("a", iter(()), clock.now), Options(), clock.now)
-    entry = KeyEntry(KEY, reservoir, refresher._store, clock, refresher.watch)
+    entry = KeyEntry(KEY, reservoir, refresher._store, clock, refresher.watch, refresher.finish)
     entry.due = clock.now + 1.0
     slept: list[float] = []
 
@@ -186,7 +186,7 @@ def test_a_plan_that_nobody_told_of_is_made_anew(
         monkeypatch.setattr(limiter._registry._refresher, "watch", lambda entry: told.append(entry.key))
         assert limiter.try_acquire(KEY)
         entry = limiter._registry.entries[KEY]
-        entry._watch = lambda entry: told.append(entry.key)
+        entry.watch = lambda entry: told.append(entry.key)
         told.clear()
         entry.due = -math.inf  # as it was noted, and nobody told
         entry.locked(lambda: None)

@@ -18,6 +18,7 @@ from batchlimit.keyspace import dormant, keyspace, single_ask
 from batchlimit.reservoir import (
     admission,
     bucket_view,
+    corrections,
     denial_cache,
     forecast,
     key_state,
@@ -32,6 +33,7 @@ from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_calls, key_entry, refill_gate, registry, slow_path, store_calls, waiting_thread
+from batchlimit.waiting import NO_WAIT
 from batchlimit.waking import Event
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
@@ -642,3 +644,21 @@ def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limite
     with pytest.raises(LimiterClosed):
         waiter.result(DEADLINE)
     assert limiter.statistics().admitted == 15
+
+
+def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(
+    clock: Clock, without_refresher: None
+) -> None:
+    def interrupted_at(n: int) -> bool:
+        limiter = RateLimiter(MemoryStore(clock), TEN, sizer=FixedBatch(10), clock=clock)
+        assert limiter.try_acquire(KEY, 2)
+        caller = waiting_thread.WaitingThread(limiter._registry.live_entry(KEY), 3, NO_WAIT)
+        assert caller.wait() is not None
+        interrupter = Interrupter(n, corrections.__file__, under_lock=True)
+        was = interrupter.run(caller.leave)
+        caller.leave()
+        interrupter.left_all_sound(limiter, KEY, most=8)
+        limiter.close()
+        return was
+
+    assert lines_interrupted(interrupted_at) > 5

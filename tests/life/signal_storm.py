@@ -1,0 +1,146 @@
+"""Signals that raise amid the calls of one kind of limiter: `python -m tests.life.signal_storm KIND RAISED`.
+
+The process ends with 0 if all is as before the signals. In a process of its own: signals come to its main thread.
+"""
+
+import faulthandler
+import random
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from types import FrameType
+
+from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit.admission import Admission
+from batchlimit.laws import Fixed
+from batchlimit.shared import SharedConcurrencyLimiter
+from tests.nodes import await_fact
+
+KEYS = ["a", "b", "c"]
+CLOSE = 0.00005
+"""Seconds between two signals that come whatever the first one has interrupted: the end of a call among others."""
+QUOTA = "100000/s burst 1000"
+
+Kind = tuple[Callable[[], object], Callable[[], bool]]
+"""What is called, and whether nobody waits or is under way."""
+
+
+class Raised(BaseException):
+    """What the signal handler raises."""
+
+
+class Storm:
+    """Calls again and again, until so many calls were interrupted.
+
+    `alone`: a signal comes when the call that the last one has interrupted is over.
+    """
+
+    def __init__(self, raised: int, *, alone: bool) -> None:
+        self._left, self._alone = raised, alone
+
+    def _handle(self, _number: int, frame: FrameType | None) -> None:
+        """Raise, but where the storm itself runs."""
+        if self._left > 0 and frame is not None and frame.f_code not in (Storm.play.__code__, Storm._handle.__code__):
+            self._left -= 1
+            raise Raised
+        if self._left > 0 and self._alone:
+            signal.setitimer(signal.ITIMER_REAL, CLOSE)
+
+    def play(self, call: Callable[[], object]) -> None:
+        alone = self._alone
+        signal.signal(signal.SIGALRM, self._handle)
+        signal.setitimer(signal.ITIMER_REAL, CLOSE, 0.0 if alone else CLOSE)
+        while self._left > 0:
+            left = self._left
+            try:
+                call()
+            except Raised:
+                pass
+            except RuntimeError:  # the call before was interrupted twice, and has not ended yet
+                assert not alone
+            if alone and self._left < left:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.2, 2.0) * CLOSE)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _rates(call: Callable[[RateLimiter], object]) -> Kind:
+    limiter = RateLimiter.from_url("memory://", QUOTA, idle_after=1.0)
+    for _ in range(2):
+        limiter.acquire("a")  # the background thread begins
+    return lambda: call(limiter), lambda: not limiter.statistics().waiting
+
+
+def rate() -> Kind:
+    return _rates(lambda limiter: limiter.acquire("a", 3))
+
+
+def rates() -> Kind:
+    return _rates(lambda limiter: limiter.try_acquire(random.choice(KEYS)))
+
+
+def refunds() -> Kind:
+    def call(limiter: RateLimiter) -> None:
+        if limiter.try_acquire("a", 3):
+            limiter.refund("a", 2)
+
+    return _rates(call)
+
+
+def several() -> Kind:
+    return _rates(lambda limiter: limiter.acquire_all({"a": 3, "b": 1}))
+
+
+def shared() -> Kind:
+    limiter = SharedConcurrencyLimiter.from_url("memory://", {"*": 1})
+
+    def call() -> None:
+        with limiter.acquire("a"):
+            pass
+
+    call()
+    return call, lambda: not any(each.in_flight or each.waiting for each in limiter.statistics().keys.values())
+
+
+def concurrency() -> Kind:
+    limiter = ConcurrencyLimiter(Fixed(1))
+
+    def call() -> None:
+        with limiter.acquire():
+            pass
+
+    return call, lambda: not limiter.statistics().in_flight
+
+
+def admission() -> Kind:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    tokens = RateLimiter.from_url("memory://", QUOTA, idle_after=1.0)
+    both = Admission(tokens, limiter)
+
+    def call() -> None:
+        with both.admit("a"):
+            pass
+
+    call()
+    return call, lambda: not limiter.statistics().in_flight and not tokens.statistics().waiting
+
+
+CLOSE_TOGETHER = {each.__name__: each for each in (rate, rates, refunds, several, shared)}
+"""Of which a signal may come while the call that another has interrupted is ending."""
+ALONE = {each.__name__: each for each in (concurrency, admission)}
+"""Of which it may not: a destructor that is interrupted gives no slot back."""
+
+
+def main(kind: str, raised: str) -> None:
+    faulthandler.dump_traceback_later(550, exit=True)
+    warnings.simplefilter("ignore", ResourceWarning)
+    sys.unraisablehook = lambda _: None  # what is raised in a destructor
+    call, is_at_rest = (CLOSE_TOGETHER | ALONE)[kind]()
+    Storm(int(raised), alone=kind in ALONE).play(call)
+    await_fact(is_at_rest, "nobody waits, and nothing is under way")
+    for _ in range(10):
+        call()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
