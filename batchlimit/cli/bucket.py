@@ -8,7 +8,7 @@ from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, opened
-from batchlimit.cli.watching import Look
+from batchlimit.cli.watching import Look, level_of
 from batchlimit.quota.key import stored
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]
@@ -28,8 +28,10 @@ def get(
             watching.watch(lambda: look_at(admin, key), _whole, interval, output)
             return
         found = look_at(admin, key)
-        if found.state is None or output is not Output.TABLE:
+        if output is not Output.TABLE:
             show(_whole(found), output)
+        elif found.state is None:
+            show(_row(found) | {"bucket": "none: it is full, or was never used"}, output)
         else:
             show(_row(found) | _summary(found.state), output)
             show(_instances(found.state), output, empty="no instance holds tokens")
@@ -48,8 +50,8 @@ def _row(look: Look) -> Row:
 
 def _whole(look: Look) -> Row:
     if look.state is None:
-        return _row(look) | {"bucket": "none: it is full, or was never used"}
-    return _row(look) | _summary(look.state) | {"instances": _instances(look.state)}
+        return _row(look) | {"has_bucket": False}
+    return _row(look) | {"has_bucket": True} | _summary(look.state) | {"instances": _instances(look.state)}
 
 
 def refill(
@@ -78,14 +80,15 @@ def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:
 def _summary(state: BucketState) -> Row:
     return {
         "quota": str(state.quota),
-        "level": "; ".join(f"{level:.1f}" for level in state.levels),
-        "outstanding": state.outstanding,
+        "level": round(level_of(state), 3),
+        "tokens": [round(level, 1) for level in state.levels],
+        "held": state.outstanding,
         "used": state.used,
         "refused": state.refused,
         "shadow_refused": state.shadow_refused,
         "rules": state.rules,
         "revision": state.revision,
-        "age": f"{state.age:.0f} s",
+        "age_seconds": round(state.age),
     }
 
 
@@ -94,8 +97,8 @@ def _instances(state: BucketState) -> list[Row]:
         {
             "instance": each.instance,
             "held": each.held,
-            "lease": f"{each.lease:.3f} s",
-            "asked": f"{each.asked:.3f} s ago",
+            "lease_seconds": round(each.lease, 3),
+            "asked_seconds_ago": round(each.asked, 3),
             "weight": each.weight,
         }
         for each in state.instances

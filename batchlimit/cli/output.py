@@ -72,7 +72,8 @@ def _table(rows: Sequence[Row] | Row, empty: str, columns: Sequence[str]) -> Non
 
 
 def _cell(value: Any) -> Text:
-    return Text("-" if value in (None, "") else escaped(str(value)))
+    told = "; ".join(map(str, value)) if isinstance(value, list) else value
+    return Text("-" if told in (None, "") else escaped(str(told)))
 
 
 def json_of(rows: Any, indent: int | None = None) -> str:

@@ -109,7 +109,7 @@ def _leaves(keys: Keyboard, until: float) -> bool:
 def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
     rates = Rates()
     if output is Output.TABLE:
-        _print(_spaced("AT", "LEVEL", "OUTSTANDING", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
+        _print(_spaced("AT", "LEVEL", "HELD", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
     while True:
         found = look()
         rate = rates.take(found)
@@ -128,9 +128,15 @@ def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: f
 def _line(look: Look, rate: Rate) -> str:
     told = number(rate.used), number(rate.refused), number(rate.shadow)
     if (state := look.state) is None:
-        return _spaced(_clock(look.at), "full", "0", *told, "0")
+        return _spaced(_clock(look.at), "1.000", "0", *told, "0")
     counts = str(state.outstanding), *told, str(len(state.instances))
-    return _spaced(_clock(look.at), f"{min(state.levels):.1f}", *counts)
+    return _spaced(_clock(look.at), f"{level_of(state):.3f}", *counts)
+
+
+def level_of(state: BucketState) -> float:
+    """Return the least share of a burst that is there, 0 to 1, as everywhere in the command line."""
+    shares = (level / band.burst for band, level in zip(state.quota.bandwidths, state.levels, strict=True))
+    return max(0.0, min(shares))
 
 
 def _spaced(*words: str) -> str:

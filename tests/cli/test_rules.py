@@ -256,11 +256,12 @@ def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: Redis
     assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10
     run("set", "search:*", "20/s")
     shown = json.loads(run("get", "search:ann", "-o", "json").stdout)
-    assert (shown["quota"], shown["level"], shown["outstanding"]) == ("3.6/h burst 100", "90.0", 10)
+    assert (shown["quota"], shown["level"], shown["tokens"], shown["held"]) == ("3.6/h burst 100", 0.9, [90.0], 10)
     assert (shown["revision"], shown["override"]) == (42, "search:* 20/s")
     assert [(each["instance"], each["held"]) for each in shown["instances"]] == [("one", 10)]
     assert "one" in run("get", "search:ann").stdout
-    assert json.loads(run("get", "never used", "-o", "json").stdout)["bucket"].startswith("none")
+    assert json.loads(run("get", "never used", "-o", "json").stdout)["has_bucket"] is False
+    assert "none: it is full" in run("get", "never used").stdout
 
 
 _COMPLETED = [("batchlimit set search:* 20/s --dr", ["--dry-run"])]

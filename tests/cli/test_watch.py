@@ -1,10 +1,12 @@
 """`batchlimit get --watch`: a screen at a terminal, a line for each look in a pipe."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import yaml
 
@@ -13,8 +15,10 @@ from batchlimit.admin import BucketState
 from batchlimit.bucket.messages import Ask
 from batchlimit.cli.watching import Look, Rates
 from batchlimit.stores import RedisStore
+from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
 
+ROOT = Path(__file__).parents[2]
 SLOW = Quota(0.001, 100)
 TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3, shadow_refused=4)
 
@@ -48,11 +52,35 @@ def watching(environment: dict[str, str], *words: str) -> Iterator["subprocess.P
 def test_a_pipe_gets_a_line_of_json_for_each_look(environment: dict[str, str], valkey_store: RedisStore) -> None:
     with watching(environment, "-o", "json") as process:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["bucket"].startswith("none")
+        assert json.loads(process.stdout.readline())["has_bucket"] is False
         valkey_store.take("ann", SLOW, TEN)
         while "level" not in (told := json.loads(process.stdout.readline())):
             pass
-        assert (told["level"], told["used"], told["refused"], told["shadow_refused"]) == ("90.0", 10, 3, 4)
+        assert (told["level"], told["used"], told["refused"], told["shadow_refused"]) == (0.9, 10, 3, 4)
+
+
+def test_each_field_of_json_is_documented_for_its_command(
+    environment: dict[str, str], run: Run, valkey_store: RedisStore
+) -> None:
+    valkey_store.take("ann", SLOW, TEN)
+    page = (ROOT / "docs" / "how-to" / "command-line.md").read_text()
+    table = page.partition("| field | in | what |")[2].partition("\n\n")[0]
+    documented: dict[str, set[str]] = {"get": set(), "top": set(), "get --watch": set(), "in `instances`": set()}
+    for names, where in re.findall(r"^\| (`.+?) \| (.+?) \|", table, re.MULTILINE):
+        for command in where.split(", "):
+            documented[command] |= set(re.findall(r"`(\w+)`", names))
+    got, (seen,) = json.loads(run("get", "ann", "-o", "json").stdout), _top(run)
+    assert (set(got), set(seen)) == (documented["get"], documented["top"])
+    assert set(got["instances"][0]) == documented["in `instances`"]
+    with watching(environment, "-o", "json") as process:
+        assert process.stdout is not None
+        assert set(json.loads(process.stdout.readline())) == documented["get"] | documented["get --watch"]
+    assert (seen["level"], got["level"]) == (0.9, 0.9)
+
+
+def _top(run: Run) -> list[dict[str, object]]:
+    keys: list[dict[str, object]] = json.loads(run("top", "-o", "json", "--interval", "0.1").stdout)["keys"]
+    return keys
 
 
 def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_store: RedisStore) -> None:
@@ -60,7 +88,7 @@ def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_st
     with watching(environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline().split()[:2] == ["AT", "LEVEL"]
-        assert process.stdout.readline().split()[1:3] == ["90.0", "10"]
+        assert process.stdout.readline().split()[1:3] == ["0.900", "10"]
     with watching(environment, "-o", "yaml") as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]
