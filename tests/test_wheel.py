@@ -26,6 +26,7 @@ def test_the_sdist_carries_the_lua_and_what_builds_it(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"lua/{name}" for name in _LUA} | {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert {"CHANGELOG.md", "CONTRIBUTING.md", ".github/workflows/ci.yml", "scripts/test", "tests/conftest.py"} <= names
 
 
 def test_the_wheel_works_away_from_the_checkout(built: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
         _end(error, NOTHING_DONE)
     except StoreUnavailable as error:
         _end(error, AWAY)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ImportError) as error:
         _end(error, WRONG)
 
 

