@@ -260,6 +260,41 @@ def test_a_strict_share_that_nobody_claims_is_lent_after_a_second() -> None:
     )
 
 
+def test_who_waits_by_a_cap_keeps_nobody_else_from_the_last_place() -> None:
+    play(
+        Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(9)),
+        [
+            ("come", ("a", "batch"), "A"),
+            ("come", ("b", "batch"), "Ab"),
+            ("come", ("c", "live"), "ACb"),
+        ],
+    )
+
+
+def test_who_comes_while_a_gate_is_behind_takes_no_place_under_a_cap_before_those_who_wait_for_it() -> None:
+    gate = Gate(1, Partitions({}, caps={"batch": 0.5}), Queue(99))
+    batch = gate.partitions.of("batch")
+    assert gate.enter(batch, 0)
+    for _ in range(20):
+        gate.line_up(batch, waits())
+    gate.resize(40, 0)
+    assert (gate.behind, batch.busy, batch.most, gate.enter(batch, 0)) == (True, 17, 20, False)
+
+
+def test_who_is_refused_for_a_kept_share_comes_back_when_the_first_is_lent() -> None:
+    scene = Scene(4, Partitions({"idle": 0.25, "early": 0.25, "late": 0.25}, strict=True))
+    for call in ("early", "late"):
+        scene.come(call, call)
+        scene.go(call)
+        scene.now += SECOND // 4
+    assert scene.gate.wait_ns(0.0, "partition", scene.now) == SECOND // 2
+
+
+def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> None:
+    scene = Scene(4, Partitions({"live": 0.25}, strict=True))
+    assert scene.gate.wait_ns(4.0 * SECOND, "partition", scene.now) == SECOND
+
+
 def test_who_waits_is_served_when_a_share_is_lent() -> None:
     play(
         Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),

@@ -217,6 +217,13 @@ def test_what_was_not_charged_in_shadow_mode_is_not_given_back(make: Make, mode:
     assert twin.left("trial") == 0
 
 
+def test_a_charge_after_the_response_leaves_out_what_the_limiter_admitted_in_shadow_mode(make: Make) -> None:
+    rule = Rule("trial", "2/hour burst 2", key="trial", charge=lambda _: 0)
+    twin = make(ALL, rule, mode={"trial": "shadow"})
+    outcomes = [twin.admit() for _ in range(3)]
+    assert [[rule.name for rule, *_ in each.charges] for each in outcomes] == [["trial"], ["trial"], []]
+
+
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])  # of the limiter
 def test_what_refuses_in_shadow_mode_leaves_the_others_to_be_charged_at_once(make: Make, mode: Any) -> None:
     twin = make(
@@ -315,6 +322,14 @@ def test_a_shadow_whose_store_is_away_refuses_nobody(make: Make) -> None:
     twin.store.away.add("trial")
     assert twin.admit().refusal is None
     assert twin.counts("trial") == {"matched": 1, "store_away": 1}
+
+
+def test_a_closed_rule_in_shadow_refuses_nobody_though_its_limiter_decides_without_the_store(make: Make) -> None:
+    trial = Rule("trial", "2/hour", key="trial", on_failure="closed", mode="shadow")
+    twin = make(ALL, trial, on_failure=FailurePolicy.local(2))
+    twin.store.away.add("trial")
+    assert twin.admit().refusal is None
+    assert twin.left("all") == 99
 
 
 def test_a_limiter_that_cannot_decide_is_a_503_and_no_error_of_the_application(

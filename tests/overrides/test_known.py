@@ -120,6 +120,14 @@ def test_an_override_ends_by_the_servers_clock() -> None:
     assert not limiter.known.expire()
 
 
+def test_an_override_ends_no_later_than_the_server_says_however_long_the_answer_was_under_way() -> None:
+    limiter = Limiter()
+    sent, limiter.now = limiter.now, limiter.now + 2.0
+    fields = {"revision": "7", "form": "1", "rule:ann": '{"quota": "5/s", "until": 1003.0}'}
+    limiter.known.learn(Published(7, 1000.0, fields), sent)
+    assert limiter.known.next_end == sent + 3.0
+
+
 @pytest.mark.parametrize(
     ("step", "ends_in"),
     [(0.0, 50.0), (30.0, 20.0), (-30.0, 80.0), (60.0, 0.0)],
