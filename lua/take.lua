@@ -36,6 +36,8 @@ local LEASABLE = 2      -- an instance that may hold fewer tokens than these in 
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
 local WAITING = 250000  -- the longest lease of tokens for waiting callers: a busy machine wakes them by then (us)
 local UNKNOWN = 100000  -- the shortest lease of an instance that does not yet know how long answers take (us)
+local CRUMB = 0.01      -- a spend counts until this part of a token is refilled, if that is later (tokens)
+local LATE = 2000000    -- but no longer than this (us)
 local SLOWEST = 2000000 -- the longest round trip by which a lease is lengthened (us)
 local PACE = 50000      -- the shortest spacing of one instance's asks at an empty bucket, if that is at most a fifth
                         -- of the time in which it fills (us)
@@ -222,13 +224,14 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
 
         -- What cannot be leased is spent when it is granted: it is not held, and the refill goes on. A caller may be
         -- admitted by it as late as its lease ends, and a window of the callers' time has room for as much as is
-        -- refilled meanwhile.
+        -- refilled meanwhile. Where that is next to nothing the lease is longer: a process that stalls loses no token.
         instance.starts, used = now + starts_in, used + granted
-        local expires = instance.starts + long
         if spends and starts_in == 0 and still == 0 then
-            instance.expires = expires
+            local late = LATE
+            for i = 1, #bands do late = min(late, floor(CRUMB / bands[i].rate)) end
+            instance.expires = now + max(long, late)
         else
-            instance.held, instance.expires = still + granted, max(instance.expires, expires)
+            instance.held, instance.expires = still + granted, max(instance.expires, instance.starts + long)
             outstanding = outstanding + granted
         end
         for i = 1, #bands do bands[i].level = bands[i].level - granted end

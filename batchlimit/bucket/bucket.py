@@ -26,6 +26,7 @@ from batchlimit.bucket.fair_share import (
     division,
     lease_of,
     lease_of_grant,
+    lease_of_spend,
     pace_of,
     rounded,
     spends,
@@ -274,7 +275,7 @@ class Bucket:
         self._levels = [level - granted for level in self._levels]
         self._used += granted
         if is_spent and starts == self._now and instance.held == 0:
-            self._table.spend(instance, granted, starts, starts + lease)
+            self._table.spend(instance, granted, starts, starts + lease_of_spend(self._bands, lease))
         else:
             self._table.lend(instance, granted, starts, starts + lease)
 

@@ -20,6 +20,10 @@ WAITING = 250_000
 """The longest lease of tokens for who waits: a busy machine has woken them by then."""
 UNKNOWN = 100_000
 """The shortest lease of an instance that does not know yet how long an answer takes."""
+CRUMB = 0.01
+"""A spend counts until this part of a token is refilled, if that is later than its lease: a stall loses no token."""
+LATE = 2_000_000
+"""But no longer than this."""
 SLOWEST = 2_000_000
 """The longest round trip that a lease makes up for."""
 ACTIVE = 1_000_000
@@ -93,6 +97,11 @@ def lease_of_grant(each: list[tuple[Band, float]], granted: int, trip: int, *, w
         return lease_for_trip(min(WAITING, lease_of(bands)), trip)
     rich = all(level >= ALPHA * band.burst for band, level in each)
     return lease_for_trip(rich_lease_of(bands) if rich else lease_of(bands), trip)
+
+
+def lease_of_spend(bands: list[Band], lease: int) -> int:
+    """Return how long (us) a caller may be admitted by a spend: as long as a lease, or while next to nothing flows."""
+    return max(lease, min(LATE, *(math.floor(CRUMB / band.rate) for band in bands)))
 
 
 def pace_of(bands: list[Band], active: int) -> float:

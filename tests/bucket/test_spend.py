@@ -87,6 +87,21 @@ def test_what_is_told_is_kept_by_any_instance() -> None:
     assert desk.ask(0.05 + told, 5, "i2").granted == 5
 
 
+@pytest.mark.parametrize(
+    ("quota", "lease"),
+    [
+        (Quota(1 / 3600, 1), 2.0),
+        (Quota(1 / 60, 1), 0.6),
+        (Quota(1.0, 1), 0.25),
+        (Quota(1.0, 1, (Quota(1 / 3600, 3),)), 0.25),
+        (Quota(100.0, 1), 0.02),
+    ],
+    ids=["until the longest", "a hundredth of a token", "as a lease", "by the fastest bandwidth", "a short lease"],
+)
+def test_a_caller_may_be_admitted_as_late_as_a_hundredth_of_a_token_takes(quota: Quota, lease: float) -> None:
+    assert Desk(quota).ask(0.0, 1, round_trip=0.0005).lease == pytest.approx(lease)
+
+
 @pytest.mark.parametrize(("at", "credited"), [(0.1, 1), (0.24, 1), (0.41, 0)])
 def test_a_spent_token_that_nobody_used_comes_back_while_a_caller_might_use_it(at: float, credited: int) -> None:
     desk = Desk(Quota(0.1, 1))
