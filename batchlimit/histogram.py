@@ -3,10 +3,13 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate, count
+from math import inf, nextafter
+from operator import add
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds: the upper bound of each bucket; one more bucket has what took longer."""
 _NONE = (0,) * (len(BOUNDS) + 1)
+_NO_TIME = (0.0,) * (len(BOUNDS) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,7 @@ class Histogram:
 
     Attributes:
         counts: by bucket, one for each of BOUNDS and one for what took longer (default: none).
+        seconds: what those of each bucket took together (default: nothing).
 
     Example:
         >>> durations = Durations()
@@ -24,6 +28,7 @@ class Histogram:
     """
 
     counts: tuple[int, ...] = _NONE
+    seconds: tuple[float, ...] = _NO_TIME
 
     @property
     def total(self) -> int:
@@ -41,24 +46,52 @@ class Histogram:
         Args:
             other: the other one.
         """
-        return Histogram(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
+        return Histogram(tuple(map(add, self.counts, other.counts)), tuple(map(add, self.seconds, other.seconds)))
+
+    def since(self, before: "Histogram") -> tuple[list[tuple[float, int]], "Histogram"]:
+        """Return what was added, as durations and how many took so long, and the histogram that they make of `before`.
+
+        The durations are means, so that counts and sum are right.
+
+        Args:
+            before: an earlier histogram of the same things.
+        """
+        more: list[tuple[float, int]] = []
+        counts, seconds = list(before.counts), list(before.seconds)
+        for bucket, total in enumerate(self.counts):
+            if (many := total - counts[bucket]) > 0:
+                mean = _within(bucket, (self.seconds[bucket] - seconds[bucket]) / many)
+                more.append((mean, many))
+                counts[bucket], seconds[bucket] = total, seconds[bucket] + mean * many
+        return more, Histogram(tuple(counts), tuple(seconds))
+
+
+def _within(bucket: int, seconds: float) -> float:
+    """Return a mean that rounding, or a thread that adds meanwhile, has not put into another bucket."""
+    lowest = nextafter(BOUNDS[bucket - 1], inf) if bucket else 0.0
+    return max(lowest, min(seconds, (*BOUNDS, inf)[bucket]))
 
 
 class Durations:
-    """Counts durations. Several threads may add at a time: a step of a `count` is one to all of them, under the GIL."""
+    """Counts durations. Several threads may add at a time: under the GIL none loses what another one adds.
 
-    __slots__ = ("_counts",)
+    A step of a `count` is one to all of them, and no thread loses the GIL within an addition that calls nothing.
+    """
+
+    __slots__ = ("_counts", "_seconds")
 
     def __init__(self) -> None:
-        self._counts = [count() for _ in _NONE]
+        self._counts, self._seconds = [count() for _ in _NONE], list(_NO_TIME)
 
     def __repr__(self) -> str:
         return f"<Durations of {self.read().total}>"
 
     def add(self, seconds: float) -> None:
         """Count one."""
-        next(self._counts[bisect_left(BOUNDS, seconds)])
+        bucket = bisect_left(BOUNDS, seconds)
+        next(self._counts[bucket])
+        self._seconds[bucket] += seconds
 
     def read(self) -> Histogram:
         """Return the counts so far."""
-        return Histogram(tuple(int(repr(each)[len("count(") : -1]) for each in self._counts))
+        return Histogram(tuple(int(repr(each)[len("count(") : -1]) for each in self._counts), tuple(self._seconds))

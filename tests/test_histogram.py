@@ -1,6 +1,8 @@
 """Durations are counted in few buckets, by several threads at a time."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchlimit.histogram import BOUNDS, Durations, Histogram
 from tests.sync.stage import together
@@ -20,6 +22,8 @@ def test_histograms_are_added_up() -> None:
         durations.add(seconds)
     both = durations.read().plus(durations.read())
     assert (both.total, both.counts[3], both.counts[-1]) == (6, 4, 2)
+    assert both.seconds[3] == pytest.approx(0.012)
+    assert both.seconds[-1] == 140
     assert Histogram().total == 0
 
 
@@ -32,3 +36,23 @@ def test_threads_lose_none() -> None:
 
     together(8, add)
     assert durations.read().total == 16_000
+    assert sum(durations.read().seconds) == pytest.approx(160)
+
+
+@given(st.lists(st.lists(st.floats(0, 100))))
+def test_what_was_added_is_told_as_durations_of_the_same_counts_and_sum(looks: list[list[float]]) -> None:
+    durations, told, known = Durations(), Durations(), Histogram()
+    for added in looks:
+        for seconds in added:
+            durations.add(seconds)
+        more, known = durations.read().since(known)
+        for seconds, many in more:
+            for _ in range(many):
+                told.add(seconds)
+        assert told.read().counts == durations.read().counts
+    assert told.read().seconds == pytest.approx(durations.read().seconds)
+
+
+def test_nothing_is_told_of_a_source_that_has_gone() -> None:
+    before = Histogram((5, *Histogram().counts[1:]))
+    assert Histogram().since(before) == ([], before)

@@ -1,6 +1,6 @@
 """Arguments that all faces take, as the rules need them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar
@@ -92,10 +92,16 @@ class Arguments:
         """Return what makes the limiter. Raises TypeError: it cannot be made of this."""
         return LimiterMaker(kind, self._source, self._limits, self._options["checks"])
 
-    def enforcers(self, kind: type[E], limiter: Callable[[], Any]) -> tuple[E, E | None]:
-        """Return what holds the rules against requests, and against messages; None: there are no rules for those."""
-        of_requests: E = kind(limiter, self._of_requests, **self._options)
-        return of_requests, kind(limiter, self._of_messages, **self._options) if self._of_messages else None
+    def enforcers(self, kind: type[E], home: Any) -> tuple[E, E | None]:
+        """Return what holds the rules against requests, and against messages; None: there are no rules for those.
+
+        Args:
+            kind: what to make.
+            home: the LimiterSupply or LimiterHome.
+        """
+        own = home.made if isinstance(self._source, str) else None
+        of_requests: E = kind(home.limiter, self._of_requests, own=own, **self._options)
+        return of_requests, kind(home.limiter, self._of_messages, **self._options) if self._of_messages else None
 
 
 def counted(of_requests: E, of_messages: E | None) -> EnforcementStatistics:

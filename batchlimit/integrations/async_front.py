@@ -53,7 +53,7 @@ class AsyncFront:
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))
-        self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home.limiter)
+        self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home)
         self._addresses, self._identify = given.addresses, identify
         self._limits_preflight = limit_preflight
 

@@ -27,6 +27,10 @@ class LimiterHome:
     def __repr__(self) -> str:
         return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"
 
+    def made(self) -> AsyncRateLimiter | None:
+        """Return the limiter, if there is one."""
+        return self._limiter
+
     def limiter(self) -> AsyncRateLimiter:
         """Return the limiter; make it, if the server told of no start of the application."""
         return self._limiter or self.open()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
 from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
@@ -14,15 +15,15 @@ from batchlimit.rules.key import KeyTemplate
 
 @dataclass(slots=True)
 class RuleCounts:
-    """What became of the requests that one rule matched.
+    """What became of the requests that one rule matched. None counts as two of acquired to store_away.
 
     Attributes:
         matched: requests that the rule matched.
         acquired: of those, the ones that were charged to it.
-        refused: the ones that it refused.
+        refused: the ones that were beyond its quota.
         shadow_refused: the ones that it would have refused, were it not in shadow mode.
-        no_key: the ones whose key or cost could not be made.
-        store_away: the ones that it could not decide, since the store was away.
+        no_key: the ones whose key or cost could not be made: refused, or admitted by `unidentified="admit"`.
+        store_away: the ones that it could not decide, since the store was away: `on_failure` refused or admitted them.
         settled: the ones whose charge the response changed.
         faults: how often the limiter, or a function of the application, raised for a request of this rule.
 
@@ -51,6 +52,7 @@ class EnforcementStatistics:
         rules: the RuleCounts by the name of the rule.
         findings: what the checks found: the names of the rules concerned, by the name of the check; "" where no rule is
             meant (default: nothing).
+        limiter: the limiter, if the front made it from a URL: metrics are of both (default None).
 
     Example:
         >>> EnforcementStatistics(3, 1, {"login": RuleCounts(matched=2)}).rules["login"].matched
@@ -61,6 +63,7 @@ class EnforcementStatistics:
     unmatched: int
     rules: Mapping[str, RuleCounts]
     findings: Mapping[CheckName, tuple[str, ...]] = field(default_factory=dict)
+    limiter: RateLimiter | AsyncRateLimiter | None = field(default=None, compare=False, repr=False)
 
 
 class Tally:

@@ -53,7 +53,7 @@ class Front:
         **options: Unpack[Options],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
-        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)).limiter)
+        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)))
         self._addresses, self._identify, self._limits_preflight = given.addresses, identify, limit_preflight
 
     def __repr__(self) -> str:

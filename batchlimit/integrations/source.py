@@ -109,6 +109,10 @@ class LimiterSupply:
     def __repr__(self) -> str:
         return f"<LimiterSupply of {self._limiter or 'no limiter yet'}>"
 
+    def made(self) -> RateLimiter | None:
+        """Return the limiter, if there is one."""
+        return self._limiter
+
     def limiter(self) -> RateLimiter:
         """Return the limiter; make it, if there is none yet."""
         if self._limiter is None:

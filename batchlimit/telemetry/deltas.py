@@ -6,11 +6,36 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from batchlimit.histogram import Histogram
 from batchlimit.telemetry.sources import Labelled, Sources
 
 Add = Callable[[Labelled, float], None]
 _PATIENCE = 1.0
 """A fork waits so long (s) for a look at most: a look takes milliseconds, and one that forks itself never ends."""
+
+
+class Observed:
+    """Tells of each duration once, by what histograms count: client libraries take durations one by one.
+
+    Args:
+        add: gets each duration.
+
+    Attributes:
+        last: the histograms that it told of.
+    """
+
+    def __init__(self, add: Add) -> None:
+        self._add, self.last = add, dict[Labelled, Histogram]()
+
+    def __repr__(self) -> str:
+        return f"<Observed of {len(self.last)} series>"
+
+    def tell(self, labelled: Labelled, now: Histogram) -> None:
+        """Tell of what was added since the last time."""
+        more, self.last[labelled] = now.since(self.last.get(labelled, Histogram()))
+        for seconds, many in more:
+            for _ in range(many):
+                self._add(labelled, seconds)
 
 
 class Deltas:
@@ -23,11 +48,13 @@ class Deltas:
         sources: what is read.
         add: gets each change.
         every: seconds between two readings.
+        then: is called after each of them in the background (default: nothing).
     """
 
-    def __init__(self, sources: Sources, add: Add, every: float) -> None:
-        self._sources, self._add, self._every = sources, add, every
+    def __init__(self, sources: Sources, add: Add, every: float, then: Callable[[], object] = lambda: None) -> None:
+        self._sources, self._add, self._every, self._then = sources, add, every, then
         self._last: dict[Labelled, float] = {}
+        self._durations = Observed(add)
         self._begin()
         _living.add(self)
 
@@ -47,12 +74,18 @@ class Deltas:
         """Tell of what has changed since the last look."""
         with self._lock:
             for labelled, value in self._sources.read().items():
-                change = value - self._last.get(labelled, 0)
-                if change < 0 and _is_counter(labelled):  # one source of several has gone: wait for more
-                    continue
-                if change or labelled not in self._last:  # a series begins with 0
-                    self._add(labelled, change)
-                    self._last[labelled] = value
+                if isinstance(value, Histogram):
+                    self._durations.tell(labelled, value)
+                else:
+                    self._tell(labelled, value)
+
+    def _tell(self, labelled: Labelled, value: float) -> None:
+        change = value - self._last.get(labelled, 0)
+        if change < 0 and labelled.series.metric.kind == "counter":  # one source of several has gone: wait for more
+            return
+        if change or labelled not in self._last:  # a series begins with 0
+            self._add(labelled, change)
+            self._last[labelled] = value
 
     def stop(self) -> None:
         """Look once more, and then never again."""
@@ -64,6 +97,7 @@ class Deltas:
         stopped = self._stopped
         while not stopped.wait(self._every) and self._sources:
             self.look()
+            self._then()
 
     def pause(self) -> bool:
         """Wait until a look has ended; then none begins before `go_on`. False: it lasted for too long."""
@@ -77,13 +111,14 @@ class Deltas:
         """Go on in a forked child."""
         is_running = not self._stopped.is_set() and self._thread is not None
         self._begin()
-        self._last = {each: value for each, value in self._sources.read().items() if _is_counter(each)}
+        self._last, self._durations = {}, Observed(self._add)
+        for each, value in self._sources.read().items():
+            if isinstance(value, Histogram):
+                self._durations.last[each] = value
+            elif each.series.metric.kind == "counter":
+                self._last[each] = value
         if is_running:
             self.start()
-
-
-def _is_counter(labelled: Labelled) -> bool:
-    return labelled.series.metric.kind == "counter"
 
 
 _living: "weakref.WeakSet[Deltas]" = weakref.WeakSet()

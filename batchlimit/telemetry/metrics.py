@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["counter", "gauge"]
+Kind = Literal["counter", "gauge", "histogram"]
 Merge = Literal["sum", "min", "max"]
 
 
@@ -12,8 +12,8 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: its name to OpenTelemetry; Prometheus writes "_" for "." and "_total" after a counter.
-        kind: "counter" only grows, "gauge" is a value now.
+        name: its name to OpenTelemetry; Prometheus writes "_" for ".", "_seconds" and, after a counter, "_total".
+        kind: "counter" only grows, "gauge" is a value now, "histogram" counts durations by how long they are.
         unit: what it counts, as OpenTelemetry writes units: things in braces, "1" for a fact.
         text: one sentence for those who see it first.
         labels: the names of its labels, beside "limiter".
@@ -30,7 +30,7 @@ class Metric:
     @property
     def prometheus_name(self) -> str:
         """Its name to Prometheus, without "_total"."""
-        return self.name.replace(".", "_")
+        return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
 
 REQUESTS = Metric(
@@ -62,19 +62,13 @@ QUEUED = Metric("batchlimit.queued_requests", "gauge", "{request}", "Callers tha
 HELD = Metric("batchlimit.lease.held", "gauge", "{token}", "Tokens leased and not yet spent.")
 OWED = Metric("batchlimit.lease.owed", "gauge", "{token}", "Tokens used beyond estimates, not charged yet.")
 WAITED = Metric(
-    "batchlimit.time_in_queue.bucket",
-    "counter",
-    "{request}",
-    "Callers that had to wait for tokens, by the seconds that they waited at most.",
-    ("policy", "le"),
+    "batchlimit.time_in_queue",
+    "histogram",
+    "s",
+    "How long callers waited that had to wait for tokens.",
+    ("policy",),
 )
-DURATIONS = Metric(
-    "batchlimit.store.duration.bucket",
-    "counter",
-    "{call}",
-    "Calls of the store, by the seconds that they took at most.",
-    ("le",),
-)
+DURATIONS = Metric("batchlimit.store.duration", "histogram", "s", "How long calls of the store took.")
 OPERATIONS = Metric("batchlimit.store.operations", "counter", "{call}", "Calls of the store.")
 FAILURES = Metric("batchlimit.store.failures", "counter", "{call}", "Calls that the store did not answer in time.")
 OUTAGES = Metric("batchlimit.store.outages", "counter", "{outage}", "Times that the circuit was opened.")
@@ -112,11 +106,11 @@ CALLS = Metric(
     ("policy", "result", "reason"),
 )
 CALLS_WAITED = Metric(
-    "batchlimit.concurrency.time_in_queue.bucket",
-    "counter",
-    "{call}",
-    "Callers that had to wait for a place, by the seconds that they waited at most.",
-    ("policy", "le"),
+    "batchlimit.concurrency.time_in_queue",
+    "histogram",
+    "s",
+    "How long callers waited that had to wait for a place.",
+    ("policy",),
 )
 WATCHED = Metric(
     "batchlimit.concurrency.watcher.polls",

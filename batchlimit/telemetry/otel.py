@@ -12,7 +12,10 @@ except ModuleNotFoundError as error:
     ) from error
 
 import batchlimit
+from batchlimit.histogram import BOUNDS, Histogram
+from batchlimit.telemetry.deltas import Observed
 from batchlimit.telemetry.metrics import METRICS, Metric
+from batchlimit.telemetry.reading import Value
 from batchlimit.telemetry.sources import Labelled, Sources
 
 __all__ = ["export"]
@@ -47,23 +50,33 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
     found = Sources()
     found.add(name, *sources)
     meter = (meter_provider or get_meter_provider()).get_meter("batchlimit", batchlimit.__version__)
-    readings = _Readings(found)
-    for metric in METRICS:
-        make: Callable[..., Any] = (
-            meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_up_down_counter
+    histograms = {
+        metric: meter.create_histogram(
+            metric.name, metric.unit, metric.text, explicit_bucket_boundaries_advisory=BOUNDS
         )
-        make(metric.name, callbacks=[readings.of(metric)], unit=metric.unit, description=metric.text)
+        for metric in METRICS
+        if metric.kind == "histogram"
+    }
+    readings = _Readings(found, histograms)
+    for metric in METRICS:
+        if metric not in histograms:
+            make: Callable[..., Any] = (
+                meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_up_down_counter
+            )
+            make(metric.name, callbacks=[readings.of(metric)], unit=metric.unit, description=metric.text)
 
 
 class _Readings:
     """One reading for all instruments of a collection.
 
-    The SDK asks the instruments one after the other. The first one that is asked again begins a new reading.
+    The SDK asks the instruments one after the other. The first one that is asked again begins a new reading. Histograms
+    are not asked: the SDK collects them last, and a new reading has added to them by then.
     """
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
-        self._reading: dict[Labelled, float] = {}
+    def __init__(self, sources: Sources, histograms: dict[Metric, Any]) -> None:
+        self._sources, self._histograms = sources, histograms
+        self._observed = Observed(self._record)
+        self._reading: dict[Labelled, Value] = {}
         self._asked: set[Metric] = set(METRICS)
 
     def of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -71,12 +84,26 @@ class _Readings:
 
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             if metric in self._asked:
-                self._reading, self._asked = self._sources.read(), set()
+                self._read()
             self._asked.add(metric)
             return [
-                Observation(value, dict(zip(("limiter", *metric.labels), (limiter, *series.values), strict=True)))
-                for (series, limiter), value in self._reading.items()
-                if series.metric is metric
+                Observation(value, _attributes(labelled))
+                for labelled, value in self._reading.items()
+                if labelled.series.metric is metric and not isinstance(value, Histogram)
             ]
 
         return observe
+
+    def _read(self) -> None:
+        self._reading, self._asked = self._sources.read(), set()
+        for labelled, value in self._reading.items():
+            if isinstance(value, Histogram):
+                self._observed.tell(labelled, value)
+
+    def _record(self, labelled: Labelled, seconds: float) -> None:
+        self._histograms[labelled.series.metric].record(seconds, _attributes(labelled))
+
+
+def _attributes(labelled: Labelled) -> dict[str, str]:
+    (metric, values), limiter = labelled
+    return dict(zip(("limiter", *metric.labels), (limiter, *values), strict=True))

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.multiprocess import mark_process_dead
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "batchlimit.telemetry.prometheus needs prometheus-client, of the 'prometheus' extra: "
@@ -14,8 +17,10 @@ except ModuleNotFoundError as error:
         name="prometheus_client",
     ) from error
 
+from batchlimit import histogram
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.reading import Value
 from batchlimit.telemetry.sources import Labelled, Sources
 
 __all__ = ["Exporter", "export"]
@@ -57,7 +62,7 @@ def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY
     found = Sources()
     found.add(name, *sources)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        return Exporter(found, deltas=Deltas(found, _Shared().add, every))
+        return Exporter(found, deltas=Deltas(found, _Shared().add, every, then=_forget_dead_workers))
     return Exporter(found, registry=registry)
 
 
@@ -86,7 +91,7 @@ class Exporter:
         for (series, limiter), value in self._sources.read().items():
             if series.metric not in families:
                 families[series.metric] = _family(series.metric)
-            families[series.metric].add_metric((limiter, *series.values), value)
+            families[series.metric].add_metric((limiter, *series.values), *_told(value))
         yield from families.values()
 
     def close(self) -> None:
@@ -98,9 +103,23 @@ class Exporter:
             self._deltas.stop()
 
 
+_FAMILIES: dict[metrics.Kind, Any] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
 def _family(metric: metrics.Metric) -> Any:
-    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    return make(metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
+    return _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
+
+
+def _told(value: Value) -> tuple[Any, ...]:
+    """Return a value as a family takes it."""
+    if not isinstance(value, histogram.Histogram):
+        return (value,)
+    bounds = (*map(str, histogram.BOUNDS), "+Inf")
+    return list(zip(bounds, value.up_to, strict=True)), sum(value.seconds)
 
 
 class _Shared:
@@ -109,11 +128,40 @@ class _Shared:
     _made: dict[metrics.Metric, Any] = {}  # noqa: RUF012  a process has each of them once
 
     def add(self, labelled: Labelled, change: float) -> None:
-        """Add a change of one series."""
+        """Add a change of one series; to a histogram, a duration."""
         (metric, values), limiter = labelled
         if metric not in self._made:
             self._made[metric] = _made(metric)
-        self._made[metric].labels(limiter, *values).inc(change)
+        child = self._made[metric].labels(limiter, *values)
+        if metric.kind == "histogram":
+            child.observe(change)
+        else:
+            child.inc(change)
+
+
+def _forget_dead_workers() -> None:
+    """Have gauges tell no more of workers that were killed: nobody else need call `mark_process_dead`.
+
+    Files are looked at only if this process has one by its number: a server may have prometheus-client name its workers
+    otherwise.
+    """
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
+    workers = {each.stem.rpartition("_")[2] for each in Path(folder).glob("gauge_live*_*.db")}
+    if str(os.getpid()) in workers:
+        for worker in workers:
+            if worker.isdigit() and not _is_alive(int(worker)):
+                with suppress(FileNotFoundError):  # another worker was faster
+                    mark_process_dead(worker, folder)  # type: ignore[no-untyped-call]
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        pass
+    return True
 
 
 _MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]] = {
@@ -127,4 +175,6 @@ def _made(metric: metrics.Metric) -> Any:
     names = ("limiter", *metric.labels)
     if metric.kind == "counter":
         return Counter(metric.prometheus_name, metric.text, names)
+    if metric.kind == "histogram":
+        return Histogram(metric.prometheus_name, metric.text, names, buckets=histogram.BOUNDS)
     return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode=_MODES[metric.merge])

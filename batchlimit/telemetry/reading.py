@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 from batchlimit import Statistics
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
-from batchlimit.histogram import BOUNDS, Histogram
+from batchlimit.histogram import Histogram
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.shared.statistics import SharedStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
 
-_BOUNDS = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 MOST_POLICIES = 200
 """Rules and patterns that have a label of their own; all others together are "other"."""
 
@@ -29,7 +28,8 @@ class Series(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-Reading = dict[Series, float]
+Value = float | Histogram
+Reading = dict[Series, Value]
 
 
 def read(found: object) -> Reading:
@@ -51,12 +51,12 @@ def read(found: object) -> Reading:
         case SharedStatistics():
             return dict(_shared_limiter(found))
         case EnforcementStatistics():
-            return _sum(_rules(found))
+            return _sum(_front(found))
         case _:
             raise TypeError(f"there are no metrics of {found!r}")
 
 
-def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
+def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, Value]]:
     for name, policy in seen.policies.items():
         for labels, value in _tokens(policy).items():
             yield Series(metrics.TOKENS, (name, *labels)), value
@@ -64,12 +64,12 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, float]]:
         yield Series(metrics.LOW, (name,)), policy.low
         yield Series(metrics.QUEUED, (name,)), policy.waiting
         if policy.waits.total:
-            yield from _buckets(metrics.WAITED, policy.waits, name)
+            yield Series(metrics.WAITED, (name,)), policy.waits
     yield Series(metrics.KEYS), seen.keys
     yield Series(metrics.HELD), seen.held
     yield Series(metrics.OWED), seen.owed
     yield Series(metrics.OPERATIONS), seen.calls
-    yield from _buckets(metrics.DURATIONS, seen.durations)
+    yield Series(metrics.DURATIONS), seen.durations
     yield Series(metrics.FAILURES), seen.failures
     yield Series(metrics.OUTAGES), seen.outages
     yield Series(metrics.RULES_FAILURES), seen.rules_failures
@@ -90,7 +90,7 @@ def _tokens(seen: PolicyStatistics) -> dict[tuple[str, str], int]:
     }
 
 
-def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, float]]:
+def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.LIMIT, ("",)), seen.limit
     yield Series(metrics.LIMIT_CHANGES, ("", "raised")), seen.raised
     yield Series(metrics.LIMIT_CHANGES, ("", "lowered")), seen.lowered
@@ -98,21 +98,21 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
     yield from _calls("", seen)
     for result in ("bypassed", "shed"):
         yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
-    yield from _buckets(metrics.CALLS_WAITED, seen.waits, "")
+    yield Series(metrics.CALLS_WAITED, ("",)), seen.waits
     for each in seen.watchers:
         for result in ("polls", "events", "errors", "timeouts"):
             yield Series(metrics.WATCHED, (each.name, result)), getattr(each, result)
 
 
-def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, float]]:
+def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, Value]]:
     for number, (name, pattern) in enumerate(seen.patterns.items()):
         policy = _policy(name, number)
         yield from _calls(policy, pattern)
         if pattern.waits.total:
-            yield from _buckets(metrics.CALLS_WAITED, pattern.waits, policy)
+            yield Series(metrics.CALLS_WAITED, (policy,)), pattern.waits
 
 
-def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iterator[tuple[Series, float]]:
+def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.IN_FLIGHT, (policy,)), seen.in_flight
     yield Series(metrics.WAITING, (policy,)), seen.waiting
     for result in ("succeeded", "dropped", "ignored", "abandoned"):
@@ -121,7 +121,7 @@ def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iter
         yield Series(metrics.CALLS, (policy, "refused", reason)), value
 
 
-def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, float]]:
+def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.IN_FLIGHT, ("",)), sum(each.in_flight for each in seen.keys.values())
     yield Series(metrics.WAITING, ("",)), sum(each.waiting for each in seen.keys.values())
     yield Series(metrics.CALLS, ("", "admitted", "")), seen.admitted
@@ -130,25 +130,35 @@ def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, float]]:
     yield Series(metrics.OPERATIONS), seen.asks
 
 
-def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, float]]:
+def _front(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
+    yield from _rules(seen)
+    if seen.limiter is not None:
+        yield from _rate_limiter(seen.limiter.statistics())
+
+
+def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.REQUESTS, ("", "unmatched")), seen.unmatched
     for number, (name, counts) in enumerate(seen.rules.items()):
         for result in ("acquired", "refused", "shadow_refused", "no_key", "store_away"):
             yield Series(metrics.REQUESTS, (_policy(name, number), result)), getattr(counts, result)
 
 
-def _buckets(metric: Metric, seen: Histogram, *labels: str) -> Iterator[tuple[Series, float]]:
-    for bound, value in zip(_BOUNDS, seen.up_to, strict=True):
-        yield Series(metric, (*labels, bound)), value
-
-
 def _policy(name: str, number: int) -> str:
     return name if number < MOST_POLICIES else "other"
 
 
-def _sum(found: Iterator[tuple[Series, float]]) -> Reading:
+def _sum(found: Iterator[tuple[Series, Value]]) -> Reading:
     """Add up series of the same labels, as those of all policies that are "other"."""
     reading: Reading = {}
     for series, value in found:
-        reading[series] = reading.get(series, 0) + value
+        reading[series] = total(reading[series], value) if series in reading else value
     return reading
+
+
+def total(first: Value, second: Value) -> Value:
+    """Add up two values of one series."""
+    if isinstance(first, Histogram) and isinstance(second, Histogram):
+        return first.plus(second)
+    assert not isinstance(first, Histogram)
+    assert not isinstance(second, Histogram)
+    return first + second

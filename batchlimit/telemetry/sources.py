@@ -3,13 +3,13 @@
 import os
 import weakref
 from collections.abc import Callable
-from operator import add
 from typing import Any, NamedTuple
 
 from batchlimit.events import tell
-from batchlimit.telemetry.reading import Reading, Series, read
+from batchlimit.histogram import Histogram
+from batchlimit.telemetry.reading import Reading, Series, Value, read, total
 
-_MERGE: dict[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
+_MERGE: dict[str, Callable[[Any, Any], Any]] = {"sum": total, "min": min, "max": max}
 
 
 class Labelled(NamedTuple):
@@ -41,13 +41,19 @@ class _Source:
             return None
         found = read(source.statistics())
         for series, before in self._counted.items():
-            found[series] = max(before, found.get(series, 0))
-        self._counted = {series: value for series, value in found.items() if series.metric.kind == "counter"}
+            found[series] = _not_less(before, found.get(series, before))
+        self._counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
         return found
 
     def forget(self) -> None:
         """Let counters begin anew."""
         self._counted = {}
+
+
+def _not_less(before: Value, now: Value) -> Value:
+    if isinstance(before, Histogram) or isinstance(now, Histogram):
+        return now  # it never falls
+    return max(before, now)
 
 
 class Sources:
@@ -86,9 +92,9 @@ class Sources:
         except TypeError:  # it cannot be referred to weakly
             self._found.append(_Source(name, lambda: source))
 
-    def read(self) -> dict[Labelled, float]:
+    def read(self) -> dict[Labelled, Value]:
         """Return the value of each series now. A source that fails is left out, and the log says so once."""
-        reading: dict[Labelled, float] = {}
+        reading: dict[Labelled, Value] = {}
         self._begin_anew_after_fork()
         for source in list(self._found):
             if (found := self._read(source)) is None:

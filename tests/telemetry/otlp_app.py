@@ -9,9 +9,9 @@ from opentelemetry.sdk.resources import Resource
 
 from batchlimit.telemetry.otel import export
 from examples.fastapi_metrics import app as app
-from examples.fastapi_metrics import limiter, limits
+from examples.fastapi_metrics import limits
 
 sender = OTLPMetricExporter(os.environ["OTLP_RECEIVER"], insecure=True)
 worker = Resource({"service.instance.id": str(os.getpid())})
 provider = MeterProvider([PeriodicExportingMetricReader(sender, 100)], worker)
-export(limiter, limits, name="api", meter_provider=provider)
+export(limits, name="api", meter_provider=provider)

@@ -20,7 +20,8 @@ def test_the_page_has_every_metric_with_its_kind_and_labels() -> None:
 
 
 def test_the_expressions_name_metrics_that_there_are() -> None:
-    names = {metric.prometheus_name + ("_total" if metric.kind == "counter" else "") for metric in METRICS}
+    ends = {"counter": "_total", "gauge": "", "histogram": "_bucket"}
+    names = {metric.prometheus_name + ends[metric.kind] for metric in METRICS}
     asked = set(re.findall(r"batchlimit_\w+", PAGE.split("## What to ask")[1]))
     assert asked
     assert asked <= names

@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit.histogram import BOUNDS
 from batchlimit.laws import Fixed
 from batchlimit.telemetry.otel import export
 from tests.depth import depth
@@ -34,7 +35,7 @@ def points(reader: InMemoryMetricReader) -> Points:
     found: Any = reader.get_metrics_data()
     metrics = found.resource_metrics[0].scope_metrics[0].metrics
     return {
-        (metric.name, *map(str, dict(point.attributes).values())): point.value
+        (metric.name, *map(str, dict(point.attributes).values())): getattr(point, "count", None) or point.value
         for metric in metrics
         for point in metric.data.data_points
     }
@@ -62,6 +63,23 @@ def test_each_collection_is_one_reading() -> None:
         assert tokens(seen, "refused") == 1
         assert seen["batchlimit.concurrency.limit", "api", ""] == 7
         assert seen["batchlimit.store.available", "api"] == 1
+        assert seen["batchlimit.store.duration", "api"] == seen["batchlimit.store.operations", "api"]
+
+
+def test_durations_are_histograms_with_the_buckets_of_the_limiter() -> None:
+    reader = InMemoryMetricReader()
+    with RateLimiter.from_url("memory://", "2/hour") as limiter:
+        export(limiter, name="api", meter_provider=MeterProvider([reader]))
+        for _ in range(2):
+            limiter.try_acquire("ann")
+            found: Any = reader.get_metrics_data()
+            metrics = {each.name: each for each in found.resource_metrics[0].scope_metrics[0].metrics}
+            told, counted = metrics["batchlimit.store.duration"], limiter.statistics().durations
+            (point,) = told.data.data_points
+            assert told.unit == "s"
+            assert tuple(point.explicit_bounds) == BOUNDS
+            assert tuple(point.bucket_counts) == counted.counts
+            assert point.sum == pytest.approx(sum(counted.seconds))
 
 
 class Receiver(MetricsServiceServicer):

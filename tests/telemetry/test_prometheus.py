@@ -1,6 +1,9 @@
 """What Prometheus sees of an application with several workers: exactly what its clients counted."""
 
 import http.client
+import os
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,10 +14,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit.integrations.front import Front
+from batchlimit.laws import Fixed
+from batchlimit.rules import Rule, Rules
+from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.telemetry.prometheus import export
 from benchmarks.prometheus import Prometheus, prometheus
 from tests.depth import depth
 from tests.integrations.worker_commands import DEADLINE, GUNICORN, Crew, working
+from tests.ports import free_port
+from tests.programs import program
 from tests.servers import Server
 from tests.sync.stage import until
 
@@ -44,6 +53,43 @@ def test_one_process_is_read_when_it_is_scraped() -> None:
         exporter.close()
         exporter.close()
         assert generate_latest(registry) == b""
+
+
+def test_promtool_has_nothing_to_say_against_any_metric() -> None:
+    registry = CollectorRegistry()
+    with (
+        RateLimiter.from_url("memory://", "1000/s") as limiter,
+        ConcurrencyLimiter(Fixed(1)) as calls,
+        SharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as shared,
+    ):
+        export(limiter, calls, shared, Front("memory://", [Rule("all", "1/hour", key="all")]), registry=registry)
+        limiter.acquire("ann")
+        limiter.acquire("ann")
+        page = generate_latest(registry)
+    assert b"batchlimit_store_duration_seconds_sum" in page
+    assert b"batchlimit_time_in_queue_seconds_count" in page
+    found = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (found.returncode, found.stdout + found.stderr) == (0, b"")
+
+
+def test_a_front_that_made_its_limiter_tells_of_it_too() -> None:
+    registry = CollectorRegistry()
+    front = Front("memory://", [Rule("all", "1/hour", key="all")])
+    export(front, name="api", registry=registry)
+    front.admit("GET", "/", "192.0.2.1", [])
+    seen = samples(generate_latest(registry))
+    assert seen["batchlimit_store_available",] == 1
+    assert seen["batchlimit_tokens_total", "all", "acquired", "store"] == 1
+    assert seen["batchlimit_requests_total", "all", "acquired"] == 1
+
+
+def test_a_front_whose_limiter_has_an_owner_leaves_it_to_the_owner() -> None:
+    registry, rules = CollectorRegistry(), Rules([Rule("all", "1/hour", key="all")])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter:
+        front = Front(limiter, rules)
+        export(limiter, front, registry=registry)
+        front.admit("GET", "/", "192.0.2.1", [])
+        assert samples(generate_latest(registry))["batchlimit_tokens_total", "all", "acquired", "store"] == 1
 
 
 UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error", "examples.fastapi_metrics:app"]
@@ -79,6 +125,18 @@ def test_a_prometheus_that_scrapes_all_workers_has_what_their_clients_did(crew: 
     with prometheus({"api": crew.port}) as watching:
         wanted = counted(crew)
         until(lambda: scraped(watching) == wanted)
+
+
+@deprecated
+def test_an_outage_is_seen_while_every_rule_refuses_and_no_longer_of_a_worker_that_was_killed(tmp_path: Path) -> None:
+    away = {"REDIS_URL": f"redis://127.0.0.1:{free_port()}", "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    with working(PRELOADED, tmp_path, **away) as crew:
+        assert {*crew.session("/search", 20)} == {503}
+        until(lambda: page(crew).get(("batchlimit_store_available",)) == 0)
+        workers = {int(each.stem.rpartition("_")[2]): each for each in tmp_path.glob("gauge_livemin_*.db")}
+        victim = max(workers.keys() - {crew.process.pid})
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: not workers[victim].exists())
 
 
 def scraped(watching: Prometheus) -> Counter[str]:

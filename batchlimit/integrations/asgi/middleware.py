@@ -107,7 +107,7 @@ class RateLimitMiddleware:
         self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._held)
         given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))
-        self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home.limiter)
+        self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home)
         self._addresses, self._identify = given.addresses, identify
         self._answers = Answers(on_rejected, self.enforcer.counters)
         self._limits_preflight, self.charges_late = limit_preflight, False

@@ -71,8 +71,7 @@ class Charging:
     def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
         """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
         rule, reason, error = unmade
-        counts = self._counters.rules[rule.name]
-        next(counts.no_key)
+        next(self._counters.rules[rule.name].no_key)
         admits = admits or rule.mode == "shadow"
         what = "admitted without it" if admits else "refused"
         self._counters.checks.tell("no-key", what, reason, rule=rule.name)
@@ -81,7 +80,6 @@ class Charging:
             self._counters.fault("raised", [rule.name], message, rule.name, error)
         if admits:
             return None
-        next(counts.refused)
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
         return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
@@ -156,7 +154,6 @@ class Charging:
 
     def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
         self._count_away(rule, error)
-        next(self._counters.rules[rule.name].refused)
         return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
     def _count_away(self, rule: Rule, error: Exception) -> None:

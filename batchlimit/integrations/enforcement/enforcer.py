@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -40,10 +41,12 @@ class _Enforcement(Generic[L]):
         silence: float = _SILENCE,
         clock: Callable[[], float] = time.monotonic,
         checks: Checks | ChecksSetting = True,
+        own: Callable[[], L | None] | None = None,
     ) -> None:
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
         self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
+        self._own: Callable[[], L | None] | None = own
         self.rules: Rules = rules_of(rules)
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
@@ -96,7 +99,8 @@ class _Enforcement(Generic[L]):
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the requests so far, by rule."""
-        return self.counters.statistics()
+        counts = self.counters.statistics()
+        return counts if self._own is None else replace(counts, limiter=self._own())
 
     def begin(self, request: Request, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
         """Return what becomes of a request, if memory says it; else the steps by which `admit` finds it.
@@ -160,6 +164,7 @@ class Enforcer(_Enforcement[RateLimiter]):
         silence: seconds after which the log has a warning of rules that matched nothing (default 7,200).
         clock: returns seconds (default `time.monotonic`).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        own: returns a limiter that nobody else exports, if there is one now (default None: there is none).
 
     Raises:
         ValueError: an argument cannot work.
@@ -231,7 +236,7 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
 
     Args:
         limiter: an AsyncRateLimiter whose quotas are those of the rules, or a function that returns it.
-        rules, headers, unidentified, silence, clock, checks: as for Enforcer.
+        rules, headers, unidentified, silence, clock, checks, own: as for Enforcer.
 
     Example:
         >>> import asyncio
