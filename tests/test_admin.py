@@ -293,6 +293,32 @@ def test_an_admin_for_tasks_does_the_same(valkey: Server, prefix: str) -> None:
     assert asyncio.run(work()) == (["ann"], ["ann"] * 4)
 
 
+def test_of_two_holds_of_one_name_the_one_that_ends_later_counts(admin: Admin) -> None:
+    hour = admin.hold("search:*", "1h", why="slow")
+    assert admin.hold("search:*", "1m") == hour
+    assert [*admin.overrides()] == [hour]
+    assert len(admin.history()) == 1
+    longer = admin.hold("search:*", "2h")
+    assert [*admin.overrides()] == [longer]
+    for_ever = admin.hold("search:*", None)
+    assert admin.hold("search:*", "9h") == for_ever
+    assert admin.set("search:*", "0/s", until="1m").until is not None, "a quota replaces it"
+
+
+@pytest.mark.parametrize("before", ["open", "a quota", "ended"])
+def test_a_hold_replaces_all_but_a_longer_hold(admin: Admin, clock: Clock, before: str) -> None:
+    if before == "open":
+        admin.open("search:*", "1h")
+    elif before == "a quota":
+        admin.set("search:*", "20/s")
+    else:
+        admin.hold("search:*", "1s")
+        clock.pass_by(2.0)
+    held = admin.hold("search:*", "1m")
+    assert [*admin.overrides()] == [held]
+    assert held.is_hold
+
+
 @pytest.mark.parametrize(("kind", "others"), [(Admin, AsyncAdmin), (Buckets, AsyncBuckets)])
 def test_a_class_has_few_methods_and_its_twin_has_the_same(kind: type, others: type) -> None:
     mine = {name for name in vars(kind) if not name.startswith("_")}

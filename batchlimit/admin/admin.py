@@ -184,18 +184,31 @@ class Admin(Unique):
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
 
+        Of two holds of one name the one that ends later counts. `open`, `set` and `unset` end it earlier.
+
         Args:
             name, until, why: as for `set`; an `until` of None: until it is removed.
 
         Returns:
-            The Override, whose rate is 0.
+            The Override that counts, whose rate is 0: this one, or the one that is there and ends later.
 
         Example:
             >>> from batchlimit.stores import MemoryStore
             >>> print(Admin(MemoryStore()).hold("search:*", "30s"))
             search:* 0/s
         """
-        return self.set(name, "0/s", until=until, why=why)
+        made: list[Override] = []
+
+        def change(overrides: Overrides, now: float) -> Change:
+            made[:] = [override_of(name, "0/s", Terms(until=until, why=why), self._who, now)]
+            there = overrides.by_name.get(made[0].name)
+            if there is not None and there.is_hold and there.outlasts(made[0]):
+                made[:] = [there]
+                return Change(overrides.revision, {}, self._who)
+            return setting(overrides, made[0], self._who, now)
+
+        self._ledger.make(change)
+        return made[0]
 
     def open(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit everything for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.

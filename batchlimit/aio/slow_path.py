@@ -56,7 +56,7 @@ class SlowPath:
         """Return how the next call of cost 1 would fare."""
         entry = self._registry.entry(key)
         reservoir = entry.reservoir
-        if (known := reservoir.decisions.without_bucket()) is not None:
+        if (known := reservoir.decisions.without_bucket(self._clock())) is not None:
             return known
         level = await store_calls.outcome(self._registry.store.peek, entry.key, reservoir.quota)
         if isinstance(level, StoreUnavailable):

@@ -135,7 +135,7 @@ class Fleet:
         counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0}
         for each in overrides:
             if not each.has_ended(now):
-                counts["hold" if each.quota and each.quota.denies_all else _KINDS[each.mode]] += 1
+                counts["hold" if each.is_hold else _KINDS[each.mode]] += 1
         yield _gauge("rules_revision", "The revision of the overrides.", overrides.revision)
         found = _gauge("overrides", "Overrides that count now, by what they say.", label="kind")
         for kind, count in counts.items():

@@ -63,9 +63,16 @@ def hold(
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
-    """Admit nothing for a key or a pattern, for a time. `unset` ends it earlier."""
+    """Admit nothing for a key or a pattern, for a time. `unset` or `open` ends it earlier, a shorter hold does not."""
     with opened(url, prefix, who) as admin:
-        _put(admin, name, "0/s", Terms(until=until, why=why), yes, output)
+        _confirm(name, "0/s", Terms(until=until), yes)
+        before = admin.overrides().by_name.get(name)
+        held = admin.hold(name, until, why=why)
+        show(_row(held, admin.clock()), output)
+        if held == before:
+            say("not set: this hold ends later; unset or open lifts it")
+            raise typer.Exit(NOTHING_DONE)
+        say(f"set; before: {before or 'no override'}")
 
 
 def open_(
@@ -142,11 +149,15 @@ def log(
 
 def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output) -> None:
     """Set an override, and show it; what counts for nearly every key is set after a yes."""
-    if override_of(name, quota, terms, "", 0.0).is_for_all:
-        confirm(f"{name!r} {FOR_ALL}. Set it?", yes)
+    _confirm(name, quota, terms, yes)
     before = _before(admin, name)
     show(_row(admin.set(name, quota, **terms), admin.clock()), output)
     say(f"set; before: {before}")
+
+
+def _confirm(name: str, quota: str | None, terms: Terms, yes: bool) -> None:
+    if override_of(name, quota, terms, "", 0.0).is_for_all:
+        confirm(f"{name!r} {FOR_ALL}. Set it?", yes)
 
 
 def _before(admin: Admin, name: str) -> str:

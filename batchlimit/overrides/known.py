@@ -108,6 +108,7 @@ class Known:
         """
         self._done()
         if published.fields is None:
+            self.expire()
             return
         self._understood = None
         if not published.fields:
@@ -116,7 +117,7 @@ class Known:
         self.trouble.last = ""
         self._understood = overrides.revision
         self._offset = published.now - sent
-        self.in_force = InForce.at(overrides, published.now)
+        self.in_force = InForce.at(overrides, published.now, self._offset)
 
     def fail(self, error: Exception) -> bool:
         """Take note that nothing could be read, or not understood; return whether that is news for people."""
@@ -136,7 +137,7 @@ class Known:
         now, in_force = self._clock() + self._offset, self.in_force
         if in_force is NONE or in_force.overrides.edition(now) == in_force.edition:
             return False
-        self.in_force = InForce.at(in_force.overrides, now)
+        self.in_force = InForce.at(in_force.overrides, now, self._offset)
         return True
 
     @property

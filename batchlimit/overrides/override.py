@@ -97,6 +97,15 @@ class Override:
         """Whether it is a trial, beside what counts."""
         return self.mode == "shadow" and self.quota is not None
 
+    @property
+    def is_hold(self) -> bool:
+        """Whether nothing is admitted by it."""
+        return self.mode == "enforce" and self.quota is not None and self.quota.denies_all
+
+    def outlasts(self, other: "Override") -> bool:
+        """Whether it ends later than another one."""
+        return other.until is not None and (self.until is None or self.until > other.until)
+
     def has_ended(self, now: float) -> bool:
         """Whether it counts no more (seconds since 1970, by the server's clock)."""
         return self.until is not None and self.until <= now

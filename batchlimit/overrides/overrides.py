@@ -164,11 +164,13 @@ class InForce(NamedTuple):
     overrides: Overrides
     as_of: float
     edition: int
+    offset: float
+    """Of the server's clock, from that of the instance (seconds)."""
 
     @classmethod
-    def at(cls, overrides: Overrides, now: float) -> "InForce":
+    def at(cls, overrides: Overrides, now: float, offset: float = 0.0) -> "InForce":
         """Return what counts at an instant (seconds since 1970, by the server's clock)."""
-        return cls(overrides, now, overrides.edition(now))
+        return cls(overrides, now, overrides.edition(now), offset)
 
     def rule(self, key: str, code: KeyRule) -> KeyRule:
         """Return what holds for a key, as `stored` returns it, for which the code has this rule."""
@@ -178,8 +180,21 @@ class InForce(NamedTuple):
         rule = code if found is None else found.over(code)
         return rule if trial is None else trial.over(rule)
 
+    def held_until(self, key: str, code: KeyRule) -> float:
+        """Return when a key that may spend nothing may spend again (by the instance's clock); inf: never.
 
-NONE = InForce(Overrides(), 0.0, 0)
+        Several holds may follow each other, of the key and of patterns.
+        """
+        now = self.as_of
+        while self._replace(as_of=now).rule(key, code).quota.denies_all:
+            found = self.overrides.find(key, now)
+            if found is None or found.until is None:
+                return math.inf
+            now = found.until
+        return now - self.offset
+
+
+NONE = InForce(Overrides(), 0.0, 0, 0.0)
 """What an instance begins with: nobody has set anything yet."""
 
 

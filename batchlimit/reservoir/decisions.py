@@ -53,13 +53,15 @@ class Decisions:
             return None
         return self._as_it_is(outlook(state.quota, local.level(now), self._forecast.spendable(now), "fallback"))
 
-    def without_bucket(self) -> Decision | None:
+    def without_bucket(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
         state = self._state
         if state.mode == "open":
             largest = state.largest_cost
             return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
-        return self._as_it_is(outlook(state.quota, 0, 0)) if state.denies_all else None
+        if not state.denies_all:
+            return None
+        return self._as_it_is(outlook(state.quota, 0, 0, denied_for=self._forecast.held_for(now)))
 
     def at_level(self, level: int, now: float) -> Decision:
         """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.overrides.known import REFRESH
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
@@ -19,6 +20,9 @@ _PACES = 2.0
 """Elsewhere a waiting caller asks so many paces before its cost fits: for a grant that begins right then, and a grant
 begins after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97.
 Each was late by a round trip and by its timer (simulated, 0.3 ms away)."""
+
+MOMENT = 0.01
+"""Seconds until a hold ends, at the least: whoever is to end it may be late."""
 
 
 class DenialCache(NamedTuple):
@@ -56,6 +60,12 @@ class DenialCache(NamedTuple):
         """
         fits_at = now + wait
         return cls(min(fits_at, now + _LONGEST), cost, fits_at, fits_at - early, large_cost)
+
+    @classmethod
+    def holding(cls, until: float, now: float) -> "DenialCache":
+        """Refuse everything, as the rate is 0 `until` then; a look a second later tells if that was lifted."""
+        ends = max(until, now + MOMENT)
+        return cls(min(ends, now + REFRESH), 0, ends, math.inf)
 
     @classmethod
     def learned(
@@ -101,8 +111,6 @@ class DenialCache(NamedTuple):
 
 NO_DENIALS = DenialCache(LONG_AGO, 0, LONG_AGO, LONG_AGO)
 """Nothing is known to be short: ask at once."""
-DENIED_FOR_EVER = DenialCache(math.inf, 0, math.inf, math.inf)
-"""The rate is 0."""
 
 
 def _head_start(ask: Ask, quota: Quota, denials: float) -> float:

@@ -4,6 +4,7 @@ import math
 from enum import IntEnum
 
 from batchlimit.reservoir.bucket_view import fastest_rate, slowest_rate
+from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Waiter
@@ -83,6 +84,10 @@ class Forecast:
         wait = max(state.denials.wait(max(waiter.cost, first), now), self._fits_in(ahead, waiter.cost, now))
         return wait or waiter.cost / slowest_rate(state.quota)
 
+    def held_for(self, now: float) -> float:
+        """Return for how many seconds yet the rate is 0, as far as is known."""
+        return max(MOMENT, self._state.denials.wait(1, now))
+
     def is_hopeless(self, waiter: Waiter, now: float) -> bool:
         """Whether a waiter in the queue cannot be served before its deadline."""
         queue = self._state.queue
@@ -124,6 +129,8 @@ class Forecast:
         The tokens that are here need no refill.
         """
         state = self._state
+        if state.denies_all:
+            return self.held_for(now)
         missing = ahead + cost - state.lease.held
         if state.lease.borrowed and state.fallback.bucket is not None:
             return state.fallback.bucket.fits_in(missing, now)

@@ -11,7 +11,7 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
-from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS
+from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
@@ -143,8 +143,6 @@ class KeyState:
     def set_quota(self, quota: Quota) -> None:
         """Go by another quota from now on."""
         self.quota = quota
-        if quota.denies_all:
-            self.denials = DENIED_FOR_EVER
         self.fallback.bucket = None
         self.denies_all = quota.denies_all
         self.largest_cost = LARGEST_BURST if self.denies_all else quota.largest_cost

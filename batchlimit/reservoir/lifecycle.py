@@ -66,7 +66,7 @@ class Lifecycle:
         if state.queue.leader:  # who looks after all else
             return max(self._nears_end_at(), rests_until) if state.lease.leased else math.inf
         if state.queue:
-            return max(rests_until, state.denials.until(1), state.pending_from)
+            return math.inf if state.denies_all else max(rests_until, state.denials.until(1), state.pending_from)
         if self._prefetch.wants_refill:
             return rests_until
         if state.lease.held == 0:

@@ -150,7 +150,7 @@ class Reservoir:
         if snapshot is not None:
             self.lifecycle.restore(snapshot)
         self.rule = RuleInForce(state, self.admission, self.prefetch, instance.rules, rule, policy)
-        if instance.rules.in_force is not NONE or not rule.is_plain:
+        if instance.rules.in_force is not NONE or not rule.is_plain or state.denies_all:
             self.rule.reconsider(now)
 
     def __repr__(self) -> str:
@@ -186,6 +186,8 @@ class Reservoir:
             return wait_for(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return wait_for(rest if waiter is queue.leader else math.inf, waiter, now)
+        if state.denies_all and now >= state.denials.dry_until:
+            self.rule.look_again(now)
         if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):

@@ -8,7 +8,7 @@ from batchlimit.overrides.known import UNTOLD
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import Admission
-from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS
+from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
@@ -49,17 +49,21 @@ class RuleInForce:
         )
         self._try_out(trial, now)
         self._fail_by(policy or self._policy)
+        if own.denies_all:
+            self._hold(now)
+            state.queue.wake_leader()  # who may wait for another end now
         if (own, mode) == (state.own, state.mode):
             return
         if mode != state.mode:
             state.count(now)
             self._change_mode(mode, now)
         state.own, state.is_outdated = own, True
-        state.denials = NO_DENIALS
         self._admission.obey(own)
         if own.denies_all:
-            state.denials = DENIED_FOR_EVER
+            self._prefetch.stop()
             state.lease.take_all()
+        else:
+            state.denials = NO_DENIALS
         state.queue.wake_leader()
 
     def recode(self, code: KeyRule, policy: FailurePolicy, rank: Rank, now: float) -> None:
@@ -67,6 +71,15 @@ class RuleInForce:
         self._code, self._policy = code, policy
         self._state.code, self._state.rank = code.quota, rank
         self.reconsider(now)
+
+    def look_again(self, now: float) -> None:
+        """Look whether a rate of 0 was lifted: no bucket is asked meanwhile, so no answer tells."""
+        self._rules.hear(UNTOLD, now)
+        self._hold(now)
+
+    def _hold(self, now: float) -> None:
+        until = self._rules.in_force.held_until(self._state.key, self._code)
+        self._state.denials = DenialCache.holding(until, now)
 
     def admit_freely(self, waiter: Waiter, now: float) -> Verdict | None:
         """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends.

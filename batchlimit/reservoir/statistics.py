@@ -136,7 +136,7 @@ def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, de
         denied_for: seconds for which memory refuses the call (default 0).
     """
     if quota.denies_all:
-        return decision(quota, 0, math.inf, "local")
+        return decision(quota, 0, denied_for or math.inf, "local")
     remaining = max(0, level) + held
     wait = 0.0 if remaining else max((1 - level) / each.rate for each in quota.bandwidths)
     return decision(quota, remaining, max(wait, denied_for), source)

@@ -73,7 +73,7 @@ class SlowPath:
         """Return how the next call of cost 1 would fare."""
         entry = self._registry.entry(key)
         reservoir = entry.reservoir
-        if (known := reservoir.decisions.without_bucket()) is not None:
+        if (known := reservoir.decisions.without_bucket(self._clock())) is not None:
             return known
         warn_in_loop()
         try:

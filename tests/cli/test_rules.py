@@ -204,6 +204,10 @@ def test_hold_admits_nothing_for_a_time(run: Run, admin: Admin) -> None:
     assert (override.said, override.why) == ("0/s", "incident")
     assert override.until == pytest.approx(override.at + 30.0, abs=0.01)
     assert run("hold", "search:*", "a while").exit_code == 2
+    shorter = run("hold", "search:*", "10s")
+    assert (shorter.exit_code, [*admin.overrides()]) == (1, [override])
+    assert "not set: this hold ends later; unset or open lifts it" in shorter.stderr
+    assert run("hold", "search:*", "60s").exit_code == 0
 
 
 def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:

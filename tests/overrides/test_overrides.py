@@ -118,3 +118,23 @@ def test_overrides_after_a_change_are_those_that_would_be_read() -> None:
     before = Overrides(7, [one, Override("bob", Quota(1.0))])
     after = before.changed(8, {"bob": "", "search:*": two.encode(), "gone": ""})
     assert (after.revision, list(after), after.next_end(0.0)) == (8, [one, two], 9.0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "until"),
+    [
+        ({"key": 9.0}, 5.0, 4.0),
+        ({"key": 9.0}, 0.0, math.inf),
+        ({"key": 9.0, "k*": 30.0}, 5.0, 25.0),
+        ({"key": 9.0, "*": None}, 5.0, math.inf),
+        ({"key": 30.0, "k*": 9.0}, 5.0, 25.0),
+        ({}, 5.0, -5.0),
+    ],
+    ids=str,
+)
+def test_a_key_is_held_until_the_last_of_the_holds_that_follow_each_other(
+    ends: dict[str, float | None], code: float, until: float
+) -> None:
+    holds = [Override(name, Quota(0.0), until=end) for name, end in ends.items()]
+    in_force = InForce.at(Overrides(7, holds), 0.0, offset=5.0)
+    assert in_force.held_until("key", KeyRule(Quota(code))) == until

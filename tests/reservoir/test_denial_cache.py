@@ -9,7 +9,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, leaves_plenty
-from batchlimit.reservoir.denial_cache import DENIED_FOR_EVER, NO_DENIALS, DenialCache
+from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Fetch
@@ -122,9 +122,16 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
     assert learned(fetch(10)._replace(repeated=True), denial).pause(10, 0.0) == 0.0
 
 
-def test_without_denials_nothing_pauses_and_where_the_rate_is_0_everything_does_for_ever() -> None:
+def test_without_denials_nothing_pauses() -> None:
     assert (NO_DENIALS.pause(10, -1e9), NO_DENIALS.wait(10, -1e9)) == (0.0, 0.0)
-    assert (DENIED_FOR_EVER.pause(1, 1e9), DENIED_FOR_EVER.wait(1, 1e9)) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("until", "pause", "wait"), [(math.inf, 1.0, math.inf), (109.0, 1.0, 9.0), (100.5, 0.5, 0.5), (99.0, 0.01, 0.01)]
+)
+def test_a_hold_is_looked_at_each_second_and_lasts_until_it_was_ended(until: float, pause: float, wait: float) -> None:
+    held = DenialCache.holding(until, 100.0)
+    assert (held.pause(1, 100.0), held.wait(1, 100.0)) == (pytest.approx(pause), pytest.approx(wait))
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import math
 
 import pytest
 
+from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import NONE, InForce, Overrides
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
 from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -143,8 +145,35 @@ def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> N
     caller.reservoir.rule.reconsider(0.0)
     caller.reservoir.to_wake()
     assert caller.held == 0
-    assert caller.reservoir.tokens.denied_until == math.inf
+    assert caller.reservoir.tokens.denied_until == 1.0, "then it looks again"
     assert isinstance(caller.step(caller.join(1)), Refuse)
+
+
+def test_a_waiter_goes_when_a_hold_becomes_longer_than_its_timeout() -> None:
+    rules = Rules()
+    rules.in_force = InForce.at(Overrides(7, [Override("key", NOTHING, until=5.0)]), 0.0)
+    caller = entry(rules)
+    waiter, other = caller.join(1, 60.0), caller.join(1, 4.0)
+    assert caller.step(waiter, 1.0) == Wait(1.0)
+    assert other.verdict == Refuse(4.0), "it cannot wait so long"
+    assert rules.heard == [UNTOLD]
+    rules.in_force = InForce.at(Overrides(8, [Override("key", NOTHING, until=90.0)]), 1.0)
+    caller.reservoir.rule.reconsider(1.0)
+    assert waiter in caller.reservoir.to_wake()
+    assert caller.step(waiter, 1.0) == Refuse(89.0)
+
+
+def test_a_hold_whose_end_has_come_lasts_until_the_instance_ends_it() -> None:
+    rules = Rules()
+    rules.in_force = InForce.at(Overrides(7, [Override("key", NOTHING, until=5.0)]), 0.0)
+    caller = entry(rules)
+    waiter = caller.join(1, 60.0)
+    assert isinstance(caller.step(waiter, 9.0), Wait)
+    assert caller.step(caller.join(1, NO_WAIT), 9.0) == Refuse(MOMENT)
+    assert caller.reservoir.lifecycle.tend(20.0) is None
+    rules.in_force = InForce.at(rules.in_force.overrides, 9.0)
+    caller.reservoir.rule.reconsider(9.0)
+    assert isinstance(caller.step(waiter, 9.0), Fetch)
 
 
 def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> None:

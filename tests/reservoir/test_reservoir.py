@@ -771,7 +771,7 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
             Refuse(math.inf)
         ] * 3
     assert entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
-    assert entry.reservoir.forecast.denied_for(1, 1e9) == math.inf
+    assert entry.step(entry.join(1, NO_WAIT), 1e9) == Refuse(math.inf)
     assert entry.reservoir.requests.calls == 0
 
 
