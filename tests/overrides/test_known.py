@@ -157,3 +157,13 @@ def test_a_busy_instance_has_itself_told_the_revision_twice_a_second() -> None:
             told += 1
             limiter.known.hear(0, limiter.now)
     assert told == 8
+
+
+def test_a_look_that_finds_the_same_revision_lets_overrides_end() -> None:
+    """In a forked child no timer was set for it."""
+    limiter = Limiter()
+    limiter.learn(7, '{"quota": "0/s", "until": 1003.0}', now=1000.0)
+    assert limiter.known.in_force.held_until("ann", KeyRule(CODE)) == 53.0, "by the clock of the instance"
+    limiter.now = 53.0
+    limiter.known.learn(Published(7, 1003.0, None), limiter.now)
+    assert limiter.rate == 1000.0

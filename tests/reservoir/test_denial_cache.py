@@ -131,7 +131,7 @@ def test_without_denials_nothing_pauses() -> None:
 )
 def test_a_hold_is_looked_at_each_second_and_lasts_until_it_was_ended(until: float, pause: float, wait: float) -> None:
     held = DenialCache.holding(until, 100.0)
-    assert (held.pause(1, 100.0), held.wait(1, 100.0)) == (pytest.approx(pause), pytest.approx(wait))
+    assert [held.pause(1, 100.0), held.wait(1, 100.0)] == pytest.approx([pause, wait])
 
 
 @pytest.mark.parametrize(
