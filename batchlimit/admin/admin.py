@@ -137,14 +137,7 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).set("search:ann", "5/s burst 10").quota
             Quota(rate=5.0, burst=10, also=())
         """
-        made: list[Override] = []
-
-        def change(overrides: Overrides, now: float) -> Change:
-            made[:] = [override_of(name, quota, terms, self._who, now)]
-            return setting(overrides, made[0], self._who, now)
-
-        self._ledger.make(change)
-        return made[0]
+        return self._ledger.put(lambda now: override_of(name, quota, terms, self._who, now), self._who)
 
     def apply(
         self, wanted: Mapping[str, Wish], *, prune: bool = False, why: str = "", dry_run: bool = False
@@ -197,18 +190,8 @@ class Admin(Unique):
             >>> print(Admin(MemoryStore()).hold("search:*", "30s"))
             search:* 0/s
         """
-        made: list[Override] = []
-
-        def change(overrides: Overrides, now: float) -> Change:
-            made[:] = [override_of(name, "0/s", Terms(until=until, why=why), self._who, now)]
-            there = overrides.by_name.get(made[0].name)
-            if there is not None and there.is_hold and there.outlasts(made[0]):
-                made[:] = [there]
-                return Change(overrides.revision, {}, self._who)
-            return setting(overrides, made[0], self._who, now)
-
-        self._ledger.make(change)
-        return made[0]
+        terms = Terms(until=until, why=why)
+        return self._ledger.put(lambda now: override_of(name, "0/s", terms, self._who, now), self._who, shortens=False)
 
     def open(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit everything for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.

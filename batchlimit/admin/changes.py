@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from batchlimit.errors import RulesChanged
 from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.plan import setting
 from batchlimit.stores.protocols import RuleStore
 
 _TRIES = 10
@@ -23,6 +25,21 @@ class Ledger:
         if published.fields is not None:
             self._seen = Overrides.read(published.fields) if published.fields else Overrides()
         return self._seen, published.now
+
+    def put(self, override: Callable[[float], Override], who: str, *, shortens: bool = True) -> Override:
+        """Set an override, and return the one that counts: without `shortens` that may be a hold that ends later."""
+        made: list[Override] = []
+
+        def change(overrides: Overrides, now: float) -> Change:
+            made[:] = [override(now)]
+            there = overrides.by_name.get(made[0].name)
+            if not shortens and there is not None and there.is_hold and there.outlasts(made[0]):
+                made[:] = [there]
+                return Change(overrides.revision, {}, who)
+            return setting(overrides, made[0], who, now)
+
+        self.make(change)
+        return made[0]
 
     def make(self, plan: Callable[[Overrides, float], Change]) -> Change:
         """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
