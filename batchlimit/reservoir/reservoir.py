@@ -139,9 +139,8 @@ class Reservoir:
         rank = rank or Rank(options.revision, instance.since)
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
-        self.forecast = Forecast(state)
+        self.forecast, self.prefetch = Forecast(state), Prefetch(state)
         self.decisions = Decisions(state, self.forecast)
-        self.prefetch = Prefetch(state)
         self.admission = Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
@@ -186,8 +185,7 @@ class Reservoir:
             return wait_for(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return wait_for(rest if waiter is queue.leader else math.inf, waiter, now)
-        if state.denies_all and now >= state.denials.dry_until:
-            self.rule.look_again(now)
+        self.rule.look_again(now)
         if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):

@@ -73,9 +73,10 @@ class RuleInForce:
         self.reconsider(now)
 
     def look_again(self, now: float) -> None:
-        """Look whether a rate of 0 was lifted: no bucket is asked meanwhile, so no answer tells."""
-        self._rules.hear(UNTOLD, now)
-        self._hold(now)
+        """Look once a second whether a rate of 0 was lifted: no bucket is asked meanwhile, so no answer tells."""
+        if self._state.denies_all and now >= self._state.denials.dry_until:
+            self._rules.hear(UNTOLD, now)
+            self._hold(now)
 
     def _hold(self, now: float) -> None:
         until = self._rules.in_force.held_until(self._state.key, self._code)
