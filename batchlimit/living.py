@@ -1,17 +1,17 @@
-"""The rate limiters of this process: the testing kit finds them here, those that were made before a test as well."""
+"""The rate limiters and Admins of this process: the testing kit finds them here, whenever they were made."""
 
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 living: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Every rate limiter of this process, of both APIs."""
+"""Every rate limiter of this process, of both APIs, and every Admin."""
 adopters: list[Callable[[Any], None]] = []
-"""Each is called with every limiter that is made; empty outside of tests."""
+"""Each is called with every one that is made; empty outside of tests."""
 
 
-def born(limiter: Any) -> None:
-    """Note that a limiter was made."""
-    living.add(limiter)
+def born(thing: Any) -> None:
+    """Note that a limiter or an Admin was made."""
+    living.add(thing)
     for adopt in adopters:
-        adopt(limiter)
+        adopt(thing)

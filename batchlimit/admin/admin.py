@@ -10,6 +10,7 @@ from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.changes import Ledger
 from batchlimit.admin.plan import Plan, planned
 from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
+from batchlimit.living import born
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
@@ -37,8 +38,7 @@ class Admin(Unique):
         who: who the log says it was (default None: user@machine).
 
     Attributes:
-        buckets: looks into buckets, and fills them.
-        store: the store that it opened or was given.
+        buckets: looks into buckets, and fills them; `store` is the store that it opened or was given.
 
     Raises:
         TypeError: the store keeps no overrides.
@@ -56,15 +56,19 @@ class Admin(Unique):
     def __init__(
         self, store: "redis.Redis | redis.RedisCluster | Ruled", *, prefix: str = "batchlimit", who: str | None = None
     ) -> None:
-        clients = (redis.Redis, redis.RedisCluster)
+        clients = redis.Redis | redis.RedisCluster
         opened: Any = RedisStore(store, prefix=prefix) if isinstance(store, clients) else store
         if not isinstance(opened, Ruled):
             raise TypeError(f"a {type(store).__name__} keeps no overrides; use a redis.Redis client or a URL")
-        self.store: Any = opened
-        self._rules, self._owns_store, self._prefix = opened.rules, False, prefix
-        self._ledger = Ledger(opened.rules)
+        self._opened, self._owns_store, self._prefix = opened, False, prefix
         self._who = someone() if who is None else who
         self.buckets = Buckets(opened, self._who)
+        self._work_on(opened)
+        born(self)
+
+    def _work_on(self, store: Any) -> None:
+        """From now on change this store; the testing kit has another one."""
+        self.store, self.buckets._store, self._ledger = store, store, Ledger(store.rules)
 
     @classmethod
     def from_url(
@@ -202,7 +206,7 @@ class Admin(Unique):
             name, until, why: as for `set`; an `until` of None: until it is removed.
 
         Returns:
-            The Override, which has no quota.
+            The Override, without a quota.
 
         Example:
             >>> from batchlimit.stores import MemoryStore
@@ -276,12 +280,12 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).history()
             []
         """
-        return self._rules.log(limit)
+        return self.store.rules.log(limit)
 
     def close(self) -> None:
         """Close the store if `from_url` opened it. To close twice is no error."""
         if self._owns_store:
-            self.store.close()
+            self._opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 
 from batchlimit.clock import steady
 from batchlimit.quota.key import stored
@@ -37,11 +38,11 @@ class FrozenLimits:
         """Seconds that have passed since the begin, by `advance` and by calls that waited."""
         return self._time.elapsed
 
-    def advance(self, seconds: float | str) -> None:
+    def advance(self, seconds: float | str | timedelta) -> None:
         """Let time pass: tokens are refilled, and waiting callers are served.
 
         Args:
-            seconds: how long; a number of seconds, or text such as "1m", "90s", "1d".
+            seconds: how long; a number of seconds, text such as "1m", "90s", "1d", or a timedelta.
 
         Raises:
             ValueError, TypeError: it is no length of time.
@@ -112,7 +113,8 @@ def frozen_limits() -> Iterator[FrozenLimits]:
     """Have all limiters of this process live in time that stands still, for the length of a block.
 
     Every limiter is concerned, made before or within, on whatever store: its buckets are in memory, full, and begin
-    anew with each block. Callers of concurrency limiters wait in this time as well. A limiter that was given a `clock`
+    anew with each block. An Admin sets overrides for them, which the store never sees.
+    Callers of concurrency limiters wait in this time as well. A limiter that was given a `clock`
     keeps that, and its store. A call that waits moves the clock instead of sleeping. Nothing happens in background
     threads.
 

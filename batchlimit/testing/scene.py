@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from batchlimit.admin.admin import Admin
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.living import adopters, living
 from batchlimit.reservoir.tokens import FreeTokens
@@ -20,6 +21,10 @@ class World(Protocol):
 
     def inside(self, limiter: Any, original: Any) -> Any:
         """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
+        ...
+
+    def store_of(self, original: Any) -> Any:
+        """Return the store whose overrides an Admin changes, in place of the original one."""
         ...
 
     @property
@@ -90,6 +95,9 @@ class Scene:
         if getattr(limiter, "is_fake", False):
             return
         with self._lock:
+            if isinstance(limiter, Admin):
+                limiter._work_on(limiter._opened if self.world is None else self.world.store_of(limiter._opened))
+                return
             original = self._originals.setdefault(limiter, limiter._registry)
             registry = None if self.world is None else self.world.inside(limiter, original)
             _put(limiter, original if registry is None else registry)

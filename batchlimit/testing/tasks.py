@@ -101,6 +101,14 @@ class VirtualHome(Home):
         super().move_to(loop)
         self._timer = VirtualTimer(loop, self.clock)
 
+    def turn(self, work: Callable[[], object]) -> None:
+        """Do this in the thread of the loop: now, or before anything that another thread asks of it later."""
+        loop = self._loop
+        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
+            work()
+        else:
+            loop.call_soon_threadsafe(work, context=Context())
+
     def arrive(self) -> None:
         """After the clock was moved: do what is due."""
         if self._timer is not None:
@@ -149,7 +157,20 @@ class VirtualRegistry(Registry):
         for entry in list(self.entries.values()):
             forget_denials(entry.reservoir)
             entry.reservoir.state.publish()
+        self._learn()
         self._home.arrive()
+
+    def _learn(self) -> None:
+        known, before = self.rules.known, self.rules.known.in_force
+        known.learn(self.buckets.rules.read(known.revision), self.clock())
+        known.expire()
+        if known.in_force is not before:
+            self._home.turn(self._obey)
+
+    def _obey(self) -> None:
+        for entry in list(self.entries.values()):
+            entry.reservoir.rule.reconsider(self.clock())
+            entry.changed()
 
     def rest(self) -> None:
         """End: a limiter that was closed here is closed."""

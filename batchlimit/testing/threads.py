@@ -97,8 +97,9 @@ def be_patient(reservoir: Reservoir, fetch: Fetch, grant: Grant) -> None:
 
 
 def forget_denials(reservoir: Reservoir) -> None:
-    """Ask at once: what was short may fit by now."""
-    reservoir.state.denials = NO_DENIALS
+    """Ask at once: what was short may fit by now; nothing does by a rate of 0."""
+    if not reservoir.state.denies_all:
+        reservoir.state.denials = NO_DENIALS
 
 
 class VirtualEntry(KeyEntry):
@@ -186,6 +187,7 @@ class VirtualRegistry(Registry):
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
         for entry in list(self.entries.values()):
             entry.locked(partial(forget_denials, entry.reservoir))
+        self.rules._read()
         self.rules.expire()
         self._refresher.arrive()
 

@@ -1,5 +1,6 @@
 """Buckets in virtual time: exactly one token bucket a key, whatever limiters lease of it."""
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -7,8 +8,9 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.memory import MemoryRules, MemoryStore
 from batchlimit.stores.outage import too_late
 from batchlimit.testing.faults import Faults
 from batchlimit.testing.virtual_time import VirtualTime
@@ -41,6 +43,28 @@ class PlainBucket(Bucket):
         pass
 
 
+class HeardRules(MemoryRules):
+    """Overrides of which limiters learn at once. Their clock shows whole milliseconds, as the end of an override does.
+
+    Else an override of an hour would end up to half a millisecond after the test has moved the clock by an hour.
+    """
+
+    heard: Callable[[], None]
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._began = round(self._began)
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        done = super().change(change)
+        self.heard()
+        return done
+
+    def _now(self) -> float:
+        return math.floor(super()._now() * 1000) / 1000
+
+
 class VirtualStore(MemoryStore):
     """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
 
@@ -52,6 +76,7 @@ class VirtualStore(MemoryStore):
 
     def __init__(self, time: VirtualTime) -> None:
         super().__init__(time)
+        self.rules: HeardRules = HeardRules(time)
 
     def leave(self, instant: float, held: Held) -> None:
         """Before the clock is set to this instant: what is spent is spent now; what would expire unspent comes home."""

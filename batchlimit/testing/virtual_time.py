@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Protocol
 
 from batchlimit.concurrency import async_permit
@@ -63,8 +64,8 @@ class VirtualTime:
         """Seconds since it began."""
         return self._now - _BEGINS
 
-    def advance(self, length: float | str) -> None:
-        """Let so much time pass: seconds, or text such as "1m"; ValueError or TypeError for anything else."""
+    def advance(self, length: float | str | timedelta) -> None:
+        """Let so much time pass: seconds, text such as "1m" or a timedelta; else ValueError or TypeError."""
         self.move(self._now + _seconds_of(length) + _ROUNDING)
 
     def move(self, instant: float) -> None:
@@ -235,6 +236,8 @@ class TaskTurn(async_permit.Turn):
 
 
 def _seconds_of(length: object) -> float:
+    if isinstance(length, timedelta):
+        length = length.total_seconds()
     if isinstance(length, str):
         try:
             (seconds,) = read(f"1/{length}", lambda _amount, seconds, _burst: seconds)
@@ -242,7 +245,7 @@ def _seconds_of(length: object) -> float:
             raise ValueError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}') from error
         return seconds
     if isinstance(length, bool) or not isinstance(length, int | float):
-        raise TypeError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}')
+        raise TypeError(f'a length of time is like 60, "60s", "1m", "1d" or a timedelta, not {shown(length)}')
     if not 0.0 <= length < math.inf:
         raise ValueError(f"a length of time is at least 0 seconds, and finite, not {shown(length)}")
     return float(length)

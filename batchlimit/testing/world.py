@@ -63,9 +63,10 @@ class VirtualWorld:
         with self._lock:
             if (found := self._insides.get(limiter)) is None:
                 kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.VirtualRegistry
-                buckets = self._store_of(original._opened)
+                buckets = self.store_of(original._opened)
                 store = self._faulty(original, buckets) if isinstance(original._opened, FAULTY) else buckets
                 found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)
+                found.arrive()  # it learns of the overrides that are set
             return found
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
@@ -89,6 +90,10 @@ class VirtualWorld:
         for inside in list(self._insides.values()):
             inside.arrive()
 
+    def _hear(self) -> None:
+        with self.time.changed:
+            self.arrive()
+
     def end(self) -> None:
         """Close the limiters that were closed here."""
         for inside in list(self._insides.values()):
@@ -97,12 +102,13 @@ class VirtualWorld:
     def _faulty(self, original: Any, buckets: VirtualStore) -> MemoryStore:
         return FaultyVirtualStore(buckets, original._opened.faults, self.time, original._options.deadline)
 
-    def _store_of(self, original: Any) -> VirtualStore:
-        """Return the store in place of this one: one for all limiters that would share their buckets there."""
+    def store_of(self, original: Any) -> VirtualStore:
+        """Return the store in place of this one: one for all who would share its buckets there."""
         inner = original._store if isinstance(original, AsyncMemoryStore) else original
         name = (inner.address, inner._prefix) if hasattr(inner, "_prefix") else inner
         if (found := self._stores.get(name)) is None:
             found = self._stores[name] = self._make_store(self.time)
+            found.rules.heard = self._hear
         return found
 
 
