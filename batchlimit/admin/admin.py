@@ -280,12 +280,12 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).history()
             []
         """
-        return self.store.rules.log(limit)
+        return self._ledger.rules.log(limit)
 
     def close(self) -> None:
         """Close the store if `from_url` opened it. To close twice is no error."""
         if self._owns_store:
-            self._opened.close()
+            self._opened.close()  # type: ignore[attr-defined]
 
     def __enter__(self) -> Self:
         return self

@@ -17,11 +17,11 @@ class Ledger:
     """The overrides as they were seen last, which are not read again while nobody changes them."""
 
     def __init__(self, rules: RuleStore) -> None:
-        self._rules, self._seen = rules, Overrides()
+        self.rules, self._seen = rules, Overrides()
 
     def look(self) -> tuple[Overrides, float]:
         """Return what stands in the store, and the server's clock."""
-        published = self._rules.read(self._seen.revision or -1)
+        published = self.rules.read(self._seen.revision or -1)
         if published.fields is not None:
             self._seen = Overrides.read(published.fields) if published.fields else Overrides()
         return self._seen, published.now
@@ -54,7 +54,7 @@ class Ledger:
         raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
 
     def _made(self, overrides: Overrides, change: Change) -> bool:
-        made, revision = self._rules.change(change)
+        made, revision = self.rules.change(change)
         if made:
             self._seen = overrides.changed(revision, change.texts)
         return made
