@@ -231,7 +231,7 @@ class Admin(Unique):
         return planned(self.store, self._prefix, overrides, override, now)
 
     def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
-        """Remove overrides: the code counts again, or another override that matches.
+        """Remove overrides, also those that only processes know, after the store has lost them: the code counts again.
 
         Args:
             names: keys and patterns, as they were set; `why` is the reason, for the log (one line, default "").
@@ -247,8 +247,8 @@ class Admin(Unique):
             >>> Admin(MemoryStore()).unset("search:ann")
             ()
         """
-        removed = self._ledger.make(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
-        return tuple(name for name in map(check_name, names) if name in removed.texts)
+        before = self._ledger.make(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
+        return tuple(name for name in map(check_name, names) if name in before.by_name)
 
     def clock(self) -> float:
         """Return the server's clock, by which overrides end (seconds since 1970).

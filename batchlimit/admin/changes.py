@@ -41,13 +41,13 @@ class Ledger:
         self.make(change)
         return made[0]
 
-    def make(self, plan: Callable[[Overrides, float], Change]) -> Change:
-        """Make a change, by what stands there now; make it anew if meanwhile something else was changed."""
+    def make(self, plan: Callable[[Overrides, float], Change]) -> Overrides:
+        """Make a change, by what stands there now, and return that; make it anew if something else was changed."""
         overrides, now = self.look()
         for _ in range(_TRIES):
             change = plan(overrides, now)
             if not change.texts or self._made(overrides, change):
-                return change
+                return overrides
             before = overrides
             overrides, now = self.look()
             _check_same(before, overrides, change)

@@ -91,6 +91,11 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND, *counts)
 
 
+def rules_of(rank: str) -> int:
+    """Return the revision of the overrides by which a bucket has its quota; 0 where that is damaged."""
+    return counted(rank.partition(" ")[0]) // _STEPS
+
+
 def counted(text: str | None) -> int:
     """Return a count that is only for people; 0 where it is missing or damaged."""
     try:

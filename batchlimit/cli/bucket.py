@@ -6,6 +6,7 @@ import typer
 
 from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
+from batchlimit.cli.lost import lost
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.cli.watching import Look, level_of
@@ -41,6 +42,8 @@ def look_at(admin: Admin, key: str) -> Look:
     """Return what the bucket of a key holds, which override counts for it, and which trial beside it."""
     state, now, overrides = admin.buckets.get(key), admin.clock(), admin.overrides()
     found = overrides.find(stored(key), now), overrides.trial(stored(key), now)
+    if state is not None and (told := lost(state.rules, overrides)):
+        return Look(key, now, state, ": ".join(told))
     return Look(key, now, state, "; ".join(str(each) for each in found if each) or None)
 
 

@@ -7,6 +7,7 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
+from batchlimit.cli.lost import lost, obeyed
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.overrides.key_rule import Mode
@@ -106,8 +107,8 @@ def unset(
         wanted = [each.name for each in admin.overrides()] if every else names or []
         if every and wanted:
             confirm(f"Remove {len(wanted)} overrides?", yes)
-        removed = admin.unset(*wanted, why=why) if wanted else ()
-        say(f"removed: {', '.join(removed)}" if removed else "none of these was set")
+        removed = admin.unset(*(wanted or ["*"]), why=why)  # of a store that has lost its overrides as well
+        say(f"removed: {', '.join(removed)}" if removed else f"none of these was set{_LOST}")
         if not removed:
             raise typer.Exit(NOTHING_DONE)
 
@@ -126,6 +127,8 @@ def rules(
         raise typer.BadParameter("name the store", param_hint="--url")
     with opened(url, prefix) as admin:
         now, found = admin.clock(), admin.overrides()
+        if told := lost(obeyed(admin.store, prefix), found):
+            say(f"warning: {told[0]}: {told[1]}")
         if explain is None:
             ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
             show([_row(each, now) for each in ordered], output, empty="no overrides: the code counts", columns=_SHOWN)
@@ -164,6 +167,7 @@ def _before(admin: Admin, name: str) -> str:
     return str(admin.overrides().by_name.get(name, "no override"))
 
 
+_LOST = "; processes that obey what the store has lost read it anew"
 _MOST_SHOWN = 50
 """Live buckets in a table."""
 _SHOWN = "name", "quota", "state", "until", "why", "who", "at"

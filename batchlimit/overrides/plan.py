@@ -87,9 +87,12 @@ def applying(overrides: Overrides, change: Difference, who: str, why: str, now: 
 
 
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
-    """Return the change that removes overrides; of no names, or of names that are not there, nothing changes."""
-    wanted = {check_name(name) for name in names} & overrides.by_name.keys()
-    texts = _without_ended(overrides, now) | dict.fromkeys(sorted(wanted), "")
+    """Return the change that removes overrides; of no names nothing changes.
+
+    Names that are not there make a revision as well: processes that obey what the store has lost read it, and end.
+    """
+    wanted = sorted({check_name(name) for name in names})
+    texts = _without_ended(overrides, now) | dict.fromkeys(wanted, "")
     return Change(overrides.revision, texts if wanted else {}, who, why)
 
 

@@ -61,7 +61,7 @@ def test_overrides_that_have_ended_leave_with_the_next_change() -> None:
 
 
 def test_what_is_not_set_is_not_removed() -> None:
-    assert removal(OLD, ["bob", "carl"], "me", "", NOW).texts == {}
+    assert removal(OLD, [], "me", "", NOW).texts == {}
 
 
 def test_there_is_an_end_to_overrides() -> None:

@@ -11,7 +11,7 @@ import redis
 from batchlimit.cli.doctor import findings
 from batchlimit.cli.doctor.encryption import mistaken
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
-from batchlimit.cli.store import buckets_of
+from batchlimit.cli.lost import lost, obeyed, sample
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
@@ -20,10 +20,6 @@ from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
 _PINGS = 20
-_SAMPLED = 500
-"""Keys of which a server is asked whether they expire."""
-_STEPS = 50
-"""SCANs for these, at most."""
 _KEY = "doctor"
 _NEEDED = {
     "EVALSHA": ("0" * 40, "1", "{key}"),
@@ -107,12 +103,14 @@ class Examination:
 
     def _overrides(self) -> Finding:
         fields = self._store.rules.read(-1).fields
-        if not fields:
-            return ok("overrides", "none")
         try:
-            found = Overrides.read(fields)
+            found = Overrides.read(fields) if fields else Overrides()
         except ValueError as error:
             return fail("overrides", str(error), f"delete {rules_name(self._prefix)}, and set what is needed anew")
+        if told := lost(obeyed(self._store, self._prefix), found):
+            return fail("overrides", *told)
+        if not fields:
+            return ok("overrides", "none")
         return ok("overrides", f"{len(found)}, revision {found.revision}")
 
     def _rights(self, client: Any) -> Finding:
@@ -122,7 +120,7 @@ class Examination:
         return findings.rights(user, [each.lower() for each in missing])
 
     def _expiry(self, client: Any) -> Finding:
-        names, is_all = _sample(client, buckets_of(self._prefix))
+        names, is_all = sample(client, self._prefix)
         pipeline = client.pipeline(transaction=False)
         for name in names:
             pipeline.pttl(name)
@@ -183,17 +181,6 @@ def _trips(client: Any) -> tuple[list[float], float]:
 def _may(client: Any, user: str, command: str, words: tuple[str, ...], bucket: str) -> bool:
     told = client.execute_command("ACL", "DRYRUN", user, command, *(each.replace("{key}", bucket) for each in words))
     return text(told) == "OK"
-
-
-def _sample(client: Any, pattern: str) -> tuple[list[bytes], bool]:
-    """Return names, and whether there are no others."""
-    cursor, names = 0, list[bytes]()
-    for _ in range(_STEPS):
-        cursor, found = client.scan(cursor, match=pattern, count=100)
-        names += found
-        if int(cursor) == 0 or len(names) >= _SAMPLED:
-            break
-    return names[:_SAMPLED], int(cursor) == 0
 
 
 def _lines(told: Any) -> dict[str, str]:
