@@ -140,8 +140,7 @@ class Reservoir:
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast, self.prefetch = Forecast(state), Prefetch(state)
-        self.decisions = Decisions(state, self.forecast)
-        self.admission = Admission(state, self.forecast, self.prefetch)
+        self.decisions, self.admission = Decisions(state, self.forecast), Admission(state, self.forecast, self.prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
@@ -185,7 +184,8 @@ class Reservoir:
             return wait_for(math.inf, waiter, now)
         if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
             return wait_for(rest if waiter is queue.leader else math.inf, waiter, now)
-        self.rule.look_again(now)
+        if state.denies_all:
+            self.rule.look_again(now)
         if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):

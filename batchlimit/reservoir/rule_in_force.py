@@ -74,7 +74,7 @@ class RuleInForce:
 
     def look_again(self, now: float) -> None:
         """Look once a second whether a rate of 0 was lifted: no bucket is asked meanwhile, so no answer tells."""
-        if self._state.denies_all and now >= self._state.denials.dry_until:
+        if now >= self._state.denials.dry_until:
             self._rules.hear(UNTOLD, now)
             self._hold(now)
 

@@ -20,7 +20,7 @@ from batchlimit.rules import Rule, Rules, RulesError
 from examples import aiohttp_app
 from tests.integrations.enforcers import Apart, ForTasks
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
+from tests.sync.stage import ARRIVAL, Clock
 
 RULES = [
     Rule("all", "1000/hour", key="all", match=["/search", "/sub/*", "/view", "/missing"]),
@@ -225,7 +225,7 @@ def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(p
         assert refused.headers["cache-control"] == "no-store"
         assert json.loads(refused.body)["violated-policies"] == ["search"]
         assert (await at.get(path, "bob")).status == 200
-        at.clock.pass_by(int(refused.headers["retry-after"]))
+        at.clock.pass_by(int(refused.headers["retry-after"]) + ARRIVAL)
         assert (await at.get(path)).status == 200
 
     run(test)

@@ -12,6 +12,7 @@ from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
 from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
+from tests.sync.stage import ARRIVAL
 
 USER = Rule("user", "2/hour", key="user:{user}", match="/api/*")
 ALL = Rule("all", "100/hour", key="all")
@@ -54,7 +55,7 @@ def test_who_returns_when_told_is_admitted(make: Make) -> None:
         twin.admit("GET", "/api/x", user="ann")
     refusal = twin.admit("GET", "/api/x", user="ann").refusal
     assert refusal is not None
-    twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]))
+    twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]) + ARRIVAL)
     assert twin.admit("GET", "/api/x", user="ann").refusal is None
 
 

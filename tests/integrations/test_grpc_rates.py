@@ -19,6 +19,7 @@ from tests.integrations.limited_grpc import serving
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Call
 from tests.integrations.structured import read_limits
+from tests.sync.stage import ARRIVAL
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 UNAVAILABLE, UNAUTHENTICATED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
@@ -75,7 +76,7 @@ def test_of_a_burst_as_many_calls_as_the_limit_are_served_and_after_retry_after_
         assert refused.told["batchlimit-reason"] == "quota"
         assert 30 <= int(refused.told["retry-after"]) <= 34
         assert refused.told["grpc-retry-pushback-ms"] in ("30000", "30001")
-        scene.limits.clock.pass_by(int(refused.told["retry-after"]))
+        scene.limits.clock.pass_by(int(refused.told["retry-after"]) + ARRIVAL)
         assert client.call(kind, "a", "b").answers() == SERVED[kind]
         assert client.call(kind, "a").code is EXHAUSTED
 

@@ -21,7 +21,7 @@ from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock, until
+from tests.sync.stage import ARRIVAL, Clock, until
 
 PEER = "192.0.2.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -135,7 +135,7 @@ def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(li
     assert b"retry-after" not in replies[1].fields
     wait = int(replies[2].fields[b"retry-after"])
     assert 30 <= wait <= 34
-    service.clock.pass_by(wait)
+    service.clock.pass_by(wait + ARRIVAL)
     assert service.call().status == 200
     assert len(app.seen) == 3
 

@@ -66,7 +66,7 @@ def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
     entry.step(waiter, 1.1)
     assert entry.reservoir.forecast.denied_for(1, 1.15) > 0.0
     assert rests_at(entry) == about(1.1 + AWAKE)
-    assert rests_at(Entry(Quota(0.0, 0))) == math.inf
+    assert rests_at(Entry(Quota(0.0, 0))) == 1.0  # then it looks whether the rate was raised
 
 
 def test_one_that_is_idle_leaves_no_memo() -> None:

@@ -22,6 +22,10 @@ DEADLINE = 100.0
 KEY = "tenant:42"
 
 
+ARRIVAL = 0.001
+"""Seconds by which a caller comes later than it was told: nobody hits the microsecond in which a token is whole."""
+
+
 class Clock:
     """Seconds that pass when the test says so; it fails a caller that reads it without end."""
 

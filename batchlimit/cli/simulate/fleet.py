@@ -105,7 +105,7 @@ class _SimulatedRegistry(Registry):
         super()._begin()
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return _SimulatedEntry(self._fleet.random, key, reservoir, self.store, self.clock, self._watch)
+        return _SimulatedEntry(self._fleet.random, key, reservoir, self.store, self.clock, self._watch, self.finish)
 
 
 class _SimulatedEntry(KeyEntry):

@@ -15,6 +15,7 @@ from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.matrix.backing import VIRTUAL
 from tests.integrations.stage import Call, Client
 from tests.integrations.structured import Limit, read_limits
+from tests.sync.stage import ARRIVAL
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,7 +84,7 @@ class Served:
         return [self.get(path, user, **fields).status_code for _ in range(times)]
 
     def pass_by(self, seconds: float) -> None:
-        self._process.tell("pass", seconds)
+        self._process.tell("pass", seconds + ARRIVAL)
 
     def left(self, key: str) -> int:
         return self._process.tell("left", key)
