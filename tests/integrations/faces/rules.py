@@ -8,7 +8,7 @@ from batchlimit.rules import Rule
 
 RULES = [
     Rule("all", "1000/hour", key="all", match=["/hello", "/search", "/included/*", "/mounted/*", "/routed/*"]),
-    Rule("search", "5/hour", key="search:{user}", match=None, cost=2),
+    Rule("search", "4/hour", key="search:{user}", match=None, cost=2),
     Rule("item", "2/hour", key="item:{id}", match=None),
     Rule("bytes", "100/day", key="bytes:{user}", match=None, cost=50, charge=lambda response: response.sent),
     Rule(

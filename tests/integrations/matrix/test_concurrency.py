@@ -52,7 +52,7 @@ def test_a_request_that_is_refused_is_charged_to_no_rule(served: Served) -> None
     until(lambda: is_free(served))
     with held(served, "uncharged"):
         assert served.statuses(3, "/search", "uncharged") == [503] * 3
-        assert served.left("search:uncharged") == 5
+        assert served.left("search:uncharged") == 4
     until(lambda: is_free(served))
 
 

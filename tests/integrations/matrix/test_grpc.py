@@ -27,9 +27,9 @@ def test_of_a_burst_as_many_as_the_limit_are_admitted_and_after_retry_after_one_
         assert (len(admitted), len(refused)) == (2, 4)
         for each in admitted:
             limit = limits_told(each)["search"]
-            assert (limit.q, limit.w) == (5, 3600)
+            assert (limit.q, limit.w) == (4, 3600)
         waits = [int(each.told["retry-after"]) for each in refused]
-        assert all(720 <= each <= 1.1 * 721 for each in waits)
+        assert all(1800 <= each <= 1.1 * 1801 for each in waits)
         served.pass_by(min(waits))
         assert [call("Search", "a", user=kind, kind=kind).code for _ in range(2)] == [OK, EXHAUSTED]
 

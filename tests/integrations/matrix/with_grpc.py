@@ -14,7 +14,7 @@ from tests.integrations.service import AsyncService, Service
 
 RULES = [
     Rule("all", "1000/hour", key="all", match="/test.Search/*"),
-    Rule("search", "5/hour", key="search:{user}", match="/test.Search/*", cost=2),
+    Rule("search", "4/hour", key="search:{user}", match="/test.Search/*", cost=2),
     Rule("sent", "100/day", key="sent:{user}", match="/test.Sent/*", cost=50, charge=lambda call: call.sent),
     Rule(
         "gone", "9/hour", key="gone:{user}", match="/test.Gone/*", cost=5, charge=lambda call: 0 if call.complete else 1
