@@ -35,12 +35,13 @@
 --
 -- Scripts: each consists of the files named here, one after the other, which share their variables. A script is one
 -- atomic step of the server.
---   take       bucket sweep refill take write  leases tokens to one instance
---   give_back  bucket refill give_back write   takes back what an instance did not spend, and refunds
---   peek       bucket refill peek              looks, and writes nothing
---   reset      bucket sweep refill reset write fills the bucket, when an operator says so
+--   take       start bucket sweep refill take write  leases tokens to one instance
+--   spend      start spend                           spends tokens of many buckets of which nobody leases
+--   give_back  start bucket refill give_back write   takes back what an instance did not spend, and refunds
+--   peek       start bucket refill peek              looks, and writes nothing
+--   reset      start bucket sweep refill reset write fills the bucket, when an operator says so
 -- The overrides that operators set are another hash, which change.lua writes; take tells their revision.
--- bucket reads the bucket and the caller's instance, or begins a full bucket. sweep reads the instances whose lease is
+-- start reads the clock. bucket reads the bucket and the caller's instance, or begins a full bucket. sweep reads the instances whose lease is
 -- over. refill adds the tokens for the time that has passed, and ends those leases. write writes everything back, and
 -- sets the key to expire when the bucket will be full, because a missing bucket is a full one.
 --
@@ -53,21 +54,9 @@
 -- ARGV[2] instance  (the caller's ID; peek has none)
 
 local key, quota, name = KEYS[1], ARGV[1], 'instance:' .. (ARGV[2] or '')
-local call, match, format = redis.call, string.match, string.format
-local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
--- What the fields mean. A script refuses a bucket of another format and leaves it as it is. Whoever changes what a field
--- means raises this number, the one in batchlimit/bucket/state.py too, and gives `quota` another name: releases from
--- before there were formats look for that field, and refuse a hash that lacks it.
-local FORMAT = '1'
-
-local LEASE = 1000000  -- the longest lease while the bucket is poor (us)
-local SHORTEST = 20000 -- the shortest: a lease that ends before the answer arrives is useless (us)
 local ACTIVE = 1000000 -- an instance that asked within this time has a share (us)
-local LONGEST = 315360000000 -- ten years (ms): longer times might overflow a clock or an integer
 
-local clock = call('TIME')
-clock = clock[1] * 1000000 + clock[2]
 local found, epoch, version, level, outstanding, shares, times, rank, used, written, entry = unpack(call('HMGET', key,
     'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', 'format', name))
 local there = found or #call('HGETALL', key) > 0
@@ -80,23 +69,6 @@ used = tonumber(used or 0) or 0 -- for people: where it is missing or damaged it
 if there and not found then error('this hash is no bucket') end
 
 -- Below, text + 0 is its number. A missing or damaged field fails the script: BucketUnavailable.
-
--- Returns the bandwidths of a quota, and how long a lease of a poor bucket lasts (us). Of each bandwidth: the rate
--- (tokens/us), the burst and, as of a full bucket, the level (tokens).
---
--- A lease is a small part of the time in which the bucket refills: tokens of a lost instance come back soon, and spent
--- ones are not outstanding for long. If leases last as long as a refill, there is no refill. Simulated with leases of
--- 100 ms instead of 20: a bucket of 10 at 100/s admitted 68 % of nine tenths of its rate to 20 instances, not 94 %.
-local function bandwidths(text)
-    local bands, lease, at = {}, LEASE, 1
-    repeat
-        local amount, seconds, burst, after = match(text, '^(%d[%d.e+-]*)/(%d+):(%d+) ?()', at)
-        local band = {rate = amount / seconds / 1000000, burst = burst + 0, level = burst + 0}
-        bands[#bands + 1], at = band, after
-        lease = min(lease, 0.4 * band.burst / band.rate)
-    until at > #text
-    return bands, max(SHORTEST, floor(lease))
-end
 
 local bands, lease = bandwidths(obeyed)
 local reserved, was_reserved = nil, false

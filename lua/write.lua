@@ -2,21 +2,13 @@
 --
 -- Numbers are written with all digits: whole ones by %d, which takes half as long as %.0f, others by %.17g. Lua's
 -- `..` and tostring would keep 14 digits and lose microseconds.
---
--- The expiry is set again only if it would be too early, or far too late: once in SLACK, which saves a tenth of the
--- time. It follows the server's clock and not `now`, which stands still after the clock stepped back: the key would
--- expire early.
-
-local MARGIN = 5000 -- how much longer than needed an untouched bucket is kept: longer than any lease (ms)
-local SLACK = 1000  -- and how much longer than that at the most, so that few calls have to say it anew (ms)
 
 local to_full, passed = 0, floor((clock - epoch) / 1000)
 for i = 1, #bands do to_full = max(to_full, (bands[i].burst - bands[i].level) / bands[i].rate) end
 local ttl = ceil((to_full + lease) / 1000) + MARGIN
 if known > now then ttl = max(ttl, ceil((known - now) / 1000)) end
-local enough = passed + min(ttl, LONGEST)
-local expires = kept < enough or kept > enough + 2 * SLACK
-if expires then kept = enough + SLACK end
+local expires
+kept, expires = expiry(kept, passed, ttl)
 
 if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version, 'format', FORMAT) end
 if heard_at then call('HSET', key, 'rank', rank, 'heard', heard_at) end

@@ -32,48 +32,18 @@ from batchlimit.bucket.fair_share import (
     spends,
     waits_for,
 )
-from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable, Reserved
+from batchlimit.bucket.instance_table import InstanceEntry, Reserved
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.plain import PlainBucket
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
 
 
-class Bucket:
+class Bucket(PlainBucket):
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
-    __slots__ = (
-        "_bands",
-        "_epoch",
-        "_heard",
-        "_known",
-        "_levels",
-        "_now",
-        "_quota",
-        "_rank",
-        "_refused",
-        "_reserved",
-        "_shadow",
-        "_since",
-        "_table",
-        "_time",
-        "_used",
-        "_version",
-    )
-
-    def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
-        self._quota, self._version, self._epoch, self._now, self._time = quota, 1, now, 0, 0
-        self._known = 0  # until when a refund is remembered
-        self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
-        self._rank = 0, 0  # of that quota: rules, and revision
-        self._heard: int | None = None  # when an instance of this rank asked for it; None: all agree, at rank 0
-        self._bands = bands_of(quota)
-        self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
-        self._table = InstanceTable()
-        self._reserved: Reserved | None = None
-        self._used = 0  # tokens granted, less those that came back
-        self._refused = 0  # tokens that instances refused their callers
-        self._shadow = 0  # tokens that they admitted, and a quota in shadow mode was to refuse
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Bucket {self._quota}: levels {self._levels}, outstanding {self._table.outstanding}>"
@@ -125,25 +95,9 @@ class Bucket:
             self._reserved, self._since, self._rank, self._heard = None, -FAR, (0, 0), None
         return before
 
-    def expires_in(self) -> int:
-        """Return after how many us without a call the bucket is as good as a new one."""
-        to_full = max((band.burst - level) / band.rate for band, level in self._each())
-        return max(math.ceil(to_full + lease_of(self._bands)) + MARGIN, self._known - self._now)
-
     @property
     def _pace(self) -> float:
         return pace_of(self._bands, self._table.active)
-
-    def _each(self) -> Iterator[tuple[Band, float]]:
-        return zip(self._bands, self._levels, strict=True)
-
-    def _lowest(self) -> int:
-        return math.floor(min(self._levels))
-
-    def _tell(self, now: int) -> None:
-        self._now = max(self._now, now - self._epoch)
-        if self._reserved and self._reserved.ends <= self._now:
-            self._reserved = None
 
     def _refill_to(self, now: int, own: str, every: float) -> None:
         self._tell(now)
@@ -155,12 +109,6 @@ class Bucket:
         self._refill(self._now)
         for name, instance in over:
             self._table.forget_idle(name, instance, self._now)
-
-    def _refill(self, instant: int) -> None:
-        elapsed, self._time = instant - self._time, instant
-        for i, (band, level) in enumerate(self._each()):
-            room = band.burst - self._table.outstanding - level
-            self._levels[i] = level + (max(0, room) if elapsed * band.rate >= room else elapsed * band.rate)
 
     def _agree(self, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
         """Obey the quota of the highest rank, and of one rank the younger one; see take.lua."""

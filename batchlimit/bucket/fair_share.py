@@ -38,6 +38,10 @@ SWEEP = 500
 """The spacing of two looks at all instances, for each of them."""
 BATCH = 25
 """How many tokens an instance accrues between two asks at a dry bucket, if that is not too long."""
+OVER = 8_000_000
+"""A lease is over so long after the bucket changed last,"""
+QUIET = 10_000_000
+"""and no instance asks any more that did not ask within this time."""
 MARGIN = 5_000_000
 """How much longer than needed an untouched bucket is kept: longer than any lease."""
 LONGEST = 315_360_000_000_000

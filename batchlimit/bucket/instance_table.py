@@ -54,6 +54,11 @@ class InstanceTable:
         self.lasts = 0  # of all `last`, each times its weight
         self._swept = 0
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.instances.clear()
+        self.outstanding = self.active = self.weights = self.lasts = 0
+
     def over(self, now: int, own: str, every: int | float) -> list[tuple[str, InstanceEntry]]:
         """Return from whom something is to be taken, in the order in which their leases ended.
 

@@ -107,6 +107,64 @@ class Grant(NamedTuple):
     levels: tuple[float, ...] = ()
 
 
+class Spend(NamedTuple):
+    """Tokens of one bucket that a caller wants to spend at once. It has no number: a repetition is another spend.
+
+    Attributes:
+        key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
+        quota: the Quota of the key; its rates are above 0.
+        cost: tokens, at least 1 and at most the burst.
+        age: how long ago this quota was set (seconds, default 0): of two of one rank the bucket obeys the younger.
+        fill: the share of the burst at which the bucket begins if it is not there (default 1).
+        rules: which rules of the store the caller's instance knows (default 0: none), see Ask.
+        revision: of the instance's own quotas (default 0).
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import MemoryStore, Spend
+        >>> store, spend = MemoryStore(), Spend("ann", Quota.parse("1/hour"), 1)
+        >>> [store.spend([[spend]]).groups[0][0].is_charged for _ in range(2)]
+        [True, False]
+    """
+
+    key: str
+    quota: Quota
+    cost: int
+    age: float = 0.0
+    fill: float = 1.0
+    rules: int = 0
+    revision: int = 0
+
+
+class Spent(NamedTuple):
+    """What became of a Spend at a bucket of which nobody leases.
+
+    Attributes:
+        is_charged: whether the tokens were there; in a group that is not charged, whether they are.
+        retry_after: seconds until they are there; 0 if they were.
+        epoch: the instant of the bucket's birth (us of the server).
+        levels: tokens left in each bandwidth of the quota, with thousandths.
+    """
+
+    is_charged: bool
+    retry_after: float
+    epoch: int
+    levels: tuple[float, ...]
+
+
+class SpendReply(NamedTuple):
+    """What became of several groups of spends.
+
+    Attributes:
+        rules: the revision of the overrides in the store; -1 if nobody looked.
+        groups: of each group what became of its spends; None: a bucket is not plain, and `take` has to say what is
+            there. A group is charged if all of its spends are.
+    """
+
+    rules: int
+    groups: list[tuple[Spent, ...] | None]
+
+
 class GiveBack(NamedTuple):
     """Tokens that return to a bucket. Counts are whole tokens.
 

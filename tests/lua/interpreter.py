@@ -5,7 +5,7 @@ from typing import Any
 from lupa.lua51 import LuaRuntime
 from redis.exceptions import ResponseError
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, Spent
 from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.scripts import (
@@ -16,8 +16,10 @@ from batchlimit.stores.client.scripts import (
     read_level,
     read_reset,
     read_slots,
+    read_spent,
     reset_arguments,
     script,
+    spend_arguments,
     take_arguments,
 )
 
@@ -40,7 +42,7 @@ class Interpreter:
         )
         self._scripts: dict[str, Any] = {}
         self.published: list[tuple[str, str]] = []
-        for name in ("take", "give_back", "peek", "reset", "lend"):
+        for name in ("take", "give_back", "peek", "reset", "lend", "spend"):
             self.load(name, script(name))
 
     @property
@@ -82,6 +84,14 @@ class Interpreter:
 
     def _call(self, command: str, *arguments: Any) -> Any:
         return getattr(self, f"_{command.lower()}")(*(_spelled(each) for each in arguments))
+
+    def spend(self, spend: Spend) -> Spent | None:
+        """Spend at the bucket, in a group of its own."""
+        group = read_spent(self.listed("spend", spend_arguments([[spend]])), [[spend]]).groups[0]
+        return group and group[0]
+
+    def _exists(self, _key: str) -> int:
+        return int(bool(self.fields))
 
     def _time(self) -> Any:
         return self._lua.table_from([str(self.now // 1_000_000), str(self.now % 1_000_000)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry
-from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.bucket.messages import Ask, GiveBack, Spend
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir import denial_cache
 from tests.depth import depth
@@ -45,7 +45,13 @@ _give_backs = st.tuples(
     st.tuples(_counts, _counts, st.sampled_from((0, 0, 3))),
 )
 _resets = st.tuples(st.just("reset"), st.booleans())
-_calls = st.one_of(_takes, _takes, _takes, _give_backs, _give_backs, _resets)
+_spends = st.tuples(
+    st.just("spend"),
+    st.integers(1, 3),
+    st.sampled_from((0.0, 0.0, 0.5, 3600.0)),
+    st.sampled_from(((0, 0), (0, 0), (0, 1), (3, 0), (3, 1))),
+)
+_calls = st.one_of(_takes, _takes, _takes, _give_backs, _give_backs, _resets, _spends, _spends, _spends)
 _steps = st.lists(st.tuples(_elapsed, _calls, st.integers(0, 2)), max_size=30)
 
 
@@ -98,6 +104,20 @@ class Pair:
         assert self.lua.ttl is not None
         needed = min(self.twin.expires_in(), 10 * 365 * 86_400_000_000)
         assert needed - 1000 <= self.lua.ttl * 1000 <= needed + 3_001_000
+
+    def spend(self, cost: int, age: float, rank: tuple[int, int], quota: Quota) -> None:
+        cost = min(cost, quota.largest_cost)
+        spend = Spend("bucket", quota, cost, age, 0.5 if self.epoch else 1.0, *rank)
+        twin = self.twin or Bucket(quota, self.lua.now, spend.fill)
+        before = dict(self.lua.fields)
+        told = twin.offer(spend, self.lua.now)
+        if told is not None and told.is_charged:
+            self.twin, told = twin, twin.charge(spend, self.lua.now)
+        assert self.lua.spend(spend) == told
+        if told is None or not told.is_charged:
+            assert self.lua.fields == before
+        else:
+            self.epoch = told.epoch
 
     def give_back(self, instance: str, seq: str, counts: tuple[int, ...], quota: Quota) -> None:
         back = GiveBack(instance, self._seq(instance, seq), *counts)
@@ -201,6 +221,16 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
             (10_000, ("take", "b", "same", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
         ],
         -3,
+    ),
+    "a bucket that was leased of is spent of again, ten seconds later": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (9_000_000, ("spend", 1, 0.0, (0, 0))),
+            (1_000_000, ("spend", 2, 0.0, (0, 0))),
+            (0, ("spend", 3, 0.0, (0, 0))),
+        ],
+        95,
     ),
     "there is room for a fraction": (
         _HUNDRED,

@@ -15,16 +15,17 @@ from typing import Any
 import hiredis
 from redis.exceptions import InvalidResponse
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent
 from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.quota import Quota
 
 SCRIPTS = {
-    "take": ("bucket", "sweep", "refill", "take", "write"),
-    "give_back": ("bucket", "refill", "give_back", "write"),
-    "peek": ("bucket", "refill", "peek"),
-    "reset": ("bucket", "sweep", "refill", "reset", "write"),
+    "take": ("start", "bucket", "sweep", "refill", "take", "write"),
+    "give_back": ("start", "bucket", "refill", "give_back", "write"),
+    "peek": ("start", "bucket", "refill", "peek"),
+    "reset": ("start", "bucket", "sweep", "refill", "reset", "write"),
+    "spend": ("start", "spend"),
     "change": ("change",),
     "lend": ("lend",),
 }
@@ -68,6 +69,8 @@ def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
 
 
 _SECOND = 1_000_000
+_CHARGED, _ELSE = 1, 2
+"""Verdicts of spend.lua."""
 _USUAL = [1, 0, 0]
 """The weight and the rank of most asks, which need not be sent."""
 
@@ -95,6 +98,36 @@ def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str
     if max_wait or refused or shadow or rest != _USUAL:
         told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
     return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
+
+
+def spend_arguments(groups: Sequence[Sequence[Spend]], seen: str = "") -> list[str | bytes]:
+    """Return ARGV of spend.lua; `seen` is the name of the hash of overrides, if the script is to read it."""
+    found: list[str | bytes] = [seen]
+    for group in groups:
+        size = len(group)
+        for _, quota, cost, age, fill, rules, revision in group:
+            found.append(spelled(quota))
+            numbers = cost, size, age * _SECOND, fill, rules, revision
+            found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031  see above
+    return found
+
+
+def read_spent(reply: Sequence[int], groups: Sequence[Sequence[Spend]]) -> SpendReply:
+    """Return the SpendReply in a reply of spend.lua."""
+    rules, *numbers = reply
+    at, found = 0, list[tuple[Spent, ...] | None]()
+    for group in groups:
+        spent = []
+        for each in group:
+            quota = each.quota
+            ends = at + 4 + len(quota.also)
+            verdict, wait, epoch, *levels = numbers[at:ends]
+            if verdict != _ELSE:
+                told = tuple([level / 1000 for level in levels])
+                spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, told))
+            at = ends
+        found.append(tuple(spent) if len(spent) == len(group) else None)
+    return SpendReply(rules, found)
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
