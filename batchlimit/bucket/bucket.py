@@ -10,17 +10,14 @@ here are theirs, and tests/lua holds the two copies against each other.
 """
 
 import math
-from collections.abc import Iterator
 
 from batchlimit.bucket.fair_share import (
     FAR,
     HEARD,
-    MARGIN,
     PACE,
     REMEMBERED,
     SILENT,
     SLOWEST,
-    Band,
     ahead_of,
     bands_of,
     division,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from batchlimit.bucket.fair_share import FAR, HEARD, LONGEST, MARGIN, OVER, QUIET, Band, bands_of, lease_of, rounded
+from batchlimit.bucket.fair_share import FAR, HEARD, MARGIN, OVER, QUIET, Band, bands_of, lease_of, rounded
 from batchlimit.bucket.instance_table import InstanceTable, Reserved
 from batchlimit.bucket.messages import Spend, Spent
 from batchlimit.quota.quota import Quota
@@ -70,7 +70,10 @@ class PlainBucket:
             self._reserved = None
         self._levels = [level - spend.cost for level in self._levels]
         self._used += spend.cost
-        since, rank = self._now - round(spend.age * _SECOND) + (FAR if spend.rules else 0), (spend.rules, spend.revision)
+        since, rank = (
+            self._now - round(spend.age * _SECOND) + (FAR if spend.rules else 0),
+            (spend.rules, spend.revision),
+        )
         is_first, self._since = self._since is None, since if self._since is None else max(self._since, since)
         if (any(rank) and is_first) or (self._heard is not None and self._now - self._heard >= HEARD):
             self._rank, self._heard = rank, self._now

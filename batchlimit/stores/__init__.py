@@ -51,19 +51,19 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+    from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent
     from batchlimit.stores.async_redis import AsyncRedisStore
     from batchlimit.stores.memory import MemoryStore
-    from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Remote, Store
+    from batchlimit.stores.protocols import AsyncRemote, AsyncSpender, AsyncStore, Remote, Spender, Store
     from batchlimit.stores.redis import RedisStore
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.bucket.messages": "Ask GiveBack Grant Level",
+            "batchlimit.bucket.messages": "Ask GiveBack Grant Level Spend SpendReply Spent",
             "batchlimit.stores.async_redis": "AsyncRedisStore",
             "batchlimit.stores.memory": "MemoryStore",
-            "batchlimit.stores.protocols": "AsyncRemote AsyncStore Remote Store",
+            "batchlimit.stores.protocols": "AsyncRemote AsyncSpender AsyncStore Remote Spender Store",
             "batchlimit.stores.redis": "RedisStore",
         },
     )
@@ -72,6 +72,7 @@ __all__ = [
     "Ask",
     "AsyncRedisStore",
     "AsyncRemote",
+    "AsyncSpender",
     "AsyncStore",
     "GiveBack",
     "Grant",
@@ -79,5 +80,9 @@ __all__ = [
     "MemoryStore",
     "RedisStore",
     "Remote",
+    "Spend",
+    "SpendReply",
+    "Spender",
+    "Spent",
     "Store",
 ]

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import redis
 import redis.asyncio
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
@@ -33,6 +33,8 @@ from batchlimit.stores.client.scripts import (
     probe_name,
     read_grant,
     read_level,
+    read_spent,
+    spend_arguments,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -41,6 +43,7 @@ from batchlimit.stores.client.watch import WatchPaused
 from batchlimit.stores.redis_rules import AsyncRedisRules
 from batchlimit.unique import Unique
 
+T = TypeVar("T")
 _CONNECTIONS = 64
 """The most connections of the store's own client, unless it has a MultiplexedConnection. redis-py would open one for
 each call at once. Its pool with a bound waits by an async generator, which fails when the event loop ends and the last
@@ -50,8 +53,8 @@ tokens are returned."""
 class AsyncRedisStore(Unique):
     """An AsyncStore in Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 
-    It never asks a replica. It has 13 public methods, because it keeps four protocols: AsyncStore, AsyncRemote,
-    AsyncSender and AsyncRuled. What overrides do stands in a part of its own: `rules`.
+    It never asks a replica. It has 16 public methods, because it keeps five protocols: AsyncStore, AsyncRemote,
+    AsyncSender, AsyncSpender and AsyncRuled. What overrides do stands in a part of its own: `rules`.
 
     Example:
         >>> import fakeredis
@@ -150,16 +153,42 @@ class AsyncRedisStore(Unique):
         transport = self._transport
         if not isinstance(transport, AsyncDirectTransport):
             return None
-        return transport.send("take", bucket_name(self._prefix, key), take_arguments(quota, ask, self._seen))
+        return transport.send("take", (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen))
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """See AsyncSender.receive."""
+        return self._received(answer, read_grant)
+
+    def _received(self, answer: "asyncio.Future[Any]", read: Callable[[Any], T]) -> T | None:
         try:
-            return read_grant(answer.result())
+            return read(answer.result())
         except redis.ResponseError:
             return None
         except FAILURES as error:
             raise failure(error, self.address) from error
+
+    @property
+    def spends_together(self) -> bool:
+        """See Spender."""
+        return not isinstance(self._transport, AsyncClusterTransport)
+
+    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        transport, call = self._transport, self._spending(groups, look)
+        return read_spent(await self._talk(transport, lambda: transport.run(*call)), groups)
+
+    def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
+        """See AsyncSender.send_spend. Only an AsyncDirectTransport can."""
+        transport = self._transport
+        return transport.send(*self._spending(groups, look)) if isinstance(transport, AsyncDirectTransport) else None
+
+    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
+        """See AsyncSender.receive_spend."""
+        return self._received(answer, lambda reply: read_spent(reply, groups))
+
+    def _spending(self, groups: Groups, look: bool) -> tuple[str, list[str], list[str | bytes]]:
+        names = [bucket_name(self._prefix, spend.key) for group in groups for spend in group]
+        return "spend", names, spend_arguments(groups, self._seen[0] if look and self._seen else "")
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -202,7 +231,7 @@ class AsyncRedisStore(Unique):
 
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         transport = self._transport
-        return await self._talk(transport, lambda: transport.run(name, bucket, arguments))
+        return await self._talk(transport, lambda: transport.run(name, (bucket,), arguments))
 
     async def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
         transport = self._transport

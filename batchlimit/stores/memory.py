@@ -1,12 +1,12 @@
 """Buckets in the memory of this process: the same rules without a server, for one process and for tests."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import MARGIN
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORMAT, RULE
@@ -38,6 +38,7 @@ class MemoryStore(Unique):
 
     address = "memory://"
     is_prompt = True
+    spends_together = True
     _bucket = Bucket
     _instead = "its buckets belong to this process; to share buckets use a server"
 
@@ -66,6 +67,27 @@ class MemoryStore(Unique):
             self._buckets[key] = bucket, now + bucket.expires_in()
         revision = self.rules.revision
         return grant._replace(rules=revision) if revision else grant
+
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        with free(self._lock):
+            now = self._now()
+            self._forget_old(now)
+            found = [self._spent(group, now) for group in groups]
+        return SpendReply(self.rules.revision if look else -1, found)
+
+    def _spent(self, group: Sequence[Spend], now: int) -> tuple[Spent, ...] | None:
+        buckets = [self._live(each.key, now) or self._bucket(each.quota, now, each.fill) for each in group]
+        offers = [bucket.offer(each, now) for bucket, each in zip(buckets, group, strict=True)]
+        told = tuple([each for each in offers if each is not None])
+        if len(told) < len(offers):
+            return None
+        if not all(each.is_charged for each in told):
+            return told
+        charged = tuple([bucket.charge(each, now) for bucket, each in zip(buckets, group, strict=True)])
+        for bucket, each in zip(buckets, group, strict=True):
+            self._buckets[each.key] = bucket, now + bucket.expires_in()
+        return charged
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -225,6 +247,12 @@ class AsyncMemoryStore(Unique):
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return self._store.take(key, quota, ask)
+
+    spends_together = True
+
+    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        return self._store.spend(groups, look=look)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

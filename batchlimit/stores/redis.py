@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 import redis
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
@@ -28,7 +28,9 @@ from batchlimit.stores.client.scripts import (
     read_grant,
     read_level,
     read_reset,
+    read_spent,
     reset_arguments,
+    spend_arguments,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -45,7 +47,8 @@ Ts = TypeVarTuple("Ts")
 class RedisStore(Unique):
     """A Store in Redis or Valkey: one server, the primary that sentinels name, or a cluster. It never asks a replica.
 
-    It has 13 public methods, because it keeps six protocols: Store, Remote, Pipelined, Ruled, Resettable and Lender.
+    It has 14 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
+    Lender.
     What overrides and slots do stands in parts of its own: `rules` and `slots`.
 
     Example:
@@ -138,6 +141,11 @@ class RedisStore(Unique):
         """See Lender."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
+    @property
+    def spends_together(self) -> bool:
+        """See Spender."""
+        return not self.is_cluster
+
     def part(self, key: str) -> str:
         """See Remote.part."""
         transport = self._transport
@@ -151,7 +159,7 @@ class RedisStore(Unique):
                 transport,
                 transport.run,
                 "take",
-                bucket_name(self._prefix, key),
+                (bucket_name(self._prefix, key),),
                 take_arguments(quota, ask, self._seen),
             )
         )
@@ -161,9 +169,17 @@ class RedisStore(Unique):
         transport = self._transport
         if not isinstance(transport, DirectTransport):
             return [self._taken(*each) for each in asks]
-        calls = [(bucket_name(self._prefix, key), take_arguments(quota, ask, self._seen)) for key, quota, ask in asks]
+        calls = [
+            ((bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen)) for key, quota, ask in asks
+        ]
         replies = self._talk(transport, _served, transport, calls)
         return [self._outcome(each) for each in replies]
+
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        transport, seen = self._transport, self._seen[0] if look and self._seen else ""
+        names = [bucket_name(self._prefix, spend.key) for group in groups for spend in group]
+        return read_spent(self._talk(transport, transport.run, "spend", names, spend_arguments(groups, seen)), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -212,7 +228,7 @@ class RedisStore(Unique):
 
     def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
         transport = self._transport
-        return self._talk(transport, transport.run, name, bucket, arguments)
+        return self._talk(transport, transport.run, name, (bucket,), arguments)
 
     def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
         transport = self._transport

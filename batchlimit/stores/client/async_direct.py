@@ -18,9 +18,8 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
 from batchlimit.stores.client.async_transport import AsyncServerTransport
 from batchlimit.stores.client.diagnosis import PASSING, code_of
-from batchlimit.stores.client.scripts import NOTHING, PUSH, command, digest, reader, script
+from batchlimit.stores.client.scripts import NOTHING, PUSH, Arguments, Buckets, command, reader, script, words
 from batchlimit.stores.client.traces import untraced
-from batchlimit.stores.client.transport import Arguments
 from batchlimit.stores.client.watch import WATCH, WatchPaused
 
 _CLOSED = "Connection closed by server."
@@ -170,8 +169,8 @@ class AsyncDirectTransport(AsyncServerTransport):
         self._connecting: asyncio.Task[MultiplexedConnection] | None = None
         self._callers = 0  # tasks that wait for it
 
-    async def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        ask = command(("EVALSHA", digest(name), "1", bucket, *arguments))
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
+        ask = command(words(name, buckets, arguments))
         try:
             return await self._ask(ask)
         except NoScriptError:
@@ -181,11 +180,11 @@ class AsyncDirectTransport(AsyncServerTransport):
     async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         return [await self._ask(command(each), _LONG) for each in commands]
 
-    def send(self, name: str, bucket: str, arguments: Arguments) -> "asyncio.Future[Any] | None":
+    def send(self, name: str, buckets: Buckets, arguments: Arguments) -> "asyncio.Future[Any] | None":
         """Send a script in this turn of the loop, as `run` does; None if it would have to connect first."""
         if self._multiplexed is None or not self._multiplexed.is_open:
             return None
-        return self._multiplexed.send(command(("EVALSHA", digest(name), "1", bucket, *arguments)))
+        return self._multiplexed.send(command(words(name, buckets, arguments)))
 
     async def reset_after(self, error: Exception) -> None:
         if code_of(error) in PASSING and self._multiplexed is not None:

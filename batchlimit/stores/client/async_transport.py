@@ -8,8 +8,7 @@ import redis.asyncio
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import code_of
 from batchlimit.stores.client.monitor import AsyncPrimaryMonitor
-from batchlimit.stores.client.scripts import SCRIPTS, script
-from batchlimit.stores.client.transport import Arguments
+from batchlimit.stores.client.scripts import SCRIPTS, Arguments, Buckets, script
 
 
 class AsyncTransport(Protocol):
@@ -20,7 +19,7 @@ class AsyncTransport(Protocol):
         """See Transport.address."""
         ...
 
-    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         """See Transport.run."""
         ...
 
@@ -53,9 +52,9 @@ class AsyncServerTransport:
     def address(self) -> str:
         return client_address(self.client)
 
-    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         # redis-py's replies have no type; here they get one.
-        reply: Sequence[Any] = await self._scripts[name](keys=[bucket], args=arguments)
+        reply: Sequence[Any] = await self._scripts[name](keys=buckets, args=arguments)
         return reply
 
     async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
@@ -82,9 +81,9 @@ class AsyncSentinelTransport(AsyncServerTransport):
         self._pool: Any = client.connection_pool
         self._monitor = AsyncPrimaryMonitor(self._pool)
 
-    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         self._monitor.begin()
-        return await super().run(name, bucket, arguments)
+        return await super().run(name, buckets, arguments)
 
     async def aclose(self) -> None:
         await self._monitor.stop()

@@ -20,8 +20,7 @@ from redis.exceptions import (
 from batchlimit.blocking import free, own_lock
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
-from batchlimit.stores.client.scripts import digest, script
-from batchlimit.stores.client.transport import Arguments
+from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script
 
 NOBODY = "no node"
 """The name of the part that holds all slots without a node."""
@@ -48,10 +47,10 @@ class ClusterTransport:
         transport._client = client
         return transport
 
-    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         client: Any = self._client or self._connected()
         try:
-            return _run(client, name, bucket, arguments)
+            return _run(client, name, buckets[0], arguments)
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             client.nodes_manager.initialize()
             raise RedisClusterException("a node of the cluster is new") from error
@@ -117,9 +116,9 @@ class AsyncClusterTransport:
         self._looking: asyncio.Task[None] | None = None
         self.address = client_address(self.client)
 
-    async def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         try:
-            return await self._run(name, bucket, arguments)
+            return await self._run(name, buckets[0], arguments)
         except KeyError as error:  # redis-py's way to say that no node has the slot
             raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet

@@ -15,11 +15,11 @@ from redis.exceptions import NoScriptError, ResponseError
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
 from batchlimit.stores.client.rulebook import first_error
-from batchlimit.stores.client.scripts import command, digest, script
-from batchlimit.stores.client.transport import Arguments, ServerTransport
+from batchlimit.stores.client.scripts import Arguments, Buckets, command, script, words
+from batchlimit.stores.client.transport import ServerTransport
 
-Calls = Sequence[tuple[str, Arguments]]
-"""The bucket of each call, and the arguments of its script."""
+Calls = Sequence[tuple[Buckets, Arguments]]
+"""The buckets of each call, and the arguments of its script."""
 
 
 class DirectTransport(ServerTransport):
@@ -31,21 +31,21 @@ class DirectTransport(ServerTransport):
         self._made: list[Any] = []
         self._idle: list[Any] = []  # last in, first out; pop and append need no lock
 
-    def run(self, name: str, bucket: str, arguments: Arguments) -> Any:
-        (reply,) = self._exchange(command(("EVALSHA", digest(name), "1", bucket, *arguments)), 1)
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
+        (reply,) = self._exchange(command(words(name, buckets, arguments)), 1)
         if isinstance(reply, NoScriptError):
-            (reply,) = self.run_many(name, [(bucket, arguments)])
+            (reply,) = self.run_many(name, [(buckets, arguments)])
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     def run_many(self, name: str, calls: Calls) -> list[Any]:
-        """Run one of SCRIPTS for several buckets in one round trip; return each reply, or the error in its place.
+        """Run one of SCRIPTS several times in one round trip; return each reply, or the error in its place.
 
         If the server has lost the script, it is loaded, and the calls that missed it are sent again. An error of the
         connection is raised: then no call has a reply.
         """
-        commands = [_command(name, *each) for each in calls]
+        commands = [command(words(name, *each)) for each in calls]
         replies = self._exchange(b"".join(commands), len(commands))
         if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
             load = command(("SCRIPT", "LOAD", script(name)))
@@ -133,10 +133,6 @@ class DirectTransport(ServerTransport):
             connection.connect()
         if self._is_closed:
             raise redis.ConnectionError("this store was closed")
-
-
-def _command(name: str, bucket: str, arguments: Arguments) -> bytes:
-    return command(("EVALSHA", digest(name), "1", bucket, *arguments))
 
 
 def _read(connection: Any) -> Any:

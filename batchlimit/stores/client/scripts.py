@@ -80,6 +80,16 @@ command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has
 """Returns a command, by its words, in the bytes that are sent."""
 
 
+Arguments = Sequence[str | bytes]
+Buckets = Sequence[str]
+"""Names of buckets, as `bucket_name` returns them."""
+
+
+def words(name: str, buckets: Buckets, arguments: Arguments) -> tuple[str | bytes, ...]:
+    """Return the words of the command that runs one of SCRIPTS for buckets of these names."""
+    return ("EVALSHA", digest(name), "1" if len(buckets) == 1 else str(len(buckets)), *buckets, *arguments)
+
+
 def bucket_name(prefix: str, key: str) -> str:
     """`{prefix:key}`, of a checked prefix and a `stored` key; distinct keys have distinct names.
 

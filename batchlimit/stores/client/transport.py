@@ -9,9 +9,7 @@ from redis.exceptions import NoScriptError
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import code_of
 from batchlimit.stores.client.monitor import PrimaryMonitor
-from batchlimit.stores.client.scripts import digest, script
-
-Arguments = Sequence[str | bytes]
+from batchlimit.stores.client.scripts import Arguments, Buckets, script, words
 
 
 class Transport(Protocol):
@@ -22,8 +20,8 @@ class Transport(Protocol):
         """The server's address, for messages; without a password."""
         ...
 
-    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        """Run one of SCRIPTS for the bucket of this name, once."""
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+        """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
         ...
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
@@ -61,16 +59,16 @@ class ServerTransport:
     def address(self) -> str:
         return client_address(self.client)
 
-    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         # redis-py's replies have no type; here they get one. redis-py's own Script class would do the same, but sends
         # the number of keys as a number: see scripts.py.
         client: Any = self.client
         reply: Sequence[Any]
         try:
-            reply = client.execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
+            reply = client.execute_command(*words(name, buckets, arguments))
         except NoScriptError:
             client.script_load(script(name))
-            reply = client.execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
+            reply = client.execute_command(*words(name, buckets, arguments))
         return reply
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
@@ -104,9 +102,9 @@ class SentinelTransport(ServerTransport):
         self._pool: Any = client.connection_pool
         self._monitor = PrimaryMonitor(self._pool)
 
-    def run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         self._monitor.begin()
-        return super().run(name, bucket, arguments)
+        return super().run(name, buckets, arguments)
 
     def close(self) -> None:
         self._monitor.stop()
