@@ -31,13 +31,13 @@ from batchlimit.bucket.fair_share import (
 )
 from batchlimit.bucket.instance_table import InstanceEntry, Reserved
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.bucket.plain import PlainBucket
+from batchlimit.bucket.spendable import SpendableBucket
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
 
 
-class Bucket(PlainBucket):
+class Bucket(SpendableBucket):
     """The levels of one quota's bandwidths and what is leased of them; `now` is an instant in us, never a clock."""
 
     __slots__ = ()

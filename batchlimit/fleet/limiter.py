@@ -9,13 +9,13 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
-from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.slow_path import SlowPath
+from batchlimit.sync.spends import Settled
 
 
 class Tally(threading.local):
@@ -91,8 +91,8 @@ class _WatchedSlowPath(SlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    def _ask_once(self, key: str, cost: int, until: float) -> Settled | None:
-        result = super()._ask_once(key, cost, until)
+    def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+        result = super()._spend(key, cost, until)
         self._tally.waited += result is not None and result.waited
         return result
 

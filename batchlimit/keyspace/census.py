@@ -20,15 +20,15 @@ _TRIES = 100
 
 
 class Tallies:
-    """What is counted of the keys of one limiter: their pages, and the asks that needed no entry."""
+    """What is counted of the keys of one limiter: their pages, and the spends that needed no entry."""
 
-    __slots__ = ("_asks", "_pages", "_policies", "_tokens", "_waits", "enter", "leave")
+    __slots__ = ("_asks", "_losses", "_pages", "_policies", "_tokens", "_waits", "enter", "leave")
 
     def __init__(self, policies: Policies) -> None:
         self._policies, self._pages = policies, Pages(policies)
         self.enter, self.leave = self._pages.enter, self._pages.leave
         self._waits: dict[int, Durations] = {}
-        self._asks, self._tokens = [0] * len(policies.names), [0] * len(policies.names)
+        self._asks, self._tokens, self._losses = ([0] * len(policies.names) for _ in range(3))
 
     def __repr__(self) -> str:
         return f"<Tallies of {self._policies!r}>"
@@ -41,19 +41,21 @@ class Tallies:
         """Count by other policies; those of before that have no name among them are "other" from now on."""
         numbers = {name: number for number, name in enumerate(policies.names)}
         to = [numbers.get(name, len(numbers) - 1) for name in self._policies.names]
-        asks, tokens = [0] * len(numbers), [0] * len(numbers)
-        for old, new in enumerate(to):
-            asks[new] += self._asks[old]
-            tokens[new] += self._tokens[old]
-        self._asks, self._tokens, self._policies = asks, tokens, policies
+        before = self._asks, self._tokens, self._losses
+        self._asks, self._tokens, self._losses = ([0] * len(numbers) for _ in before)
+        for olds, news in zip(before, (self._asks, self._tokens, self._losses), strict=True):
+            for old, new in enumerate(to):
+                news[new] += olds[old]
+        self._policies = policies
         self._waits = {to[old]: waits for old, waits in self._waits.items()}
         self._pages.renumber(policies, to)
 
-    def admitted(self, quota: Quota, tokens: int) -> None:
-        """Count one ask of a key that is not in use, which the store admitted."""
+    def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
+        """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
         number = self._policies.numbers[id(quota)]
         self._asks[number] += 1
         self._tokens[number] += tokens
+        self._losses[number] += is_lost
 
     def waits(self, quota: Quota) -> Durations:
         """Return what counts how long the callers of a key wait, by the quota that the code has for it."""
@@ -65,8 +67,8 @@ class Tallies:
     def census(self) -> "Census":
         """Begin to count."""
         rows = [
-            [tokens, 0, asks, *(0,) * 6, tokens, *(0,) * 4]
-            for asks, tokens in zip(self._asks, self._tokens, strict=True)
+            [tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4]
+            for asks, tokens, losses in zip(self._asks, self._tokens, self._losses, strict=True)
         ]
         waits = {number: each.read() for number, each in list(self._waits.items())}
         return Census(self._policies, rows, list(self._pages.all), waits)
@@ -80,7 +82,7 @@ class Census:
     ) -> None:
         self._policies, self._rows, self._pages, self._waits = policies, rows, pages, waits
         self._keys = [0] * len(rows)
-        self.keys = self.asks = 0  # in memory; asks in flight for keys that are not in use
+        self.keys = self.asks = 0  # in memory; those that spend just now, and are not in use
 
     def __repr__(self) -> str:
         return f"<Census of {len(self._pages)} pages>"

@@ -8,8 +8,7 @@ from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.pages import Counted
-from batchlimit.keyspace.single_ask import SingleAsk
-from batchlimit.keyspace.single_asks import SingleAsks
+from batchlimit.keyspace.spending import Spending
 from batchlimit.overrides.code import Code
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.key import place_of, stored
@@ -31,10 +30,6 @@ class Entry(Evictable, Counted, Protocol):
         """Retire to make room, unless a caller needs this key entry."""
         ...
 
-    def resume(self, single: SingleAsk) -> None:
-        """Go on with an ask that began when the key was not in use; set its `caller`."""
-        ...
-
 
 E = TypeVar("E", bound=Entry)
 
@@ -44,7 +39,7 @@ class Keyspace(Generic[E]):
 
     A key is in use (it has a key entry), dormant (a snapshot is kept), or unknown. `find` brings a key into use. Its
     entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown. A call for a key
-    that is not in use may be one of the `singles`, which do without an entry.
+    that is not in use may do without an entry, by `spending`.
 
     A keyspace waits for nothing. The registry that has it calls one method at a time. They are 11, for the registry
     reaches its keys in no other way. A forked process is another instance: it needs a keyspace of its own.
@@ -82,13 +77,12 @@ class Keyspace(Generic[E]):
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
-        self.singles: SingleAsks[E] = SingleAsks(
+        self.spending: Spending[E] = Spending(
             entries,
             self._dormant,
             self._instance,
             options,
             clock=clock,
-            find=self.find,
             settled=self._tallies.admitted,
             code=code,
         )
@@ -98,7 +92,7 @@ class Keyspace(Generic[E]):
 
     def __len__(self) -> int:
         """How many keys are in memory, dormant ones among them."""
-        return len(self._entries) + len(self._dormant) + len(self.singles)
+        return len(self._entries) + len(self._dormant)
 
     def find(self, key: str, quota: Quota) -> E:
         """Return the live entry of a checked key; make one if there is none, and evict others if there is no room."""
@@ -108,16 +102,7 @@ class Keyspace(Generic[E]):
             if not entry.reservoir.state.is_retired:
                 return entry
             self.let_go(entry)
-        single = self.singles.at(place)
-        snapshot = self._dormant.take(place) if single is None else single.snapshot
-        is_outdated = single is not None and single.rank is not self._code.rank
-        code = self._code.quota(key) if is_outdated else quota
-        entry = self._make(name, self._reservoir(key, code, self._clock(), snapshot))
-        if single is not None:
-            entry.resume(single)
-            entry.reservoir.state.is_outdated |= is_outdated
-            single.entry = entry
-            self.singles.give_up(single)
+        entry = self._make(name, self._reservoir(key, quota, self._clock(), self._dormant.take(place)))
         self._dormant.make_room(len(self) + 1 - self._options.max_keys)
         self._cache.enter(entry, self.evict)
         self._tallies.enter(entry)
@@ -149,7 +134,6 @@ class Keyspace(Generic[E]):
 
     def clear(self) -> list[E]:
         """Forget all keys; return the entries that were in use. The caller has each of them remembered in the end."""
-        self.singles.bring_into_use()
         entries = list(self._entries.values())
         self._entries.clear()
         self._cache.clear()
@@ -167,7 +151,7 @@ class Keyspace(Generic[E]):
 
     def obey(self, code: Code) -> None:
         """Go by another code: keys that come into use do so from now on, and those in use when they `recode`."""
-        self._code = self.singles.code = code
+        self._code = self.spending.code = code
         self._tallies.renumber(code.policies)
 
     def recode(self, entry: E) -> None:
@@ -183,7 +167,7 @@ class Keyspace(Generic[E]):
     def census(self) -> Census:
         """Begin to count what all keys did, those that are gone among them; it is taken while others go on."""
         census = self._tallies.census()
-        census.keys, census.asks = len(self), len(self.singles)
+        census.keys, census.asks = len(self), len(self.spending)
         return census
 
     @staticmethod

@@ -133,7 +133,7 @@ class BucketView:
         self._epoch, self.level, self.active_instances = (
             int(snapshot.epoch),
             int(snapshot.level),
-            int(snapshot.active_instances),
+            max(1, int(snapshot.active_instances)),
         )
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 

@@ -24,6 +24,10 @@ class Demand:
     def __repr__(self) -> str:
         return f"<Demand {self.rate:.1f}/s>"
 
+    def left(self, now: float) -> float:
+        """Return what it is by now if nobody asked since the last observation."""
+        return self.rate * math.exp(min(0.0, self.at - now) / _KERNEL)
+
     def observe(self, tokens: int, now: float) -> None:
         """Count `tokens` asked for since the last observation; negative when callers have left the queue."""
         elapsed = now - self.at

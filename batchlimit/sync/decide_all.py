@@ -7,6 +7,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.spends import Spends
 from batchlimit.waiting import NO_WAIT
 
 Entries = Mapping[str, KeyEntry]
@@ -23,7 +24,7 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
     for _, entry, _ in found:
         if entry.reservoir.state.lease.borrowed:
             return None
-    if not _charge(found, clock):
+    if _charge(found, clock) is None:
         return None
     left: dict[str, Remains] = {}
     for key, entry, _ in found:  # a comprehension would be a function of its own
@@ -40,9 +41,34 @@ def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[st
     found, is_enough = _found(entries, costs, now)
     if not is_enough:
         return _denied(*found[-1], now) if found else None
-    if not _charge(found, clock):
+    if _charge(found, clock) is None:
         return None
     return {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
+
+
+def spend_cold(spends: Spends, entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
+    """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+    if costs.__class__ is not dict or not (cold := {key: cost for key, cost in costs.items() if key not in entries}):
+        return None
+    found, is_enough = _found(entries, {key: cost for key, cost in costs.items() if key not in cold}, clock())
+    ends = _charge(found, clock) if is_enough else None
+    if ends is None:
+        return None
+    told = None
+    try:
+        told = spends.all(cold)
+    finally:
+        if told is None or not all(told.values()):
+            _put_back(found, ends, clock)
+    if not told or not all(told.values()):
+        return told
+    now = clock()
+    if ends and now >= min(ends):  # the answer came after the end of a lease
+        _put_back(found, ends, clock)
+        spends.refund(cold)
+        return None
+    told |= {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
+    return {key: told[key] for key in costs}
 
 
 def _found(entries: Entries, costs: Mapping[str, int], now: float) -> tuple[Found, bool]:
@@ -60,20 +86,25 @@ def _found(entries: Entries, costs: Mapping[str, int], now: float) -> tuple[Foun
     return found, True
 
 
-def _charge(found: Found, clock: Clock) -> bool:
+def _charge(found: Found, clock: Clock) -> list[float] | None:
+    """Take the tokens of all, and return until when they count; None: somebody else was faster, and none is taken."""
     ends: list[float] = []
     for _, entry, cost in found:
         if (end := _take(entry, cost)) == NO_WAIT:
             break
         ends.append(end)
     if len(ends) == len(found) and (not ends or clock() < min(ends)):
-        return True
+        return ends
+    _put_back(found, ends, clock)
+    return None
+
+
+def _put_back(found: Found, ends: list[float], clock: Clock) -> None:
     for (_, entry, cost), end in zip(found, ends, strict=False):
         if clock() < end:
             store_calls.refund(entry, cost)
         else:  # the process was stopped until the lease had ended
             entry.took_late(cost)
-    return False
 
 
 def _take(entry: KeyEntry, cost: int) -> float:

@@ -10,14 +10,14 @@ from typing import TypeVar, TypeVarTuple
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
 from batchlimit.blocking import free, own_lock
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
-from batchlimit.stores.protocols import Pipelined, Remote, Store
+from batchlimit.stores.protocols import Pipelined, Remote, Spender, Store
 from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
 
@@ -40,6 +40,8 @@ class GuardedStore(Timeouts):
         self._remote = store if isinstance(store, Remote) else _Whole(store)
         self._is_prompt = self._remote.is_prompt
         self.is_pipelined = isinstance(store, Pipelined) and self._is_prompt
+        self.spends = isinstance(store, Spender)
+        self.spends_together = isinstance(store, Spender) and store.spends_together
         self._begin()
 
     def _begin(self) -> None:
@@ -73,6 +75,12 @@ class GuardedStore(Timeouts):
             if isinstance(each, StoreUnavailable):
                 self._outages.unserved(key, addressed(each, self.address))
         return outcomes
+
+    def spend(self, groups: Groups, look: bool) -> SpendReply:
+        """See Spender; only for a store that is one. The first key says which part of the store is asked."""
+        store = self._store
+        assert isinstance(store, Spender)
+        return self.call(groups[0][0].key, partial(store.spend, look=look), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

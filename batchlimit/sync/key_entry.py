@@ -10,7 +10,6 @@ from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
-from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
@@ -26,10 +25,10 @@ class Sender:
 
     __slots__ = ("_thread", "request")
 
-    def __init__(self, request: object, thread: int | None = None) -> None:
-        """`thread` sends it (default None: this one)."""
+    def __init__(self, request: object) -> None:
+        """This thread sends it."""
         self.request = request
-        self._thread = 0 if request is None else thread or get_ident()
+        self._thread = 0 if request is None else get_ident()
 
     def __repr__(self) -> str:
         return f"<Sender: thread {self._thread} sends {self.request!r}>"
@@ -147,13 +146,6 @@ class KeyEntry:
             return RETIRED
         self.reservoir.admission.join(waiter)
         return None
-
-    def resume(self, single: SingleAsk) -> None:
-        """See keyspace.keyspace.Entry."""
-        caller = Waiter(single.cost, single.deadline, self.thread_event())
-        self.reservoir.resume(caller, single.fetch)
-        self.sender = Sender(single.fetch, single.who)
-        single.caller = caller
 
     def granted(self, fetch: Fetch, grant: Grant) -> None:
         """Take in what the store granted."""

@@ -22,7 +22,7 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
-from batchlimit.sync.decide_all import decide_from_memory, take_leased
+from batchlimit.sync.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
@@ -198,9 +198,11 @@ class RateLimiter(KeyCalls):
         """
         if (known := decide_from_memory(self._entries, costs, self._clock)) is not None:
             return known
-        if costs.__class__ is dict and len(costs) == 1:  # by one ask of the store, if its key is not in use
+        if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: self.decide(key, cost)}
+        if (known := spend_cold(self._registry.spends, self._entries, costs, self._clock)) is not None:
+            return known
         return AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:

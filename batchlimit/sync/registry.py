@@ -1,21 +1,17 @@
 """What all key entries of one limiter share: its name to the store, its background thread, and its end."""
 
 import atexit
-import math
 import secrets
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from threading import get_ident
 
-from batchlimit.blocking import free, give_way, own_lock, room_to_leave, warn_in_loop
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.blocking import free, give_way, own_lock
 from batchlimit.clock import steady
-from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.errors import LimiterClosed
 from batchlimit.events import tell
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.keyspace.single_ask import Settled, SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
@@ -23,13 +19,12 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Ruled, Store
-from batchlimit.sync import key_entry
 from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.rule_reader import RuleReader
-from batchlimit.sync.waiting_thread import WaitingThread
+from batchlimit.sync.spends import Spends
 from batchlimit.unique import Forkables
 
 _CLOSED = "this limiter was closed"
@@ -93,7 +88,15 @@ class Registry:
             rules=self.rules.known,
             code=self.code,
         )
-        self._singles = self._keyspace.singles
+        self.spends = Spends(
+            self._keyspace.spending,
+            self._lock,
+            self.store,
+            self.clock,
+            find=self.live_entry,
+            check_open=self.check_open,
+            idle=self._refresher.come_by,
+        )
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""
@@ -117,55 +120,6 @@ class Registry:
                 entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
-
-    def ask_once(self, key: str, cost: int, until: float) -> Settled | None:
-        """Settle a call for a key that is not in use by one ask; raises what went wrong. None: by its entry.
-
-        See keyspace/single_ask.py.
-        """
-        if key.__class__ is str and key in self.entries:
-            return None
-        if (single := self._singles.made(check_key(key), self.code, cost, until, get_ident())) is None:
-            return None
-        room_to_leave()
-        try:
-            with free(self._lock):
-                if self.closed:
-                    self.check_open()
-                ask = self._singles.begin(single)
-            return None if ask is None else self._settle(single, ask)
-        except StoreUnavailable:
-            self._give_up(single)
-            raise
-        except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
-            self.finish(lambda: self._give_up(single))
-            self._give_up(single)
-            raise
-
-    def _settle(self, single: SingleAsk, ask: Ask) -> Settled | None:
-        outcome: Grant | StoreUnavailable
-        warn_in_loop()
-        try:
-            outcome = self.store.take(single.name, single.quota, ask)
-        except StoreUnavailable as error:
-            outcome = error
-        with free(self._lock):
-            now = self.clock()
-            idle_at = self._singles.settle(single, outcome, now) if isinstance(outcome, Grant) else None
-            entry = self._singles.entry_of(single) if idle_at is None else None
-        if idle_at is not None and idle_at < math.inf:
-            self._refresher.come_by(idle_at)
-        if entry is None:
-            return single
-        key_entry.report(entry, single.fetch, outcome)
-        return WaitingThread.resumed(entry, single).result()
-
-    def _give_up(self, single: SingleAsk) -> None:
-        with free(self._lock):
-            if single in self._singles:
-                self._singles.entry_of(single)  # which repeats its number: the answer may be lost
-        if single.entry is not None:
-            WaitingThread.resumed(single.entry, single).leave()
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""

@@ -3,12 +3,12 @@
 from batchlimit.blocking import room_to_leave, warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.single_ask import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
+from batchlimit.sync.spends import Settled
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
 from batchlimit.waiting import NO_WAIT, deadline
 
@@ -103,7 +103,7 @@ class SlowPath:
     def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if (answer := self._ask_once(key, cost, until)) is not None:
+            if (answer := self._spend(key, cost, until)) is not None:
                 return answer
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
@@ -112,9 +112,11 @@ class SlowPath:
             if (result := self._wait(entry, cost, until)) is not None:
                 return result
 
-    def _ask_once(self, key: str, cost: int, until: float) -> Settled | None:
-        """Settle a call at a key that is not in use by one ask; None: its entry is needed."""
-        return self._registry.ask_once(key, cost, until)
+    def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
+        if key.__class__ is str and key in self._registry.entries:
+            return None
+        return self._registry.spends.one(key, cost, until)
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""

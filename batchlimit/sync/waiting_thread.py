@@ -5,7 +5,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.blocking import AMID, warn_in_loop
-from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry
@@ -31,14 +30,6 @@ class WaitingThread:
         self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
-    @classmethod
-    def resumed(cls, entry: KeyEntry, single: SingleAsk) -> "WaitingThread":
-        """Return the caller of a single ask whose key came into use."""
-        caller = cls(entry, single.cost, single.deadline)
-        caller.waiter, caller._event = single.caller, single.caller.event
-        caller.waited = caller._asked = True
-        return caller
-
     def __repr__(self) -> str:
         return f"<WaitingThread at {self.entry!r}: {self.waiter}>"
 
@@ -55,6 +46,19 @@ class WaitingThread:
         step = self.entry.locked(self._join_first)
         self.waited = self._asked = isinstance(step, Fetch)
         return step
+
+    def resume(self, fetch: Fetch) -> bool:
+        """Be the one whose request is in flight at a key that came into use just now; False: others were faster.
+
+        Requires the lock. To be followed by a report on the request, and by `result` or `leave`.
+        """
+        reservoir = self.entry.reservoir
+        state = reservoir.state
+        if state.is_retired or state.queue or state.in_flight is not None or state.calls:
+            return False
+        self.waited = self._asked = True
+        reservoir.resume(self.waiter, fetch)
+        return True
 
     def result(self) -> AdmissionResult | None:
         """Wait for the verdict of a caller that is in the queue; as `wait`."""

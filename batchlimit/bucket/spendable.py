@@ -11,7 +11,7 @@ from batchlimit.quota.quota import Quota
 _SECOND = 1_000_000
 
 
-class PlainBucket:
+class SpendableBucket:
     """The levels of one quota's bandwidths; `now` is an instant in us, never a clock."""
 
     __slots__ = (

@@ -1,0 +1,77 @@
+"""One call's spend at one key that is not in use: no reservoir is made for it.
+
+Where limits are by user, nearly every call comes with another key. A reservoir, its entry, its timer and its end would
+take more processor time than to ask the store. None of them is needed if the sizer wants no more than the call costs.
+Then no token is left here after the answer, and only a snapshot is kept.
+"""
+
+import math
+from typing import NamedTuple
+
+from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
+from batchlimit.decision import Decision
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import binding_of, pack, smoothed
+from batchlimit.reservoir.sizing import Demand
+from batchlimit.reservoir.statistics import decision
+from batchlimit.reservoir.waiter import Fetch
+
+
+class Known(NamedTuple):
+    """What an instance knew of a key: its demand, the epoch of a bucket that must be there (0: none), a round trip."""
+
+    demand: Demand
+    epoch: int
+    round_trip: float
+
+
+class KeySpend:
+    """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
+
+    __slots__ = ("_demand", "_epoch", "_round_trip", "code", "key", "message", "place", "quota", "sent", "spent")
+    admitted = waited = True
+    """See AdmissionResult; so `decision`. Only for one that was charged."""
+
+    def __init__(self, key: str, place: str, message: Spend, code: Quota, known: Known, now: float) -> None:
+        """`key` is as its caller named it; `code` is its quota without overrides."""
+        self.key, self.place, self.message, self.quota, self.code = key, place, message, message.quota, code
+        self._demand, self._epoch, self._round_trip = known
+        self.sent = now
+        self.spent: Spent | None = None
+
+    def __repr__(self) -> str:
+        return f"<KeySpend of {self.message.cost}: {self.spent}>"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the bucket is another one than the one that was to be there."""
+        return self.spent is not None and 0 < self._epoch != self.spent.epoch
+
+    @property
+    def level(self) -> int:
+        """Whole tokens in the bucket."""
+        assert self.spent is not None
+        levels = self.spent.levels
+        return math.floor(levels[0] if len(levels) == 1 else min(levels))
+
+    def packed(self, now: float) -> bytes:
+        """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
+        assert self.spent is not None
+        demand, trip = self._demand, smoothed(self._round_trip, now - self.sent)
+        return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
+
+    def decision(self, _now: float) -> Decision:
+        """Say all that a caller wants to be told."""
+        assert self.spent is not None
+        return decision(self.quota, self.level, 0.0, "store", binding_of(self.spent.levels, self.quota))
+
+    def fetch(self, instance: str, number: int) -> Fetch:
+        """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""
+        cost = self.message.cost
+        return Fetch(Ask(instance, number, cost, cost, cost, look=False), self.quota, self.sent, cost, False)
+
+    def refusal(self) -> Grant:
+        """Return the answer to such an ask."""
+        spent = self.spent
+        assert spent is not None
+        return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 1, spent.epoch, 1, None, -1, spent.levels)

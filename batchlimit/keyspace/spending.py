@@ -1,0 +1,152 @@
+"""Spend or lease: which calls ask the store for their own tokens alone, and what becomes of the answers.
+
+A key leases while it is in use: then it has an entry, and callers spend from its memory. A call for a key that is not
+in use spends, unless the sizer wants more for its callers than this call costs, or instances lease of its bucket.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from batchlimit.bucket.fair_share import QUIET
+from batchlimit.bucket.messages import Spend
+from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.key_spend import KeySpend, Known
+from batchlimit.overrides.code import Code
+from batchlimit.overrides.key_rule import KeyRule
+from batchlimit.overrides.overrides import NONE
+from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot
+from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.sizing import Demand, Usage, wanted
+from batchlimit.reservoir.waiter import Fetch
+
+E = TypeVar("E")
+_QUIET = QUIET / 1e6
+"""Seconds."""
+
+
+class Spending(Generic[E]):
+    """Begins and settles the spends of one limiter. A keyspace has one of these."""
+
+    __slots__ = ("_clock", "_dormant", "_entries", "_in_flight", "_instance", "_options", "_settled", "code")
+
+    def __init__(
+        self,
+        entries: Mapping[str, E],
+        dormant: DormantKeys,
+        instance: Instance,
+        options: Options,
+        *,
+        clock: Callable[[], float],
+        settled: Callable[[Quota, int, bool], None],
+        code: Code,
+    ) -> None:
+        """Begin.
+
+        Args:
+            entries: those in use, by the `place_of` their keys.
+            dormant: the keys that are neither in use nor unknown.
+            instance: who asks.
+            options: the limiter's.
+            clock: returns seconds.
+            settled: is called with the quota that the code has for a key, the tokens that were spent there, and whether
+                the bucket was lost.
+            code: what holds for the keys by the code.
+        """
+        self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
+        self._clock, self._settled, self.code = clock, settled, code
+        self._in_flight: dict[str, Demand] = {}  # of keys whose calls wait for an answer
+
+    def __repr__(self) -> str:
+        return f"<Spending of {self._instance.name}: {len(self)} keys>"
+
+    def __len__(self) -> int:
+        """At how many keys spends are in flight."""
+        return len(self._in_flight)
+
+    @property
+    def looks(self) -> bool:
+        """Whether an answer is to tell the revision of the overrides."""
+        return self._clock() >= self._instance.rules.looks_at
+
+    def begin(self, key: str, cost: int) -> KeySpend | None:
+        """Return what a call spends at a checked key; None: the call needs an entry.
+
+        Args:
+            key: as the caller named it.
+            cost: what the call costs, whatever its type.
+        """
+        name, code, in_force = stored(key), self.code, self._instance.rules.in_force
+        place = place_of(name)
+        if place in self._entries:
+            return None
+        quota = own = code.quota(key)
+        if in_force is not NONE or not code.is_enforced:
+            rule = in_force.rule(name, KeyRule(own, code.mode(key)))
+            if not rule.is_plain:
+                return None
+            quota = rule.quota
+        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
+        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+            return None
+        now, snapshot = self._clock(), self._dormant.take(place)
+        if (demand := self._in_flight.get(place)) is None:
+            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
+        if self._leases(quota, cost, demand, snapshot, now):
+            if snapshot is not None:
+                self._dormant.put(place, snapshot, now)
+            return None
+        demand.observe(cost, now)
+        self._in_flight[place] = demand
+        epoch, trip, fill = self._known(quota, snapshot, now)
+        message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
+        return KeySpend(key, place, message, own, Known(demand, epoch, trip), now)
+
+    def end(self, spend: KeySpend) -> None:
+        """Take note that no answer is to come, or that it has come."""
+        self._in_flight.pop(spend.place, None)
+
+    def settle(self, spend: KeySpend, now: float) -> float:
+        """Take in that it was charged; return the instant at which to come and forget the key (inf: no need)."""
+        self.end(spend)
+        self._settled(spend.code, spend.message.cost, spend.is_lost)
+        self._instance.count.learn(1, now)
+        if spend.place in self._entries:
+            return math.inf
+        self._make_room()
+        return self._dormant.keep(spend.place, spend.packed(now), now, now)
+
+    def hear(self, rules: int, now: float) -> None:
+        """Take in the revision of the overrides that an answer told; -1: it told none."""
+        if rules >= 0:
+            self._instance.rules.hear(rules, now)
+
+    def fetch(self, spend: KeySpend) -> Fetch:
+        """Return the ask that the entry of its key would have sent in its place."""
+        return spend.fetch(self._instance.name, next(self._instance.numbers))
+
+    def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
+        """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket."""
+        last, is_rich = 0, False
+        if snapshot is not None:
+            if snapshot.active_instances and now - snapshot.heard < _QUIET:
+                return True
+            last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
+        return wanted(self._options.sizer, Usage(quota, demand.left(now), last, 0, is_rich)) > cost
+
+    def _known(self, quota: Quota, snapshot: KeySnapshot | None, now: float) -> tuple[int, float, float]:
+        """Return the epoch of the bucket that must be there (0: none), a round trip, and how full it begins if lost."""
+        if snapshot is None:
+            return 0, 0.0, 1.0
+        view = BucketView(self._options.fill, self._instance.count)
+        view.recall(snapshot)
+        epoch = view.epoch(quota, now)
+        return epoch, view.round_trip, view.fill if epoch else 1.0
+
+    def _make_room(self) -> None:
+        in_memory, most = len(self._entries) + len(self._dormant), self._options.max_keys
+        if in_memory >= most:
+            self._dormant.make_room(in_memory + 1 - most)

@@ -1,0 +1,151 @@
+"""Calls of threads for keys that are not in use: they spend at the store, and no entry is made."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from batchlimit.blocking import free, room_to_leave, warn_in_loop
+from batchlimit.bucket.messages import Spent
+from batchlimit.decision import Decision
+from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import KeySpend
+from batchlimit.keyspace.spending import Spending
+from batchlimit.lock import OwnLock
+from batchlimit.quota.key import check_key
+from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.sync import key_entry, store_calls
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.spend_queue import Outcome, SpendQueue
+from batchlimit.sync.waiting_thread import WaitingThread
+from batchlimit.waiting import NO_WAIT
+
+Settled = AdmissionResult | KeySpend
+"""How one call was settled: by an entry, or by a spend."""
+
+
+class Spends:
+    """Spends for the callers of one limiter; what cannot be done so is for an entry of the key."""
+
+    def __init__(
+        self,
+        spending: Spending[KeyEntry],
+        lock: OwnLock,
+        store: GuardedStore,
+        clock: Callable[[], float],
+        *,
+        find: Callable[[str], KeyEntry],
+        check_open: Callable[[], None],
+        idle: Callable[[float], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            spending: begins and settles spends; the `lock` is held meanwhile.
+            lock: see there.
+            store: where to spend.
+            clock: returns seconds.
+            find: brings a key into use, or raises LimiterClosed.
+            check_open: raises LimiterClosed after close().
+            idle: is called with the instant at which to forget a key (inf: no need).
+        """
+        self._spending, self._lock, self._is_able, self._clock = spending, lock, store.spends, clock
+        self._find, self._check_open, self._idle = find, check_open, idle
+        self._queue = SpendQueue(store, lambda: spending.looks, lambda rules: spending.hear(rules, clock()))
+
+    def __repr__(self) -> str:
+        return f"<Spends by {self._queue!r}>"
+
+    def one(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
+        if (begun := self._begin({key: cost})) is None:
+            return None
+        outcome = self._spend(begun)
+        if isinstance(outcome, StoreUnavailable) or (outcome and not outcome[0].is_charged):
+            return self._in_vain(begun[0], outcome, until)
+        return None if outcome is None else begun[0]
+
+    def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+        """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
+        if (begun := self._begin(costs)) is None:
+            return None
+        outcome = self._spend(begun)
+        if isinstance(outcome, StoreUnavailable):
+            self._check_open()
+            return None
+        if outcome is None:
+            return None
+        now = self._clock()
+        if all(each.is_charged for each in outcome):
+            return {each.key: each.decision(now) for each in begun}
+        short = next(each for each in begun if each.spent is not None and not each.spent.is_charged)
+        settled = self._in_vain(short, outcome, NO_WAIT)
+        return None if settled is None or settled.admitted else {short.key: settled.decision(now)}
+
+    def refund(self, costs: Mapping[str, int]) -> None:
+        """Take back what was charged, too late to be of use."""
+        for key, cost in costs.items():
+            store_calls.refund(self._find(key), cost)
+
+    def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
+        """Begin to spend; None: a key needs its entry."""
+        if not self._is_able:
+            return None
+        for key in costs:
+            check_key(key)
+        room_to_leave()
+        begun: list[KeySpend] = []
+        with free(self._lock):
+            self._check_open()
+            for key, cost in costs.items():
+                if (one := self._spending.begin(key, cost)) is None:
+                    self._end(begun)
+                    return None
+                begun.append(one)
+        return begun
+
+    def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
+        """Ask the store, and take in what it says."""
+        warn_in_loop()
+        try:
+            outcome = self._queue.spend([each.message for each in begun])
+        except BaseException:
+            with free(self._lock):
+                self._end(begun)
+            raise
+        with free(self._lock):
+            idle_at = self._settled(begun, outcome) if isinstance(outcome, tuple) else self._end(begun)
+        if idle_at < math.inf:
+            self._idle(idle_at)
+        return outcome
+
+    def _settled(self, begun: Sequence[KeySpend], outcome: Sequence[Spent]) -> float:
+        """Requires the lock. Return the instant at which to forget a key (inf: no need)."""
+        for each, spent in zip(begun, outcome, strict=True):
+            each.spent = spent
+        if not all(spent.is_charged for spent in outcome):
+            return self._end(begun)
+        now = self._clock()
+        return min([self._spending.settle(each, now) for each in begun])
+
+    def _end(self, begun: Sequence[KeySpend]) -> float:
+        for each in begun:
+            self._spending.end(each)
+        return math.inf
+
+    def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
+        """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
+        entry = self._find(spend.key)
+        caller, fetch = WaitingThread(entry, spend.message.cost, until), self._spending.fetch(spend)
+        try:
+            if not entry.locked(lambda: caller.resume(fetch)):
+                return None
+            answer = outcome if isinstance(outcome, StoreUnavailable) else spend.refusal()
+            key_entry.report(entry, fetch, answer)
+            return caller.result()
+        except StoreUnavailable:
+            caller.leave()
+            raise
+        except BaseException:  # a Ctrl-C falls where it will: whatever was begun for this caller is ended here
+            entry.finish(caller.leave)
+            caller.leave()
+            raise
