@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from threading import get_ident
 from typing import Any
 
+from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.decision import Decision, Remains
@@ -43,6 +44,41 @@ def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | 
     if taken is None:
         return _denied(registry.entries, costs, now)
     return {key: entry.reservoir.decisions.told(0.0, "local", now) for entry, key, _, _ in taken}
+
+
+async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | None:
+    """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+    entries = registry.entries
+    if costs.__class__ is not dict or not (cold := {key: cost for key, cost in costs.items() if key not in entries}):
+        return None
+    spends = registry.live_spends()
+    taken, now = _take(entries, {key: cost for key, cost in costs.items() if key not in cold}, registry.clock)
+    if taken is None:
+        return None
+    told = None
+    try:
+        told = await spends.all(cold)
+    finally:
+        if told is None or not all(told.values()):
+            _give_back(taken, registry.clock())
+    if not told or not all(told.values()):
+        return told
+    now = registry.clock()
+    if any(now >= before for _, _, _, before in taken):  # the answer came after the end of a lease
+        _give_back(taken, now)
+        spends.refund(cold)
+        return None
+    told |= {key: entry.reservoir.decisions.told(0.0, "local", now) for entry, key, _, _ in taken}
+    return {key: told[key] for key in costs}
+
+
+def _give_back(taken: list[Taken], now: float) -> None:
+    """Put back what was taken in an earlier turn of the loop."""
+    for entry, _, cost, before in taken:
+        if now < before:
+            store_calls.refund(entry, cost)
+        else:
+            entry.tokens.took_late(cost)
 
 
 def _take(entries: Entries, costs: Mapping[str, int], clock: Clock) -> tuple[list[Taken] | None, float]:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from tenacity import AsyncRetrying
 
 from batchlimit.aio.call_timeout import CallTimeout, Countdown
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
-from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
+from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncSpender, AsyncStore
 from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ class GuardedStore(Timeouts):
         self._inherited: object = None
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
+        self.spends = isinstance(store, AsyncSpender)
+        self.spends_together = isinstance(store, AsyncSpender) and store.spends_together
         self._begin()
 
     def _begin(self) -> None:
@@ -60,10 +62,30 @@ class GuardedStore(Timeouts):
 
         `took` hears what came of it; None: nothing did, so `take` says why.
         """
+        sender = self._sender
+        return sender is not None and self._send(key, lambda: sender.send(key, quota, ask), sender.receive, took)
+
+    def send_spend(
+        self, groups: Groups, look: bool, took: "Callable[[SpendReply | StoreUnavailable | None], None]"
+    ) -> bool:
+        """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
+        sender = self._sender
+        return sender is not None and self._send(
+            groups[0][0].key,
+            lambda: sender.send_spend(groups, look=look),
+            lambda answer: sender.receive_spend(answer, groups),
+            took,
+        )
+
+    def _send(
+        self,
+        key: str,
+        send: "Callable[[], asyncio.Future[Any] | None]",
+        receive: "Callable[[asyncio.Future[Any]], T | None]",
+        took: "Callable[[T | StoreUnavailable | None], None]",
+    ) -> bool:
         part = self._remote.part(key)
-        if self._sender is None or self._outages.breakers[part].opened_at is not None:
-            return False
-        if (answer := self._sender.send(key, quota, ask)) is None:
+        if self._outages.breakers[part].opened_at is not None or (answer := send()) is None:
             return False
         began, took_time = time.perf_counter(), self._outages.took
         timer = asyncio.get_running_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
@@ -72,25 +94,36 @@ class GuardedStore(Timeouts):
             timer.cancel()
             self.sent.discard(answer)
             took_time(time.perf_counter() - began)
-            took(self._outcome(part, key, answer))
+            took(self._outcome(part, key, answer, receive))
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
         self.sent.add(answer)
         return True
 
-    def _outcome(self, part: str, key: str, answer: "asyncio.Future[Any]") -> Grant | StoreUnavailable | None:
-        assert self._sender is not None
+    def _outcome(
+        self,
+        part: str,
+        key: str,
+        answer: "asyncio.Future[Any]",
+        receive: "Callable[[asyncio.Future[Any]], T | None]",
+    ) -> T | StoreUnavailable | None:
         try:
             if answer.cancelled():
                 raise too_late(self.address, self._deadline)
-            grant = self._sender.receive(answer)
+            found = receive(answer)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
-        if grant is not None:
+        if found is not None:
             self._has_answered = True
             if self._outages.breakers[part].consecutive_failures:
                 self._outages.answered(part)
-        return grant
+        return found
+
+    async def spend(self, groups: Groups, look: bool) -> SpendReply:
+        """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
+        store = self._store
+        assert isinstance(store, AsyncSpender)
+        return await self._call(groups[0][0].key, lambda: store.spend(groups, look=look))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -11,8 +11,8 @@ from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
-from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.redaction import shown
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
@@ -76,15 +76,17 @@ class KeyEntry:
             raise
         return caller
 
-    def resume(self, single: SingleAsk) -> None:
-        """See keyspace.keyspace.Entry."""
-        caller = WaitingTask(self, single.cost, single.deadline, prompt=True)
+    def resume(self, fetch: Fetch, cost: int, deadline: float) -> WaitingTask | None:
+        """Begin with this in flight, which was sent for the first caller before; None: another one was faster.
+
+        To be followed by a report on the request.
+        """
+        caller = WaitingTask(self, cost, deadline, prompt=True)
         caller.waited = True
-        self.reservoir.resume(caller.waiter, single.fetch)
+        if not self.reservoir.resume(caller.waiter, fetch):
+            return None
         caller.waiter.request = None  # the limiter's own: the caller may leave
-        single.caller = caller
-        if not single.who.done():
-            single.who.set_result(None)
+        return caller
 
     def leave(self, caller: WaitingTask) -> None:
         """Take a caller out of the queue; what it was given is for others."""
@@ -219,6 +221,20 @@ class KeyEntry:
         if at < thing.due:
             thing.due = at
             self.home.watch(thing)
+
+
+async def result_of(entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | None:
+    """Wait for the verdict on a caller; None: the key entry has retired."""
+    try:
+        verdict = await caller.verdict(entry.home.clock)
+    except BaseException:
+        entry.leave(caller)
+        raise
+    if isinstance(verdict, Retired):
+        return None
+    if entry.reservoir.admission.confirm(caller.waiter):
+        entry.changed()
+    return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
 
 
 def hear(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:

@@ -8,7 +8,7 @@ from typing import Self
 import redis.asyncio
 
 from batchlimit.aio.acquire_all import AcquireAll
-from batchlimit.aio.decide_all import decide_from_memory, take_leased
+from batchlimit.aio.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
@@ -195,9 +195,11 @@ class AsyncRateLimiter(AsyncKeyCalls):
         """
         if (known := decide_from_memory(self._registry, costs)) is not None:
             return known
-        if costs.__class__ is dict and len(costs) == 1:  # by one ask of the store, if its key is not in use
+        if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: await self.decide(key, cost)}
+        if (known := await spend_cold(self._registry, costs)) is not None:
+            return known
         return await AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:

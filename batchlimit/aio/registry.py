@@ -15,12 +15,12 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
-from batchlimit.aio.single_calls import SingleCalls
+from batchlimit.aio.spend_queue import SpendQueue
+from batchlimit.aio.spends import Spends
 from batchlimit.blocking import give_way
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.keyspace.single_ask import SingleAsk
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
@@ -82,8 +82,18 @@ class Registry:
             code=self.code,
         )
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
-        singles = self._keyspace.singles
-        self.single_calls = SingleCalls(singles, self.store, self.clock, self._come_at)
+        spending, clock = self._keyspace.spending, self.clock
+        self._spend_queue = SpendQueue(
+            self.store, self._home, lambda: spending.looks, lambda rules: spending.hear(rules, clock())
+        )
+        self.spends = Spends(
+            spending,
+            self._spend_queue,
+            clock,
+            find=self.live_entry,
+            check_open=self.check_open,
+            idle=self._come_at,
+        )
         self.due = math.inf  # when the timer comes to forget dormant keys
         self.loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
@@ -114,7 +124,8 @@ class Registry:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-        self._keyspace.singles.clear()
+        self._spend_queue.clear()
+        self._keyspace.spending.clear()
         for entry in self.entries.values():
             entry.die()
         for entry in list(self.entries.values()):
@@ -158,14 +169,10 @@ class Registry:
         entry.changed()
         return entry
 
-    def ask_once(self, key: str, cost: int, until: float) -> SingleAsk | None:
-        """Send one ask for a call at a key that is not in use, as SingleCalls does; LimiterClosed after close()."""
+    def live_spends(self) -> Spends:
+        """Return what spends for callers on the running loop."""
         self._settle_in()
-        if key.__class__ is str and key in self.entries:
-            return None
-        check_key(key)
-        self.check_open()
-        return self.single_calls.ask(key, self.code, cost, until)
+        return self.spends
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)
@@ -245,7 +252,6 @@ class Registry:
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            self._keyspace.singles.bring_into_use()
             for entry in list(self.entries.values()):
                 self._drained.close(entry)
             self._closing = self._home.start(self._close())

@@ -3,15 +3,13 @@
 import asyncio
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.single_ask import Settled, SingleAsk
+from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.waiter import Retired
 from batchlimit.waiting import NO_WAIT, deadline
 
 
@@ -86,10 +84,8 @@ class SlowPath:
     async def _admit(self, key: str, cost: int, until: float) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if (single := self._registry.ask_once(key, cost, until)) is not None:
-                if (answer := await self._answer(single)) is not None:
-                    return answer
-                continue
+            if (settled := await self._spend(key, cost, until)) is not None:
+                return settled
             entry = self._registry.entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (
@@ -108,29 +104,14 @@ class SlowPath:
                 return AdmissionResult.hit(before, entry.reservoir.decisions, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
-        return await self._result(entry, entry.join(cost, until, prompt=True))
+        return await result_of(entry, entry.join(cost, until, prompt=True))
 
-    async def _answer(self, single: SingleAsk) -> Settled | None:
-        """Wait for the answer to a single ask; None: its key came into use, and has retired."""
-        try:
-            await single.who
-        except BaseException:
-            self._registry.single_calls.leave(single)
-            raise
-        return single if single.entry is None else await self._result(single.entry, single.caller)
-
-    async def _result(self, entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | None:
-        """Wait for the verdict on a caller; None: the key entry has retired."""
-        try:
-            verdict = await caller.verdict(self._clock)
-        except BaseException:
-            entry.leave(caller)
-            raise
-        if isinstance(verdict, Retired):
+    async def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
+        spends = self._registry.live_spends()
+        if key.__class__ is str and key in self._registry.entries:
             return None
-        if entry.reservoir.admission.confirm(caller.waiter):
-            entry.changed()
-        return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
+        return await spends.one(key, cost, until)
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

@@ -19,7 +19,7 @@ from batchlimit.waiting import NO_WAIT
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_CANCELLED = BucketUnavailable("the request was cancelled")
+CANCELLED = BucketUnavailable("the request was cancelled")
 
 
 class Entry(Protocol):
@@ -98,12 +98,12 @@ async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
 
 def _taken(entry: Entry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
     """Report after the task, which may be cancelled before it begins."""
-    entry.report(request, _CANCELLED if task.cancelled() or task.exception() else task.result())
+    entry.report(request, CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
 def failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
     """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
-    if outcome is _CANCELLED and not request.repeated:
+    if outcome is CANCELLED and not request.repeated:
         return None
     if isinstance(outcome, StoreUnavailable):
         return outcome

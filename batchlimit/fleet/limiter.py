@@ -9,13 +9,13 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
+from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.slow_path import SlowPath
-from batchlimit.sync.spends import Settled
 
 
 class Tally(threading.local):
@@ -116,8 +116,8 @@ class _AsyncWatchedSlowPath(AsyncSlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    async def _answer(self, single: SingleAsk) -> Settled | None:
-        result = await super()._answer(single)
+    async def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+        result = await super()._spend(key, cost, until)
         self._tally.waited += result is not None and result.waited
         return result
 

@@ -10,11 +10,21 @@ from typing import NamedTuple
 
 from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
 from batchlimit.decision import Decision
+from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.bucket_view import binding_of, pack, smoothed
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Fetch
+
+Outcome = tuple[Spent, ...] | StoreUnavailable | None
+"""What became of the spends of one call; None: a bucket is leased of, so `take` has to say what is there."""
+
+
+def is_charged(outcome: Outcome) -> bool:
+    """Whether all of them were charged."""
+    return isinstance(outcome, tuple) and all([spent.is_charged for spent in outcome])  # noqa: C419  a third of the time
 
 
 class Known(NamedTuple):
@@ -60,7 +70,12 @@ class KeySpend:
         demand, trip = self._demand, smoothed(self._round_trip, now - self.sent)
         return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
 
-    def decision(self, _now: float) -> Decision:
+    @property
+    def is_short(self) -> bool:
+        """Whether its bucket lacked the tokens."""
+        return self.spent is not None and not self.spent.is_charged
+
+    def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         assert self.spent is not None
         return decision(self.quota, self.level, 0.0, "store", binding_of(self.spent.levels, self.quota))
@@ -75,3 +90,7 @@ class KeySpend:
         spent = self.spent
         assert spent is not None
         return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 1, spent.epoch, 1, None, -1, spent.levels)
+
+
+Settled = AdmissionResult | KeySpend
+"""How one call was settled: by an entry, or by a spend."""

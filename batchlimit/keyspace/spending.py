@@ -5,13 +5,13 @@ in use spends, unless the sizer wants more for its callers than this call costs,
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from batchlimit.bucket.fair_share import QUIET
 from batchlimit.bucket.messages import Spend
 from batchlimit.keyspace.dormant import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Known
+from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
 from batchlimit.overrides.code import Code
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
@@ -72,13 +72,48 @@ class Spending(Generic[E]):
         """Whether an answer is to tell the revision of the overrides."""
         return self._clock() >= self._instance.rules.looks_at
 
-    def begin(self, key: str, cost: int) -> KeySpend | None:
-        """Return what a call spends at a checked key; None: the call needs an entry.
+    def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
+        """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
+        begun: list[KeySpend] = []
+        for key, cost in costs.items():
+            if (one := self._begin(key, cost)) is None:
+                self.end(begun)
+                return None
+            begun.append(one)
+        return begun
 
-        Args:
-            key: as the caller named it.
-            cost: what the call costs, whatever its type.
-        """
+    def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> float:
+        """Take in what became of spends; return the instant at which to come and forget a key (inf: no need)."""
+        self.end(begun)
+        if not isinstance(outcome, tuple):
+            return math.inf
+        for each, spent in zip(begun, outcome, strict=True):
+            each.spent = spent
+        if not is_charged(outcome):
+            return math.inf
+        now = self._clock()
+        return min([self._keep(each, now) for each in begun])
+
+    def end(self, begun: Sequence[KeySpend]) -> None:
+        """Take note that no answer is to come, or that it has come."""
+        for each in begun:
+            self._in_flight.pop(each.place, None)
+
+    def clear(self) -> None:
+        """Take note that no answer is to come to any."""
+        self._in_flight.clear()
+
+    def hear(self, rules: int, now: float) -> None:
+        """Take in the revision of the overrides that an answer told; -1: it told none."""
+        if rules >= 0:
+            self._instance.rules.hear(rules, now)
+
+    def fetch(self, spend: KeySpend) -> Fetch:
+        """Return the ask that the entry of its key would have sent in its place."""
+        return spend.fetch(self._instance.name, next(self._instance.numbers))
+
+    def _begin(self, key: str, cost: int) -> KeySpend | None:
+        """Return what a call spends at one key; `cost` may have any type. None: the key needs an entry."""
         name, code, in_force = stored(key), self.code, self._instance.rules.in_force
         place = place_of(name)
         if place in self._entries:
@@ -105,28 +140,14 @@ class Spending(Generic[E]):
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
         return KeySpend(key, place, message, own, Known(demand, epoch, trip), now)
 
-    def end(self, spend: KeySpend) -> None:
-        """Take note that no answer is to come, or that it has come."""
-        self._in_flight.pop(spend.place, None)
-
-    def settle(self, spend: KeySpend, now: float) -> float:
-        """Take in that it was charged; return the instant at which to come and forget the key (inf: no need)."""
-        self.end(spend)
+    def _keep(self, spend: KeySpend, now: float) -> float:
+        """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
         self._settled(spend.code, spend.message.cost, spend.is_lost)
         self._instance.count.learn(1, now)
         if spend.place in self._entries:
             return math.inf
         self._make_room()
         return self._dormant.keep(spend.place, spend.packed(now), now, now)
-
-    def hear(self, rules: int, now: float) -> None:
-        """Take in the revision of the overrides that an answer told; -1: it told none."""
-        if rules >= 0:
-            self._instance.rules.hear(rules, now)
-
-    def fetch(self, spend: KeySpend) -> Fetch:
-        """Return the ask that the entry of its key would have sent in its place."""
-        return spend.fetch(self._instance.name, next(self._instance.numbers))
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket."""

@@ -69,8 +69,8 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
   may be cancelled before it wakes. An Ask reports its tokens as held, and not as spent, until `admission.confirm`.
 - The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the
   reservoir, or return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports the end of a GiveBack.
-- A call that only admits or refuses needs no reservoir if its key is not in use and leases nothing ahead:
-  `keyspace/single_ask.py`. If its one ask is not all, a new reservoir begins with that ask in flight, by `resume`.
+- A call needs no reservoir if its key is not in use and leases nothing ahead: `keyspace/spending.py`. If its spend is
+  in vain, a new reservoir begins with it in flight, by `resume`.
 - `corrections.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `corrections.debit`
   puts the overdraft last in the queue. To end a limiter: `lifecycle.close`, then `lifecycle.last_ask`, which asks for
   what is owed or lost, then `lifecycle.drain`, which returns the tokens and forgives the rest of the debt.
@@ -159,11 +159,14 @@ class Reservoir:
         """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""
         return self.state.quota
 
-    def resume(self, waiter: Waiter, fetch: Fetch) -> None:
-        """Begin with this in flight, which was sent for the first caller before there was a reservoir."""
+    def resume(self, waiter: Waiter, fetch: Fetch) -> bool:
+        """Begin with this in flight, which was sent for the first caller before; False: another one was faster."""
+        if self.state.is_retired or self.state.queue or self.state.in_flight is not None or self.requests.calls:
+            return False
         self.admission.join(waiter)
         self.state.count(fetch.sent)
         self.requests.resume(fetch, waiter)
+        return True
 
     def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
         """Say what the caller with this waiter does next."""

@@ -3,12 +3,12 @@
 from batchlimit.blocking import room_to_leave, warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.spends import Settled
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
 from batchlimit.waiting import NO_WAIT, deadline
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit.blocking import free, own_lock
-from batchlimit.bucket.messages import Spend, Spent
+from batchlimit.bucket.messages import Spend
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import Outcome
 from batchlimit.sync.guarded_store import GuardedStore
 
-Outcome = tuple[Spent, ...] | StoreUnavailable | None
-"""What became of a group; None: a bucket is leased of, so `take` has to say what is there."""
 _MOST = 128
 """Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
 _LEAD: Any = object()

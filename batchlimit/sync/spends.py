@@ -4,10 +4,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from batchlimit.blocking import free, room_to_leave, warn_in_loop
-from batchlimit.bucket.messages import Spent
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.key_spend import KeySpend
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
 from batchlimit.keyspace.spending import Spending
 from batchlimit.lock import OwnLock
 from batchlimit.quota.key import check_key
@@ -15,12 +14,9 @@ from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.spend_queue import Outcome, SpendQueue
+from batchlimit.sync.spend_queue import SpendQueue
 from batchlimit.sync.waiting_thread import WaitingThread
 from batchlimit.waiting import NO_WAIT
-
-Settled = AdmissionResult | KeySpend
-"""How one call was settled: by an entry, or by a spend."""
 
 
 class Spends:
@@ -60,26 +56,19 @@ class Spends:
         if (begun := self._begin({key: cost})) is None:
             return None
         outcome = self._spend(begun)
-        if isinstance(outcome, StoreUnavailable) or (outcome and not outcome[0].is_charged):
-            return self._in_vain(begun[0], outcome, until)
-        return None if outcome is None else begun[0]
+        if outcome is None:
+            return None
+        return begun[0] if is_charged(outcome) else self._in_vain(begun[0], outcome, until)
 
     def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
-        if (begun := self._begin(costs)) is None:
+        if (begun := self._begin(costs)) is None or not isinstance(outcome := self._spend(begun), tuple):
             return None
-        outcome = self._spend(begun)
-        if isinstance(outcome, StoreUnavailable):
-            self._check_open()
-            return None
-        if outcome is None:
-            return None
-        now = self._clock()
-        if all(each.is_charged for each in outcome):
-            return {each.key: each.decision(now) for each in begun}
-        short = next(each for each in begun if each.spent is not None and not each.spent.is_charged)
+        if is_charged(outcome):
+            return {each.key: each.decision() for each in begun}
+        short = next(each for each in begun if each.is_short)
         settled = self._in_vain(short, outcome, NO_WAIT)
-        return None if settled is None or settled.admitted else {short.key: settled.decision(now)}
+        return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 
     def refund(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""
@@ -93,15 +82,9 @@ class Spends:
         for key in costs:
             check_key(key)
         room_to_leave()
-        begun: list[KeySpend] = []
         with free(self._lock):
             self._check_open()
-            for key, cost in costs.items():
-                if (one := self._spending.begin(key, cost)) is None:
-                    self._end(begun)
-                    return None
-                begun.append(one)
-        return begun
+            return self._spending.begin(costs)
 
     def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store, and take in what it says."""
@@ -110,27 +93,13 @@ class Spends:
             outcome = self._queue.spend([each.message for each in begun])
         except BaseException:
             with free(self._lock):
-                self._end(begun)
+                self._spending.end(begun)
             raise
         with free(self._lock):
-            idle_at = self._settled(begun, outcome) if isinstance(outcome, tuple) else self._end(begun)
+            idle_at = self._spending.settle(begun, outcome)
         if idle_at < math.inf:
             self._idle(idle_at)
         return outcome
-
-    def _settled(self, begun: Sequence[KeySpend], outcome: Sequence[Spent]) -> float:
-        """Requires the lock. Return the instant at which to forget a key (inf: no need)."""
-        for each, spent in zip(begun, outcome, strict=True):
-            each.spent = spent
-        if not all(spent.is_charged for spent in outcome):
-            return self._end(begun)
-        now = self._clock()
-        return min([self._spending.settle(each, now) for each in begun])
-
-    def _end(self, begun: Sequence[KeySpend]) -> float:
-        for each in begun:
-            self._spending.end(each)
-        return math.inf
 
     def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""

@@ -52,13 +52,8 @@ class WaitingThread:
 
         Requires the lock. To be followed by a report on the request, and by `result` or `leave`.
         """
-        reservoir = self.entry.reservoir
-        state = reservoir.state
-        if state.is_retired or state.queue or state.in_flight is not None or state.calls:
-            return False
         self.waited = self._asked = True
-        reservoir.resume(self.waiter, fetch)
-        return True
+        return self.entry.reservoir.resume(self.waiter, fetch)
 
     def result(self) -> AdmissionResult | None:
         """Wait for the verdict of a caller that is in the queue; as `wait`."""

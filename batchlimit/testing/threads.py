@@ -11,6 +11,7 @@ from typing import TypeVar, TypeVarTuple
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.policy import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -23,7 +24,6 @@ from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.slow_path import SlowPath
-from batchlimit.sync.spends import Settled
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
 from batchlimit.waking import TaskEvent

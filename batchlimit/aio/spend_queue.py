@@ -1,0 +1,90 @@
+"""The spends of tasks, sent together: what is asked in one turn of the event loop goes in one call."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+from batchlimit.aio import store_calls
+from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.aio.home import Home
+from batchlimit.bucket.messages import Spend, SpendReply
+from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import Outcome
+
+Group = Sequence[Spend]
+Heard = Callable[[Outcome], None]
+_MOST = 128
+"""Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
+
+
+class SpendQueue:
+    """Sends the spends of one limiter, at the end of the turn in which they came."""
+
+    def __init__(self, store: GuardedStore, home: Home, looks: Callable[[], bool], hear: Callable[[int], None]) -> None:
+        """`looks` says whether an answer is to tell the revision of the overrides, which `hear` takes in."""
+        self._store, self._home, self._looks, self._hear = store, home, looks, hear
+        self._waiting: list[tuple[Group, Heard]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
+
+    def __repr__(self) -> str:
+        return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
+
+    @property
+    def is_able(self) -> bool:
+        """Whether the store can spend."""
+        return self._store.spends
+
+    def clear(self) -> None:
+        """Forget what was not sent: its loop is closed."""
+        self._waiting, self._loop = [], None
+
+    def spend(self, group: Group, heard: Heard) -> None:
+        """Spend, and call `heard` with what became of it."""
+        self._waiting.append((group, heard))
+        if (loop := asyncio.get_running_loop()) is not self._loop:
+            self._loop = loop
+            loop.call_soon(self._flush, context=Context())
+
+    def _flush(self) -> None:
+        self._loop = None
+        waiting, self._waiting = self._waiting, []
+        size = _MOST if self._store.spends_together else 1
+        for first in range(0, len(waiting), size):
+            self._send(waiting[first : first + size])
+
+    def _send(self, some: Sequence[tuple[Group, Heard]]) -> None:
+        """Send in this turn of the loop if it can be, else by a task."""
+        groups, looks = [group for group, _ in some], self._looks()
+        try:
+            is_sent = self._store.send_spend(groups, looks, partial(self._told, some))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            self._told(some, store_calls.uncounted(error))
+            return
+        if not is_sent:
+            self._send_by_task(some)
+
+    def _send_by_task(self, some: Sequence[tuple[Group, Heard]]) -> None:
+        work = store_calls.outcome(self._store.spend, [group for group, _ in some], self._looks())
+        try:
+            task = self._home.start(work)
+        except Exception as error:  # noqa: BLE001  a task factory of the user's own
+            self._told(some, store_calls.uncounted(error))
+            return
+        task.add_done_callback(partial(self._done, some))
+
+    def _done(self, some: Sequence[tuple[Group, Heard]], task: "asyncio.Task[Any]") -> None:
+        error = task.exception() if not task.cancelled() else None
+        self._told(some, store_calls.CANCELLED if task.cancelled() or error is not None else task.result())
+
+    def _told(self, some: Sequence[tuple[Group, Heard]], reply: SpendReply | StoreUnavailable | None) -> None:
+        if reply is None:
+            self._send_by_task(some)
+        elif isinstance(reply, StoreUnavailable):
+            for _, heard in some:
+                heard(reply)
+        else:
+            self._hear(reply.rules)
+            for (_, heard), outcome in zip(some, reply.groups, strict=True):
+                heard(outcome)

@@ -1,0 +1,104 @@
+"""Calls of tasks for keys that are not in use: they spend at the store, and no entry is made."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from batchlimit.aio import store_calls
+from batchlimit.aio.key_entry import KeyEntry, result_of
+from batchlimit.aio.spend_queue import SpendQueue
+from batchlimit.blocking import room_to_leave
+from batchlimit.decision import Decision
+from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
+from batchlimit.keyspace.spending import Spending
+from batchlimit.quota.key import check_key
+from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.waiting import NO_WAIT
+
+
+class Spends:
+    """Spends for the callers of one limiter; what cannot be done so is for an entry of the key."""
+
+    def __init__(
+        self,
+        spending: Spending[KeyEntry],
+        queue: SpendQueue,
+        clock: Callable[[], float],
+        *,
+        find: Callable[[str], KeyEntry],
+        check_open: Callable[[], None],
+        idle: Callable[[float], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            spending: begins and settles spends.
+            queue: sends them.
+            clock: returns seconds.
+            find: brings a key into use, or raises LimiterClosed.
+            check_open: raises LimiterClosed after close().
+            idle: is called with the instant at which to forget a key (inf: no need).
+        """
+        self._spending, self._queue, self._clock = spending, queue, clock
+        self._find, self._check_open, self._idle = find, check_open, idle
+
+    def __repr__(self) -> str:
+        return f"<Spends by {self._queue!r}>"
+
+    async def one(self, key: str, cost: int, until: float) -> Settled | None:
+        """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
+        if (begun := self._begin({key: cost})) is None:
+            return None
+        outcome = await self._spend(begun)
+        if outcome is None:
+            return None
+        return begun[0] if is_charged(outcome) else await self._in_vain(begun[0], outcome, until)
+
+    async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+        """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
+        if (begun := self._begin(costs)) is None or not isinstance(outcome := await self._spend(begun), tuple):
+            return None
+        if is_charged(outcome):
+            return {each.key: each.decision() for each in begun}
+        short = next(each for each in begun if each.is_short)
+        settled = await self._in_vain(short, outcome, NO_WAIT)
+        return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
+
+    def refund(self, costs: Mapping[str, int]) -> None:
+        """Take back what was charged, too late to be of use."""
+        for key, cost in costs.items():
+            store_calls.refund(self._find(key), cost)
+
+    def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
+        """Begin to spend; None: a key needs its entry."""
+        if not self._queue.is_able:
+            return None
+        for key in costs:
+            check_key(key)
+        room_to_leave()
+        self._check_open()
+        return self._spending.begin(costs)
+
+    async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
+        """Ask the store, and take in what it says."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.spend([each.message for each in begun], partial(self._heard, begun, answer))
+        return await answer
+
+    def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+        if (idle_at := self._spending.settle(begun, outcome)) < math.inf:
+            self._idle(idle_at)
+        if not answer.done():
+            answer.set_result(outcome)
+        elif is_charged(outcome):  # its caller was cancelled
+            self.refund({each.key: each.message.cost for each in begun})
+
+    async def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
+        """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
+        entry, fetch = self._find(spend.key), self._spending.fetch(spend)
+        if (caller := entry.resume(fetch, spend.message.cost, until)) is None:
+            return None
+        entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
+        return await result_of(entry, caller)
