@@ -6,5 +6,5 @@ from batchlimit.bucket.messages import Ask
 
 
 def far(*told: Any) -> Ask:
-    """What a reservoir asks, from far away; to be put in the place of the `Ask` of `requests` and `single_ask`."""
+    """What a reservoir asks, from far away; to be put in the place of the `Ask` of `requests`."""
     return Ask(*told)._replace(round_trip=2.0)

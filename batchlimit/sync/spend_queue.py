@@ -4,7 +4,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import Spend
@@ -14,38 +13,47 @@ from batchlimit.sync.guarded_store import GuardedStore
 
 _MOST = 128
 """Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
-_LEAD: Any = object()
-"""In place of an outcome: this thread is the next to ask."""
 
 
 class _Place:
-    """A thread that waits for another one's call."""
+    """One thread's place: it waits for another one's call, or leads; then `others` wait for it."""
 
-    __slots__ = ("group", "is_answered", "outcome", "woken")
+    __slots__ = ("_woken", "group", "is_answered", "others", "outcome")
 
     def __init__(self, group: Sequence[Spend]) -> None:
         self.group, self.is_answered = group, False
-        self.outcome: Any = None
-        self.woken = threading.Lock()
-        self.woken.acquire()
+        self.outcome: Outcome = None
+        self.others: list[_Place] = []
+        self._woken = threading.Lock()
+        self._woken.acquire()
 
-    def answer(self, outcome: Any) -> None:
+    def answer(self, outcome: Outcome) -> None:
         self.outcome, self.is_answered = outcome, True
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until somebody wakes it, but no longer than that."""
+        self._woken.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        """Requires the lock of the queue."""
+        if self._woken.locked():
+            self._woken.release()
 
 
 class SpendQueue:
     """Sends the spends of one limiter. One call is under way at a time: its thread leads, and then the first who waits.
 
-    A thread that comes alone asks at once, by itself. One that is interrupted hands on the lead. Should even that be
-    interrupted, the others take it after a while.
+    A thread that comes alone asks at once, by itself. Whoever is interrupted hands on the lead, and those whom it led
+    come again. Should even that be interrupted, they do so after a while.
     """
 
     def __init__(self, store: GuardedStore, looks: Callable[[], bool], hear: Callable[[int], None]) -> None:
         """`looks` says whether an answer is to tell the revision of the overrides, which `hear` takes in."""
         self._store, self._looks, self._hear = store, looks, hear
-        self._lock = own_lock()  # held to touch the two below
+        self._lock = own_lock()  # held to touch the three below
         self._waiting: deque[_Place] = deque()
-        self._led_until = 0.0  # time.monotonic(); until then somebody asks
+        self._leader: _Place | None = None
+        self._led_until = 0.0  # time.monotonic()
 
     def __repr__(self) -> str:
         return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
@@ -54,66 +62,56 @@ class SpendQueue:
         """Spend, and return what became of it."""
         if not self._store.spends_together:
             return self._ask([group])[0]
-        while True:
-            if (place := self._enter(group)) is None:
-                return self._lead(group)
-            try:
-                place.woken.acquire(timeout=self._patience)
-            except BaseException:
-                self._leave(place)
-                raise
-            if place.outcome is _LEAD:
-                return self._lead(group)
-            if place.is_answered:
-                outcome: Outcome = place.outcome
-                return outcome
-            self._leave(place)  # whoever asked for it was interrupted
+        place = _Place(group)
+        try:
+            while not self._leads(place):
+                place.sleep(self._patience)
+                if place.is_answered:
+                    return place.outcome
+            self._lead(place)
+            self._leave(place)
+            return place.outcome
+        except BaseException:
+            self._leave(place)
+            raise
 
     @property
     def _patience(self) -> float:
         """The longest that a call takes (s)."""
         return 2.0 * self._store.deadline + self._store.connecting
 
-    def _enter(self, group: Sequence[Spend]) -> _Place | None:
-        """Return a place in the queue; None: this thread leads."""
+    def _leads(self, place: _Place) -> bool:
+        """Whether it is this one's turn; else it is in the queue."""
         now = time.monotonic()
         with free(self._lock):
-            if self._led_until <= now:
+            if self._leader is None or self._led_until <= now:
+                self._leader = place
+            if self._leader is place:
                 self._led_until = now + self._patience
-                return None
-            place = _Place(group)
-            self._waiting.append(place)
-        return place
+                return True
+            if place not in self._waiting:
+                self._waiting.append(place)
+        return False
 
-    def _lead(self, group: Sequence[Spend]) -> Outcome:
-        places: list[_Place] = []
-        try:
-            with free(self._lock):
-                while self._waiting and len(places) < _MOST:
-                    places.append(self._waiting.popleft())
-            mine, *others = self._ask([group, *(place.group for place in places)])
-            for place, outcome in zip(places, others, strict=True):
-                place.answer(outcome)
-            return mine
-        finally:
-            for place in places:
-                place.woken.release()
-            self._hand_on()
-
-    def _hand_on(self) -> None:
+    def _lead(self, place: _Place) -> None:
         with free(self._lock):
-            self._led_until = time.monotonic() + self._patience if self._waiting else 0.0
-            if self._waiting:
-                place = self._waiting.popleft()
-                place.outcome = _LEAD
-                place.woken.release()
+            while self._waiting and len(place.others) < _MOST:
+                place.others.append(self._waiting.popleft())
+        asked = [each for each in (place, *place.others) if not each.is_answered]
+        for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
+            each.answer(outcome)
 
     def _leave(self, place: _Place) -> None:
+        """Wake those whom it led; the first who waits leads next."""
         with free(self._lock):
             if place in self._waiting:
                 self._waiting.remove(place)
-        if place.outcome is _LEAD:
-            self._hand_on()
+            for each in place.others:
+                each.wake()
+            if self._leader is place:
+                self._leader = self._waiting.popleft() if self._waiting else None
+            if self._leader is not None:
+                self._leader.wake()
 
     def _ask(self, groups: Sequence[Sequence[Spend]]) -> Sequence[Outcome]:
         try:

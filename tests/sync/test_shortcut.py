@@ -48,7 +48,7 @@ class World:
             raise StoreUnavailable("away")
 
     def try_acquire(self, cost: int) -> bool:
-        self.limiter._registry.live_entry(KEY)  # a key that is in use: of others see test_single_ask.py
+        self.limiter._registry.live_entry(KEY)  # a key that is in use: of others see test_spends.py
         return self.limiter.try_acquire(KEY, cost)
 
     @property

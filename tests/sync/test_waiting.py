@@ -14,7 +14,7 @@ import pytest
 
 from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.keyspace import dormant, keyspace, single_ask
+from batchlimit.keyspace import dormant, key_spend, keyspace, spending
 from batchlimit.reservoir import (
     admission,
     bucket_view,
@@ -32,7 +32,17 @@ from batchlimit.reservoir import (
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_calls, key_entry, refill_gate, registry, slow_path, store_calls, waiting_thread
+from batchlimit.sync import (
+    key_calls,
+    key_entry,
+    refill_gate,
+    registry,
+    slow_path,
+    spend_queue,
+    spends,
+    store_calls,
+    waiting_thread,
+)
 from batchlimit.waiting import NO_WAIT
 from batchlimit.waking import Event
 from tests.servers import Server
@@ -494,7 +504,10 @@ RULES = [
     dormant.__file__,
     keyspace.__file__,
     registry.__file__,
-    single_ask.__file__,
+    key_spend.__file__,
+    spending.__file__,
+    spends.__file__,
+    spend_queue.__file__,
 ]
 
 
