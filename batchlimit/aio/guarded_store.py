@@ -16,7 +16,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
-from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncSpender, AsyncStore
+from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncSpender, AsyncSpendSender, AsyncStore
 from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class GuardedStore(Timeouts):
         self._inherited: object = None
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
+        self._spend_sender = store if isinstance(store, AsyncSpendSender) and self._remote.is_prompt else None
         self.spends = isinstance(store, AsyncSpender)
         self.spends_together = isinstance(store, AsyncSpender) and store.spends_together
         self._begin()
@@ -69,7 +70,7 @@ class GuardedStore(Timeouts):
         self, groups: Groups, look: bool, took: "Callable[[SpendReply | StoreUnavailable | None], None]"
     ) -> bool:
         """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
-        sender = self._sender
+        sender = self._spend_sender
         return sender is not None and self._send(
             groups[0][0].key,
             lambda: sender.send_spend(groups, look=look),

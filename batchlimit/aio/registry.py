@@ -84,7 +84,10 @@ class Registry:
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         spending, clock = self._keyspace.spending, self.clock
         self._spend_queue = SpendQueue(
-            self.store, self._home, lambda: spending.looks, lambda rules: spending.hear(rules, clock())
+            self.store,
+            lambda work: self._home.start(work),
+            lambda: spending.looks,
+            lambda rules: spending.hear(rules, clock()),
         )
         self.spends = Spends(
             spending,

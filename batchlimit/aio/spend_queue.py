@@ -1,18 +1,18 @@
 """The spends of tasks, sent together: what is asked in one turn of the event loop goes in one call."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Any
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import Home
 from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome
 
+Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Group = Sequence[Spend]
 Heard = Callable[[Outcome], None]
 _MOST = 128
@@ -22,9 +22,11 @@ _MOST = 128
 class SpendQueue:
     """Sends the spends of one limiter, at the end of the turn in which they came."""
 
-    def __init__(self, store: GuardedStore, home: Home, looks: Callable[[], bool], hear: Callable[[int], None]) -> None:
-        """`looks` says whether an answer is to tell the revision of the overrides, which `hear` takes in."""
-        self._store, self._home, self._looks, self._hear = store, home, looks, hear
+    def __init__(
+        self, store: GuardedStore, start: Start, looks: Callable[[], bool], hear: Callable[[int], None]
+    ) -> None:
+        """`start` starts a task; `looks` says whether an answer is to tell the overrides' revision, for `hear`."""
+        self._store, self._start, self._looks, self._hear = store, start, looks, hear
         self._waiting: list[tuple[Group, Heard]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
 
@@ -68,7 +70,7 @@ class SpendQueue:
     def _send_by_task(self, some: Sequence[tuple[Group, Heard]]) -> None:
         work = store_calls.outcome(self._store.spend, [group for group, _ in some], self._looks())
         try:
-            task = self._home.start(work)
+            task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
             self._told(some, store_calls.uncounted(error))
             return

@@ -49,7 +49,7 @@ class Spends:
 
     async def one(self, key: str, cost: int, until: float) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if (begun := self._begin({key: cost})) is None:
+        if (begun := self._begin({check_key(key): cost})) is None:
             return None
         outcome = await self._spend(begun)
         if outcome is None:
@@ -58,6 +58,8 @@ class Spends:
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
+        for key in costs:
+            check_key(key)
         if (begun := self._begin(costs)) is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
         if is_charged(outcome):
@@ -75,8 +77,6 @@ class Spends:
         """Begin to spend; None: a key needs its entry."""
         if not self._queue.is_able:
             return None
-        for key in costs:
-            check_key(key)
         room_to_leave()
         self._check_open()
         return self._spending.begin(costs)

@@ -178,12 +178,12 @@ class AsyncRedisStore(Unique):
         return read_spent(await self._talk(transport, lambda: transport.run(*call)), groups)
 
     def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
-        """See AsyncSender.send_spend. Only an AsyncDirectTransport can."""
+        """See AsyncSpendSender.send_spend. Only an AsyncDirectTransport can."""
         transport = self._transport
         return transport.send(*self._spending(groups, look)) if isinstance(transport, AsyncDirectTransport) else None
 
     def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
-        """See AsyncSender.receive_spend."""
+        """See AsyncSpendSender.receive_spend."""
         return self._received(answer, lambda reply: read_spent(reply, groups))
 
     def _spending(self, groups: Groups, look: bool) -> tuple[str, list[str], list[str | bytes]]:

@@ -224,6 +224,11 @@ class AsyncSender(Protocol):
         """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
         ...
 
+
+@runtime_checkable
+class AsyncSpendSender(Protocol):
+    """Optional for a prompt AsyncSpender, as AsyncSender is for an AsyncStore."""
+
     def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
         """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
         ...
