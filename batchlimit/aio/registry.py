@@ -85,7 +85,7 @@ class Registry:
         spending, clock = self._keyspace.spending, self.clock
         self._spend_queue = SpendQueue(
             self.store,
-            lambda work: self._home.start(work),
+            self._start,
             lambda: spending.looks,
             lambda rules: spending.hear(rules, clock()),
         )
@@ -194,8 +194,8 @@ class Registry:
         """Forget dormant keys that are idle by now, or some of them; the timer calls it when they are `due`."""
         self._come_at(min(self._keyspace.forget_idle(), self.rules.expire()))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._home.start(work)
+    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return self._home.start(work)
 
     async def _reconsider(self) -> None:
         """Have all keys go by the overrides that are known now."""

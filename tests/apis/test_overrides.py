@@ -227,7 +227,7 @@ def test_an_override_of_the_failure_policy_reaches_the_keys_it_names(stage: Stag
     assert "weight 3, on_failure open beside 1000/s" in str(stage.limiter.rules.explain(KEY))
     assert stage.limit == 1000
 
-    def broken(*_args: Any) -> Any:
+    def broken(*_args: Any, **_options: Any) -> Any:
         raise StoreUnavailable("away")
 
     stage.store.take = stage.store.spend = broken  # type: ignore[method-assign,assignment]

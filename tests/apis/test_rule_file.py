@@ -188,7 +188,7 @@ def test_a_file_says_mode_and_failure_policy_of_its_names(api: Api, clock: Clock
     assert [stage.limiter.try_acquire(KEY) for _ in range(3)] == [True] * 3
     assert stage.limiter.statistics().shadow_refused == 2
 
-    def away(*_args: Any) -> Any:
+    def away(*_args: Any, **_options: Any) -> Any:
         raise StoreUnavailable("away")
 
     stage.store.take = stage.store.spend = away  # type: ignore[method-assign,assignment]
