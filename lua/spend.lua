@@ -46,11 +46,11 @@ local function spend(first, last)
         local key, quota = KEYS[n], ARGV[2 * n]
         local cost, age, fill, claim = match(ARGV[2 * n + 1], '^(%d+) %d+ (%d+) (%S+) (%d+ %d+)$')
         local bands, levels, wait, now, refund, over = quotas[quota], {}, 0, 0, 0, nil
-        local found, epoch, level, shares, times, used, rank = unpack(call('HMGET', key,
-            'quota', 'epoch', 'level', 'shares', 'times', 'used', 'rank'))
+        local found, epoch, level, shares, times, used, rank, written = unpack(call('HMGET', key,
+            'quota', 'epoch', 'level', 'shares', 'times', 'used', 'rank', 'format'))
         local time, swept, kept, since, more = 0, 0, 0, nil, ''
         if found then
-            if found ~= quota or claim ~= (rank or '0 0') then return nil end
+            if found ~= quota or claim ~= (rank or '0 0') or (written or FORMAT) ~= FORMAT then return nil end
             time, swept, kept, since, more = match(times, '^(%d+) (%d+) (-?%d+) (-?%d+)(.*)$')
             now = max(time + 0, clock - epoch)
             local reserves = '0'
@@ -62,7 +62,7 @@ local function spend(first, last)
                 if now - time < QUIET or refund > 0 then return nil end
                 over = call('HGET', key, 'outstanding') + 0
             end
-        elseif call('EXISTS', key) == 1 then
+        elseif #call('HGETALL', key) > 0 then
             return nil
         end
 

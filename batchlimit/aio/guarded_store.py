@@ -16,7 +16,8 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
-from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncSpender, AsyncSpendSender, AsyncStore
+from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
+from batchlimit.stores.spender import AsyncSpender, AsyncSpendSender
 from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")

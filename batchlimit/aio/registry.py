@@ -82,17 +82,11 @@ class Registry:
             code=self.code,
         )
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
-        spending, clock = self._keyspace.spending, self.clock
-        self._spend_queue = SpendQueue(
-            self.store,
-            self._start,
-            lambda: spending.looks,
-            lambda rules: spending.hear(rules, clock()),
-        )
+        self._spend_queue = SpendQueue(self.store, self._keyspace.spending, self._start)
         self.spends = Spends(
-            spending,
+            self._keyspace.spending,
             self._spend_queue,
-            clock,
+            self.clock,
             find=self.live_entry,
             check_open=self.check_open,
             idle=self._come_at,

@@ -8,9 +8,11 @@ from typing import Any
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome
+from batchlimit.keyspace.spending import Spending
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Group = Sequence[Spend]
@@ -22,11 +24,9 @@ _MOST = 128
 class SpendQueue:
     """Sends the spends of one limiter, at the end of the turn in which they came."""
 
-    def __init__(
-        self, store: GuardedStore, start: Start, looks: Callable[[], bool], hear: Callable[[int], None]
-    ) -> None:
-        """`start` starts a task; `looks` says whether an answer is to tell the overrides' revision, for `hear`."""
-        self._store, self._start, self._looks, self._hear = store, start, looks, hear
+    def __init__(self, store: GuardedStore, spending: Spending[KeyEntry], start: Start) -> None:
+        """`spending` is told the revision of the overrides; `start` starts a task."""
+        self._store, self._spending, self._start = store, spending, start
         self._waiting: list[tuple[Group, Heard]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
 
@@ -58,7 +58,7 @@ class SpendQueue:
 
     def _send(self, some: Sequence[tuple[Group, Heard]]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""
-        groups, looks = [group for group, _ in some], self._looks()
+        groups, looks = [group for group, _ in some], self._spending.looks
         try:
             is_sent = self._store.send_spend(groups, looks, partial(self._told, some))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
@@ -68,7 +68,7 @@ class SpendQueue:
             self._send_by_task(some)
 
     def _send_by_task(self, some: Sequence[tuple[Group, Heard]]) -> None:
-        work = store_calls.outcome(self._store.spend, [group for group, _ in some], self._looks())
+        work = store_calls.outcome(self._store.spend, [group for group, _ in some], self._spending.looks)
         try:
             task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
@@ -87,6 +87,6 @@ class SpendQueue:
             for _, heard in some:
                 heard(reply)
         else:
-            self._hear(reply.rules)
+            self._spending.hear(reply.rules)
             for (_, heard), outcome in zip(some, reply.groups, strict=True):
                 heard(outcome)

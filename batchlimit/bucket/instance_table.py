@@ -42,7 +42,10 @@ class Reserved(NamedTuple):
 
 
 class InstanceTable:
-    """The instances by name, and the sums over them that the bucket needs at every call: so none of them is a loop."""
+    """The instances by name, and the sums over them that the bucket needs at every call: so none of them is a loop.
+
+    It has 11 public methods: all change the sums together with what they are of.
+    """
 
     __slots__ = ("_swept", "active", "instances", "lasts", "outstanding", "weights")
 

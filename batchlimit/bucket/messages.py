@@ -149,6 +149,12 @@ class Spent(NamedTuple):
         retry_after: seconds until they are there; 0 if they were.
         epoch: the instant of the bucket's birth (us of the server).
         levels: tokens left in each bandwidth of the quota, with thousandths.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import MemoryStore, Spend
+        >>> MemoryStore().spend([[Spend("ann", Quota.parse("10/hour"), 4)]]).groups[0][0].levels
+        (6.0,)
     """
 
     is_charged: bool
@@ -164,6 +170,12 @@ class SpendReply(NamedTuple):
         rules: the revision of the overrides in the store; -1 if nobody looked.
         groups: of each group what became of its spends; None: a bucket is not plain, and `take` has to say what is
             there. A group is charged if all of its spends are.
+
+    Example:
+        >>> from batchlimit import Quota
+        >>> from batchlimit.stores import MemoryStore, Spend
+        >>> MemoryStore().spend([[Spend("ann", Quota.parse("10/hour"), 1)]], look=True).rules
+        0
     """
 
     rules: int

@@ -103,10 +103,10 @@ class Spending(Generic[E]):
         """Take note that no answer is to come to any."""
         self._in_flight.clear()
 
-    def hear(self, rules: int, now: float) -> None:
+    def hear(self, rules: int) -> None:
         """Take in the revision of the overrides that an answer told; -1: it told none."""
         if rules >= 0:
-            self._instance.rules.hear(rules, now)
+            self._instance.rules.hear(rules, self._clock())
 
     def fetch(self, spend: KeySpend) -> Fetch:
         """Return the ask that the entry of its key would have sent in its place."""

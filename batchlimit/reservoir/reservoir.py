@@ -46,13 +46,12 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
-Beside these, `state.mode` says what becomes of the decisions. In "enforce" they hold. In "shadow" nobody waits or is
-refused; refusals are counted. In "open" everything is admitted: the fallback lends, and no caller asks the bucket.
-`state.trial` counts what another quota would have refused. `rule.reconsider` sets both: when the reservoir begins, and
-when the API learns of other overrides or of another file.
+Beside these, `state.mode` says what becomes of decisions. In "enforce" they hold. In "shadow" nobody waits or is refused;
+refusals are counted. In "open" everything is admitted: the fallback lends. `state.trial` counts what another one
+refuses. `rule.reconsider` sets both.
 
-Between two calls, no more of the bucket's tokens are here than it last counted as leased to this process. While anybody
-waits none is free: what has begun is reserved for the waiters, the first one first, and what begins later is pending.
+Between two calls, no more of the bucket's tokens are here than it last counted as leased here. While anybody waits none
+is free: what has begun is reserved for the waiters, the first one first, and what begins later is pending.
 
 The calls. No method reads a clock or asks a store: the key entry of an API does. That of threads (sync/key_entry.py)
 holds the key's lock for each call that is not said to need none; that of tasks (aio/) has no lock. Three methods call
@@ -66,14 +65,12 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
   a Wait while a request is in flight, just after one failed, or while an ask would be in vain. Then the leader steps
   again after that time, for all. A caller that is interrupted calls `leave`. A task's waiter is `tentative`, for a task
-  may be cancelled before it wakes. An Ask reports its tokens as held, and not as spent, until `admission.confirm`.
-- The background thread or the event loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the
-  reservoir, or return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports the end of a GiveBack.
-- A call needs no reservoir if its key is not in use and leases nothing ahead: `keyspace/spending.py`. If its spend is
-  in vain, a new reservoir begins with it in flight, by `resume`.
+  may be cancelled before it wakes. An Ask reports its tokens as held until `admission.confirm`.
+- The background thread or the loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the reservoir, or
+  return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports its end.
+- A call at a key not in use spends: `keyspace/spending.py`. If that is in vain, a reservoir begins by `resume`.
 - `corrections.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `corrections.debit`
-  puts the overdraft last in the queue. To end a limiter: `lifecycle.close`, then `lifecycle.last_ask`, which asks for
-  what is owed or lost, then `lifecycle.drain`, which returns the tokens and forgives the rest of the debt.
+  puts the overdraft last in the queue. The end: `lifecycle.close`, `last_ask` for what is owed or lost, `drain`.
 - After a call that may concern waiters the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
 """
 
@@ -160,8 +157,8 @@ class Reservoir:
         return self.state.quota
 
     def resume(self, waiter: Waiter, fetch: Fetch) -> bool:
-        """Begin with this in flight, which was sent for the first caller before; False: another one was faster."""
-        if self.state.is_retired or self.state.queue or self.state.in_flight is not None or self.requests.calls:
+        """Begin with this in flight, which was sent before there was a reservoir; False: another one was faster."""
+        if self.state.is_retired or self.state.calls or self.state.queue:
             return False
         self.admission.join(waiter)
         self.state.count(fetch.sent)

@@ -34,7 +34,7 @@ from batchlimit.stores.client.scripts import (
     read_grant,
     read_level,
     read_spent,
-    spend_arguments,
+    spend_call,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -174,21 +174,20 @@ class AsyncRedisStore(Unique):
 
     async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
         """See Spender.spend."""
-        transport, call = self._transport, self._spending(groups, look)
+        transport, call = self._transport, spend_call(self._prefix, groups, self._sees(look))
         return read_spent(await self._talk(transport, lambda: transport.run(*call)), groups)
 
     def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
         """See AsyncSpendSender.send_spend. Only an AsyncDirectTransport can."""
-        transport = self._transport
-        return transport.send(*self._spending(groups, look)) if isinstance(transport, AsyncDirectTransport) else None
+        transport, call = self._transport, spend_call(self._prefix, groups, self._sees(look))
+        return transport.send(*call) if isinstance(transport, AsyncDirectTransport) else None
 
     def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
         """See AsyncSpendSender.receive_spend."""
         return self._received(answer, lambda reply: read_spent(reply, groups))
 
-    def _spending(self, groups: Groups, look: bool) -> tuple[str, list[str], list[str | bytes]]:
-        names = [bucket_name(self._prefix, spend.key) for group in groups for spend in group]
-        return "spend", names, spend_arguments(groups, self._seen[0] if look and self._seen else "")
+    def _sees(self, look: bool) -> str:
+        return self._seen[0] if look and self._seen else ""
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

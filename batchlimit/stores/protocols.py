@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
@@ -165,39 +165,6 @@ class Pipelined(Protocol):
         ...
 
 
-class _SpendsTogether(Protocol):
-    @property
-    def spends_together(self) -> bool:
-        """Whether many groups go in one call, and several keys in one group; else each call has one key."""
-        ...
-
-
-@runtime_checkable
-class Spender(_SpendsTogether, Protocol):
-    """Optional for a Store: it spends at buckets of which nobody leases. A store without it is asked by `take`."""
-
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
-        """Charge each group of buckets, all of it or nothing; what happens to one is nothing to the others.
-
-        Args:
-            groups: what is to be spent, and which of it together.
-            look: whether to tell the revision of the overrides (default False).
-
-        Returns:
-            What became of each group.
-        """
-        ...
-
-
-@runtime_checkable
-class AsyncSpender(_SpendsTogether, Protocol):
-    """Optional for an AsyncStore, as Spender is for a Store."""
-
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
-        """See Spender.spend."""
-        ...
-
-
 @runtime_checkable
 class AsyncRemote(_Parted, Protocol):
     """Optional for an AsyncStore, as Remote is for a Store."""
@@ -222,19 +189,6 @@ class AsyncSender(Protocol):
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
-        ...
-
-
-@runtime_checkable
-class AsyncSpendSender(Protocol):
-    """Optional for a prompt AsyncSpender, as AsyncSender is for an AsyncStore."""
-
-    def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
-        """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
-        ...
-
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
-        """Return what became of spends that were sent, or raise as `spend` does; None if `spend` has to repeat it."""
         ...
 
 

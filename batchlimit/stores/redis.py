@@ -30,7 +30,7 @@ from batchlimit.stores.client.scripts import (
     read_reset,
     read_spent,
     reset_arguments,
-    spend_arguments,
+    spend_call,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -178,8 +178,7 @@ class RedisStore(Unique):
     def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
         """See Spender.spend."""
         transport, seen = self._transport, self._seen[0] if look and self._seen else ""
-        names = [bucket_name(self._prefix, spend.key) for group in groups for spend in group]
-        return read_spent(self._talk(transport, transport.run, "spend", names, spend_arguments(groups, seen)), groups)
+        return read_spent(self._talk(transport, transport.run, *spend_call(self._prefix, groups, seen)), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

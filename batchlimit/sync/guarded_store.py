@@ -17,7 +17,8 @@ from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
-from batchlimit.stores.protocols import Pipelined, Remote, Spender, Store
+from batchlimit.stores.protocols import Pipelined, Remote, Store
+from batchlimit.stores.spender import Spender
 from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
 

@@ -3,13 +3,15 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import Spend
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome
+from batchlimit.keyspace.spending import Spending
 from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.sync.key_entry import KeyEntry
 
 _MOST = 128
 """Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
@@ -47,9 +49,9 @@ class SpendQueue:
     come again. Should even that be interrupted, they do so after a while.
     """
 
-    def __init__(self, store: GuardedStore, looks: Callable[[], bool], hear: Callable[[int], None]) -> None:
-        """`looks` says whether an answer is to tell the revision of the overrides, which `hear` takes in."""
-        self._store, self._looks, self._hear = store, looks, hear
+    def __init__(self, store: GuardedStore, spending: Spending[KeyEntry]) -> None:
+        """`spending` is told the revision of the overrides."""
+        self._store, self._spending = store, spending
         self._lock = own_lock()  # held to touch the three below
         self._waiting: deque[_Place] = deque()
         self._leader: _Place | None = None
@@ -115,8 +117,8 @@ class SpendQueue:
 
     def _ask(self, groups: Sequence[Sequence[Spend]]) -> Sequence[Outcome]:
         try:
-            reply = self._store.spend(groups, self._looks())
+            reply = self._store.spend(groups, self._spending.looks)
         except StoreUnavailable as error:
             return [error] * len(groups)
-        self._hear(reply.rules)
+        self._spending.hear(reply.rules)
         return reply.groups

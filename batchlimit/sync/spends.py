@@ -46,7 +46,7 @@ class Spends:
         """
         self._spending, self._lock, self._is_able, self._clock = spending, lock, store.spends, clock
         self._find, self._check_open, self._idle = find, check_open, idle
-        self._queue = SpendQueue(store, lambda: spending.looks, lambda rules: spending.hear(rules, clock()))
+        self._queue = SpendQueue(store, spending)
 
     def __repr__(self) -> str:
         return f"<Spends by {self._queue!r}>"

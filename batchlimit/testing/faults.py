@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import AsyncStore, Store
+from batchlimit.stores.spender import AsyncSpender, Spender
 
 S = TypeVar("S", Store, AsyncStore)
 T = TypeVar("T")
@@ -122,6 +123,16 @@ class FaultStore(_Faulty[Store]):
         """See Store.take."""
         return self._do(lambda inner: inner.take(key, quota, ask))
 
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+
+        def spent(inner: Store) -> SpendReply:
+            if not isinstance(inner, Spender):
+                return SpendReply(-1, [None] * len(groups))
+            return inner.spend(groups, look=look)
+
+        return self._do(spent)
+
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
         return self._do(lambda inner: inner.give_back(key, quota, back))
@@ -164,6 +175,16 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return await self._do(lambda inner: inner.take(key, quota, ask))
+
+    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+
+        async def spent(inner: AsyncStore) -> SpendReply:
+            if not isinstance(inner, AsyncSpender):
+                return SpendReply(-1, [None] * len(groups))
+            return await inner.spend(groups, look=look)
+
+        return await self._do(spent)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

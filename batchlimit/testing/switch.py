@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import TracebackType
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
 from batchlimit.testing.scene import SCENE, World
 from batchlimit.testing.virtual_store import VirtualStore
@@ -22,6 +22,10 @@ class FullStore(VirtualStore):
         """See Store.take."""
         return Grant(ask.want, ask.held, 0.0, _LEASE, 0.0, quota.largest_cost, 1, 1, 1)
 
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        return SpendReply(-1, [tuple([_spent(each) for each in group]) for group in groups])
+
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
         return 0
@@ -29,6 +33,10 @@ class FullStore(VirtualStore):
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return Level(quota.largest_cost, 0, 0)
+
+
+def _spent(spend: Spend) -> Spent:
+    return Spent(True, 0.0, 1, tuple([float(band.burst) for band in spend.quota.bandwidths]))
 
 
 class _Off(VirtualWorld):

@@ -7,7 +7,7 @@ from typing import TypeVar
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryRules, MemoryStore
@@ -117,6 +117,10 @@ class FaultyVirtualStore(MemoryStore):
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return self._do(lambda: self._inner.take(key, quota, ask))
+
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        return self._do(lambda: self._inner.spend(groups, look=look))
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

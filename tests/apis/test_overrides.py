@@ -230,7 +230,7 @@ def test_an_override_of_the_failure_policy_reaches_the_keys_it_names(stage: Stag
     def broken(*_args: Any, **_options: Any) -> Any:
         raise StoreUnavailable("away")
 
-    stage.store.take = stage.store.spend = broken  # type: ignore[method-assign,assignment]
+    stage.store.take = stage.store.spend = broken  # type: ignore[method-assign]
     stage.clock.now += 60.0
     assert stage.limiter.try_acquire(KEY)
     assert stage.limiter.statistics().fallback >= 1

@@ -191,7 +191,7 @@ def test_a_file_says_mode_and_failure_policy_of_its_names(api: Api, clock: Clock
     def away(*_args: Any, **_options: Any) -> Any:
         raise StoreUnavailable("away")
 
-    stage.store.take = stage.store.spend = away  # type: ignore[method-assign,assignment]
+    stage.store.take = stage.store.spend = away  # type: ignore[method-assign]
     assert stage.limiter.try_acquire("another")
     assert stage.limiter.statistics().fallback >= 1
     put(path, '[limits]\n"*" = "1/s"\n')

@@ -88,7 +88,7 @@ class Interpreter:
     def spend(self, spend: Spend) -> Spent | None:
         """Spend at the bucket, in a group of its own."""
         group = read_spent(self.listed("spend", spend_arguments([[spend]])), [[spend]]).groups[0]
-        return group and group[0]
+        return None if group is None else group[0]
 
     def _exists(self, _key: str) -> int:
         return int(bool(self.fields))

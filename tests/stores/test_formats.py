@@ -106,5 +106,7 @@ def test_a_refusal_is_told_once_to_the_log(
 
 def test_each_format_is_one_number_in_one_place() -> None:
     said = {path.stem: re.findall(r"^local FORMAT = '(\d+)'", path.read_text(), re.MULTILINE) for path in LUA.iterdir()}
-    assert {name: numbers for name, numbers in said.items() if numbers} == {"bucket": [FORMAT], "lend": ["1"]}
-    assert all(script(name).count("local FORMAT") == 1 for name in ("take", "give_back", "peek", "reset", "lend"))
+    assert {name: numbers for name, numbers in said.items() if numbers} == {"start": [FORMAT], "lend": ["1"]}
+    assert all(
+        script(name).count("local FORMAT") == 1 for name in ("take", "spend", "give_back", "peek", "reset", "lend")
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import hiredis
 from redis.exceptions import InvalidResponse
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
 from batchlimit.errors import BucketUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.quota import Quota
@@ -110,7 +110,17 @@ def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str
     return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
 
 
-def spend_arguments(groups: Sequence[Sequence[Spend]], seen: str = "") -> list[str | bytes]:
+Call = tuple[str, list[str], list[str | bytes]]
+"""The script that is to run, the names of its buckets, and its arguments."""
+
+
+def spend_call(prefix: str, groups: Groups, seen: str = "") -> Call:
+    """Return the call of spend.lua; `seen` is the name of the hash of overrides, if the script is to read it."""
+    names = [bucket_name(prefix, spend.key) for group in groups for spend in group]
+    return "spend", names, spend_arguments(groups, seen)
+
+
+def spend_arguments(groups: Groups, seen: str = "") -> list[str | bytes]:
     """Return ARGV of spend.lua; `seen` is the name of the hash of overrides, if the script is to read it."""
     found: list[str | bytes] = [seen]
     for group in groups:
@@ -122,7 +132,7 @@ def spend_arguments(groups: Sequence[Sequence[Spend]], seen: str = "") -> list[s
     return found
 
 
-def read_spent(reply: Sequence[int], groups: Sequence[Sequence[Spend]]) -> SpendReply:
+def read_spent(reply: Sequence[int], groups: Groups) -> SpendReply:
     """Return the SpendReply in a reply of spend.lua."""
     rules, *numbers = reply
     at, found = 0, list[tuple[Spent, ...] | None]()
