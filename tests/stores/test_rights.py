@@ -36,7 +36,7 @@ def called_by(*names: str) -> set[str]:
     return {word.lower() for text in texts for word in re.findall(r"\bp?call\('(\w+)'", text)}
 
 
-OF_THE_SCRIPTS = called_by("bucket", "sweep", "refill", "take", "write", "give_back", "peek")
+OF_THE_SCRIPTS = called_by("start", "bucket", "spend", "sweep", "refill", "take", "write", "give_back", "peek")
 
 
 def test_a_shared_limiter_needs_its_rights_and_those_of_a_limiter() -> None:
