@@ -20,12 +20,17 @@ are pure: they read no clock, take no lock and wake nobody. The locked gate does
     state of a permit   it is                               what moves it on
     ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER; else the caller waits
     WAITING             in the queue; in asyncio only       served: to HELD; timeout, cancellation, close: to OVER
-    HELD                counted in the gate                 `leave`, once: to OVER
+    HELD                counted in the gate                 `leave`, once: to OVER, or to LEFT during another change
+    LEFT                not counted; the law is to be told  `leave`, when that change is complete: to OVER
     BYPASS              let in by `bypass`, not counted     `leave`: to OVER
     OVER                complete, or was never admitted     nothing
 
 A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
 WaitQueue and waits to be woken. It leaves the queue in any case, with or without the permit held.
+
+A call is interrupted, by a signal handler that raises: what is counted, and what refers to the tally of a partition,
+changes with no call in between. Whoever is refused compares the two. So it finds the calls that nobody ended, though
+their permits are no more.
 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
 a limit. The gate serves waiters, which are woken as soon as the lock is free.

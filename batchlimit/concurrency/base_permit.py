@@ -18,12 +18,13 @@ class State(Enum):
     ASKED = auto()
     WAITING = auto()
     HELD = auto()
+    LEFT = auto()
     BYPASS = auto()
     OVER = auto()
 
 
 # Looked up once: an attribute of an Enum class takes 30 ns.
-ASKED, WAITING, HELD, BYPASS, OVER = State
+ASKED, WAITING, HELD, LEFT, BYPASS, OVER = State
 SUCCESS, DROPPED, IGNORED = Outcome
 
 
@@ -53,6 +54,7 @@ class BasePermit(Unique):
         "_place",
         "_sheddable",
         "_state",
+        "_tally",
         "_told",
         "operation",
         "priority",
@@ -65,6 +67,7 @@ class BasePermit(Unique):
     _place: Partition
     start_ns: int
     _in_flight: int
+    _tally: object  # of the partition, as long as this permit is counted there
     # Set when it becomes sheddable: whether it was told to give up.
     _told: bool
 
@@ -105,6 +108,7 @@ class BasePermit(Unique):
         """Be held, in place of the waiter that was served."""
         self._gate, self._place = gate, waiter.partition
         self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight
+        self._tally, waiter.tally = waiter.tally, None
         waiter.served = False  # it is the permit now that is under way
         self._state = HELD
 

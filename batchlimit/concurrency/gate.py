@@ -118,7 +118,19 @@ class Gate:
     def take_back(self, waiter: Waiter, now_ns: int) -> Sequence[Waiter]:
         """Remove a served waiter that could not be woken; return the waiters that were served instead."""
         waiter.served = False
-        return self.leave(waiter.partition, now_ns)
+        served = self.leave(waiter.partition, now_ns)
+        waiter.tally = None
+        return served
+
+    def reclaim(self) -> int:
+        """Count no longer the calls whose permit is no more, and return how many these were; then `serve`."""
+        found = 0
+        for partition in self.partitions.all():
+            if (lost := partition.lost) > 0:
+                self.in_flight -= lost
+                partition.busy -= lost
+                found += lost
+        return found
 
     def leave(self, partition: Partition, now_ns: int) -> Sequence[Waiter]:
         """Count a call of this partition as over; return the waiters that were served."""
@@ -152,6 +164,7 @@ class Gate:
             self.waiting.pass_turn()
             if waiter.waiting and not self.is_closed:
                 # No call stands between these: a signal handler that raises finds all of them done, or none.
+                waiter.tally = waiter.partition.tally
                 self.in_flight += 1
                 waiter.partition.busy += 1
                 waiter.waiting, waiter.served = False, True

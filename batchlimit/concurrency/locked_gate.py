@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from batchlimit.concurrency.base_permit import BYPASS, HELD, OVER, BasePermit
+from batchlimit.concurrency.base_permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
@@ -47,7 +47,7 @@ class LockedGate:
 
     `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
     Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
-    call in between. Serving waiters takes many calls: an exception during it may cost a place.
+    call in between. Whose end was interrupted for all that is found by the tally of its partition: see `lost` there.
 
     Attributes:
         clock: Returns ns; never runs backwards.
@@ -110,11 +110,13 @@ class LockedGate:
             if place is None:
                 place = self._place_of_unknown(permit, partition)
             if gate.in_flight < gate.open_to:
+                permit._tally = place.tally  # first: never are fewer referring to it than are counted
                 gate.in_flight += 1
                 place.busy += 1
             elif reason := self._enter_slowly(permit, place, now):
                 return reason
-            permit._gate, permit._place, permit.start_ns, permit._in_flight = gate, place, now, gate.in_flight
+            permit._gate, permit._place = gate, place
+            permit.start_ns, permit._in_flight = now, gate.in_flight
             permit._state = HELD
         if section.deferred:
             section.run_deferred()
@@ -150,7 +152,14 @@ class LockedGate:
             raise LimiterClosed(CLOSED)
         section.is_changing = True
         try:
-            return None if gate.enter(place, now) else gate.reason
+            permit._tally = place.tally
+            if gate.enter(place, now):
+                return None
+            permit._tally = None
+            if not nested and (lost := gate.reclaim()):
+                section.deferred.append(partial(section.wake, self.waiters.reclaimed(lost)))
+                return self._enter_slowly(permit, place, now)
+            return gate.reason
         finally:
             section.is_changing = nested
 
@@ -170,15 +179,18 @@ class LockedGate:
         try:
             with section.lock:
                 gate = section.gate
+                if permit._state is HELD and permit._gate is gate:
+                    gate.in_flight -= 1
+                    permit._place.busy -= 1
+                    permit._tally = None
+                    permit._state = LEFT
                 if section.is_changing:
                     section.deferred.append(partial(self.leave, permit, outcome))
                     return
-                if permit._state is not HELD or permit._gate is not gate:
+                if permit._state is not LEFT:
                     permit._end()
                     return
                 permit._state = OVER
-                gate.in_flight -= 1
-                permit._place.busy -= 1
                 section.is_changing = True
                 try:
                     if permit._sheddable:
@@ -229,6 +241,7 @@ class LockedGate:
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
+        self._section.change(self.waiters.reclaim)
         with self._section.lock:
             return self.counts.statistics(self._section.gate, watchers, self.control.baselines)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from sys import getrefcount
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -93,9 +94,10 @@ class Partition:
         guaranteed: How many places its share guarantees it.
         most: How many places it may have at most; None: it has no cap.
         asked_ns: When a call last came for a place.
+        tally: What each permit and waiter refers to that is counted in `busy`, from before that to after it.
     """
 
-    __slots__ = ("_cap", "_share", "_strict", "asked_ns", "busy", "guaranteed", "most", "name")
+    __slots__ = ("_cap", "_share", "_strict", "_unused", "asked_ns", "busy", "guaranteed", "most", "name", "tally")
 
     def __init__(self, name: str, share: float = 0.0, *, strict: bool = False, cap: float | None = None) -> None:
         self.name = name
@@ -106,6 +108,17 @@ class Partition:
         self.guaranteed = 0
         self.most: int | None = None
         self.asked_ns = -_LENT_AFTER_NS
+        self.tally = object()
+        self._unused = getrefcount(self.tally)
+
+    @property
+    def lost(self) -> int:
+        """How many calls are counted whose permit is no more, though nobody took it back.
+
+        A signal handler that raises can end a destructor before its first line. But the interpreter itself counts who
+        refers to the tally, and nothing interrupts that.
+        """
+        return self.busy - (getrefcount(self.tally) - self._unused)
 
     def __repr__(self) -> str:
         return f"<Partition {self.name!r}: {self.busy} under way, {self.guaranteed} guaranteed>"
@@ -139,7 +152,7 @@ class PartitionTable:
         is_open: True if any call may enter while the limit is not reached.
     """
 
-    __slots__ = ("by_name", "is_open", "is_strict", "rest")
+    __slots__ = ("_all", "by_name", "is_open", "is_strict", "rest")
 
     def __init__(self, partitions: Partitions | None) -> None:
         self.is_strict = partitions is not None and partitions.strict
@@ -151,6 +164,7 @@ class PartitionTable:
             if name
         }
         self.rest = Partition("", cap=caps.get(""))
+        self._all = *self.by_name.values(), self.rest
 
     def __repr__(self) -> str:
         return f"<PartitionTable: {self.all()!r}>"
@@ -161,7 +175,7 @@ class PartitionTable:
 
     def all(self) -> tuple[Partition, ...]:
         """Return every partition with a share, and last the one of all other calls."""
-        return (*self.by_name.values(), self.rest)
+        return self._all
 
     def resize(self, limit: int) -> None:
         """Take the shares of another limit."""

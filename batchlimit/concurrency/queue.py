@@ -85,6 +85,7 @@ class Waiter:
         "served",
         "since_ns",
         "start_ns",
+        "tally",
         "waiting",
         "wake",
     )
@@ -94,6 +95,7 @@ class Waiter:
     def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
         self.wake, self.priority = wake, priority
         self.gate: object = None
+        self.tally: object = None  # of the partition, while it is served and its permit is not held yet
         self.number = 0
         self.waiting = self.served = self.displaced = False
         self.start_ns = self.in_flight = 0

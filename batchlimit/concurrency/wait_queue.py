@@ -87,7 +87,21 @@ class WaitQueue:
     def serve(self) -> None:
         """Let waiters enter that may enter by now: time alone frees places that strict shares kept."""
         section = self._section
-        section.change(lambda: section.gate.serve(section.clock()))
+        section.change(lambda: [*self.reclaim(), *section.gate.serve(section.clock())])
+
+    def reclaim(self) -> Sequence[Waiter]:
+        """Take back the places of permits that are no more; return the waiters that were served.
+
+        Requires the lock, and that this is the only change under way.
+        """
+        lost = self._section.gate.reclaim()
+        return self.reclaimed(lost) if lost else ()
+
+    def reclaimed(self, lost: int) -> Sequence[Waiter]:
+        """Note that so many places were taken back; return the waiters that were served. Requires the lock."""
+        self._counts.abandoned += lost
+        self._counts.ignored += lost
+        return self._section.gate.serve(self._section.clock())
 
     def pause(self) -> float:
         """Return after how many seconds a waiter is to call `serve`; inf: never."""

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from batchlimit import (
     RateLimited,
 )
 from batchlimit.concurrency import Outcome, Permit, Sample, Shedding
+from batchlimit.concurrency.base_permit import BasePermit
 from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Settable
 from batchlimit.concurrency.watchers import LatencyWatcher
 from tests.awaiting import awaited
@@ -225,6 +227,38 @@ def _unraisable(how: str) -> Iterator[Callable[[], bool]]:
             yield lambda: len(errors if how == "error" else caught) == 1
     finally:
         sys.unraisablehook = hook
+
+
+@contextmanager
+def _interrupted_destructors() -> Iterator[Callable[[], bool]]:
+    with (
+        mock.patch("sys.unraisablehook"),
+        mock.patch.object(BasePermit, "__del__", side_effect=KeyboardInterrupt) as ended,
+    ):
+        yield lambda: ended.called
+
+
+@pytest.mark.parametrize("queue", [Queue(0), Queue(5)])
+def test_a_permit_whose_destructor_was_interrupted_costs_no_place(limiter: Any, queue: Queue) -> None:
+    """A handler that raised for the second time came before its first line: nobody is left who could do it again."""
+    here = limiter(Fixed(1), queue=queue)
+    with _interrupted_destructors() as has_come:
+        here.acquire()
+        until(has_come)
+    with here.acquire(timeout=0):
+        seen = here.statistics()
+    assert (seen.in_flight, seen.abandoned, seen.ignored) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_share_that_was_lost_comes_back_to_whoever_is_refused(limiter: Any, strict: bool) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}, strict=strict))
+    with _interrupted_destructors() as has_come:
+        here.acquire("live")
+        until(has_come)
+    with here.acquire("live", timeout=0), here.acquire(timeout=0):
+        seen = here.statistics()
+    assert (seen.in_flight, seen.partitions["live"].in_flight) == (2, 1)
 
 
 def test_a_permit_that_was_collected_is_over(limiter: Any) -> None:

@@ -13,13 +13,14 @@ from types import FrameType
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.admission import Admission
+from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from batchlimit.shared import SharedConcurrencyLimiter
 from tests.nodes import await_fact
 
 KEYS = ["a", "b", "c"]
 CLOSE = 0.00005
-"""Seconds between two signals that come whatever the first one has interrupted: the end of a call among others."""
+"""Seconds between two signals: one may come while the call that another has interrupted is ending."""
 QUOTA = "100000/s burst 1000"
 
 Kind = tuple[Callable[[], object], Callable[[], bool]]
@@ -31,36 +32,27 @@ class Raised(BaseException):
 
 
 class Storm:
-    """Calls again and again, until so many calls were interrupted.
+    """Calls again and again, until so many signals were raised amid the calls."""
 
-    `alone`: a signal comes when the call that the last one has interrupted is over.
-    """
-
-    def __init__(self, raised: int, *, alone: bool) -> None:
-        self._left, self._alone = raised, alone
+    def __init__(self, raised: int) -> None:
+        self._left = raised
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         """Raise, but where the storm itself runs."""
         if self._left > 0 and frame is not None and frame.f_code not in (Storm.play.__code__, Storm._handle.__code__):
             self._left -= 1
             raise Raised
-        if self._left > 0 and self._alone:
-            signal.setitimer(signal.ITIMER_REAL, CLOSE)
 
     def play(self, call: Callable[[], object]) -> None:
-        alone = self._alone
         signal.signal(signal.SIGALRM, self._handle)
-        signal.setitimer(signal.ITIMER_REAL, CLOSE, 0.0 if alone else CLOSE)
+        signal.setitimer(signal.ITIMER_REAL, CLOSE, CLOSE)
         while self._left > 0:
-            left = self._left
             try:
                 call()
             except Raised:
                 pass
             except RuntimeError:  # the call before was interrupted twice, and has not ended yet
-                assert not alone
-            if alone and self._left < left:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.2, 2.0) * CLOSE)
+                pass
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
@@ -112,6 +104,16 @@ def concurrency() -> Kind:
     return call, lambda: not limiter.statistics().in_flight
 
 
+def keyed() -> Kind:
+    limiter = KeyedConcurrencyLimiter({"*": 1})
+
+    def call() -> None:
+        with limiter.acquire(random.choice(KEYS)), limiter.acquire_all(["d", "e"]):
+            pass
+
+    return call, lambda: not limiter.statistics().patterns["*"].in_flight
+
+
 def admission() -> Kind:
     limiter = ConcurrencyLimiter(Fixed(1))
     tokens = RateLimiter.from_url("memory://", QUOTA, idle_after=1.0)
@@ -125,18 +127,15 @@ def admission() -> Kind:
     return call, lambda: not limiter.statistics().in_flight and not tokens.statistics().waiting
 
 
-CLOSE_TOGETHER = {each.__name__: each for each in (rate, rates, refunds, several, shared)}
-"""Of which a signal may come while the call that another has interrupted is ending."""
-ALONE = {each.__name__: each for each in (concurrency, admission)}
-"""Of which it may not: a destructor that is interrupted gives no slot back."""
+KINDS = {each.__name__: each for each in (rate, rates, refunds, several, shared, concurrency, keyed, admission)}
 
 
 def main(kind: str, raised: str) -> None:
     faulthandler.dump_traceback_later(550, exit=True)
     warnings.simplefilter("ignore", ResourceWarning)
     sys.unraisablehook = lambda _: None  # what is raised in a destructor
-    call, is_at_rest = (CLOSE_TOGETHER | ALONE)[kind]()
-    Storm(int(raised), alone=kind in ALONE).play(call)
+    call, is_at_rest = KINDS[kind]()
+    Storm(int(raised)).play(call)
     await_fact(is_at_rest, "nobody waits, and nothing is under way")
     for _ in range(10):
         call()

@@ -6,9 +6,7 @@ import sys
 import pytest
 
 from tests.depth import only_deep
-from tests.life.signal_storm import ALONE, CLOSE_TOGETHER
-
-KINDS = [*CLOSE_TOGETHER, *ALONE]
+from tests.life.signal_storm import KINDS
 
 
 def play(kind: str, raised: int) -> None:
@@ -17,9 +15,9 @@ def play(kind: str, raised: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", ["rate", "several"])
-def test_after_a_thousand_signals_amid_its_calls_a_key_is_served(kind: str) -> None:
-    """Callers waited for ever for the answer to an ask whose caller was gone."""
+@pytest.mark.parametrize("kind", ["rate", "several", "concurrency", "keyed"])
+def test_after_a_thousand_signals_amid_its_calls_a_limiter_serves(kind: str) -> None:
+    """Callers waited for ever for the answer to an ask whose caller was gone, and slots had no holder."""
     play(kind, 1000)
 
 

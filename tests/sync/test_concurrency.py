@@ -287,6 +287,19 @@ def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:
     assert n > 50
 
 
+def test_who_was_served_and_interrupted_twice_costs_no_place() -> None:
+    """The first time while it waited, the second time where it leaves the queue: nobody has the place that it got."""
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9))
+    holder = limiter.acquire()
+    permit, waiter, woken = step_by_step(limiter)
+    limiter._locked_gate.waiters.join(waiter, "")
+    holder.success()
+    assert (woken, limiter.statistics().in_flight) == (["woken"], 1)
+    del permit, waiter
+    limiter.acquire(timeout=0).success()
+    assert limiter.statistics().abandoned == 1
+
+
 def test_a_permit_that_never_began_is_collected_without_a_word() -> None:
     """A signal handler raised between its __new__ and its __init__."""
     permit = Permit.__new__(Permit)
