@@ -30,7 +30,7 @@ WaitQueue and waits to be woken. It leaves the queue in any case, with or withou
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the tally of a partition,
 changes with no call in between. Whoever is refused compares the two. So it finds the calls that nobody ended, though
-their permits are no more.
+their permits are no more. Waiters are noted in `leaving` until they are woken, and who waits looks there once a second.
 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
 a limit. The gate serves waiters, which are woken as soon as the lock is free.

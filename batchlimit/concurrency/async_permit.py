@@ -169,7 +169,7 @@ class AsyncPermit(BasePermit):
         self._state = WAITING
         try:
             waiters.join(waiter, self._partition)
-            await turn.wait(seconds, waiters.pause, waiters.serve)
+            await turn.wait(seconds, waiters.pause, waiters.look)
             held = waiters.leave(self, waiter)
         except BaseException:
             if waiters.leave(self, waiter):

@@ -2,12 +2,14 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import Waiter
+
+T = TypeVar("T")
 
 
 class CriticalSection:
@@ -37,15 +39,18 @@ class CriticalSection:
     def __repr__(self) -> str:
         return f"<CriticalSection of {self.gate!r}: {len(self.deferred)} deferred>"
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold the lock; every other change, of this thread too, comes after the block."""
-        nested = False
+    def do(self, action: Callable[[], T]) -> T:
+        """Return what an action returns that has the lock; every other change, of this thread too, comes after it.
+
+        It is no context manager: a signal handler that raised within that, before or after the block, would keep the
+        lock for as long as somebody keeps the traceback.
+        """
+        nested = True
         try:
             with self.lock:
                 nested, self.is_changing = self.is_changing, True
                 try:
-                    yield
+                    return action()
                 finally:
                     self.is_changing = nested
         finally:
@@ -65,8 +70,7 @@ class CriticalSection:
             if self.is_changing:
                 self.deferred.append(partial(self.change, change))
                 return
-        with self.hold():
-            served.extend(change())
+        self.do(lambda: served.extend(change()))
 
     def run_deferred(self) -> None:
         """Make the changes that were deferred, by this thread or another one."""
@@ -85,6 +89,7 @@ class CriticalSection:
                 waiter.wake()
             except RuntimeError:  # its event loop is closed
                 self._make(partial(self._take_back, waiter), served)
+            self.gate.leaving.pop(waiter, None)
 
     def _take_back(self, waiter: Waiter) -> Sequence[Waiter]:
         is_ours = waiter.served and waiter.gate is self.gate

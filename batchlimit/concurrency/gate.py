@@ -21,6 +21,8 @@ class Gate:
     for something else. While the gate is behind, waiters that may enter count as if they had: a new call gets only the
     room that they leave.
 
+    It has 11 public methods: one for each thing that happens to it.
+
     Attributes:
         limit: How many calls may be under way.
         open_to: Below so many calls under way any call may enter, of whatever partition; 0 if shares are
@@ -30,6 +32,7 @@ class Gate:
         raised: How often the limit was raised.
         lowered: How often the limit was lowered.
         is_closed: True if no call may enter any more.
+        leaving: The waiters that were served or sent away, until somebody has woken them.
         partitions: The partitions.
         waiting: The waiters.
     """
@@ -39,6 +42,7 @@ class Gate:
         "behind",
         "in_flight",
         "is_closed",
+        "leaving",
         "limit",
         "lowered",
         "open_to",
@@ -55,6 +59,7 @@ class Gate:
         self.in_flight = self.raised = self.lowered = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
+        self.leaving: dict[Waiter, None] = {}
         self.partitions = PartitionTable(partitions)
         self._share_out()
 
@@ -73,12 +78,14 @@ class Gate:
 
     def make_room(self, priority: int) -> Sequence[Waiter]:
         """Remove a waiter from a full queue, if one of this priority comes before it; return it, to be woken."""
+        self.waiting.recount()  # who was interrupted may have joined or left without a count
         if not self._queue.length or self.waiting.count < self._queue.length:
             return ()
         last = self.waiting.displaced_by(priority, self._queue.length)
         if last is None:
             return ()
         last.displaced = True
+        self.leaving[last] = None
         self.waiting.remove(last)
         return (last,)
 
@@ -122,6 +129,11 @@ class Gate:
         waiter.tally = None
         return served
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether a call is counted whose permit is no more."""
+        return any(partition.lost > 0 for partition in self.partitions.all())
+
     def reclaim(self) -> int:
         """Count no longer the calls whose permit is no more, and return how many these were; then `serve`."""
         found = 0
@@ -150,8 +162,7 @@ class Gate:
 
     def close(self) -> Sequence[Waiter]:
         """Serve no waiter any more: from now on `serve` removes all of them. The caller lets no call enter any more."""
-        self.is_closed = True
-        self._share_out()
+        self.is_closed, self.open_to = True, 0
         return self.serve(0)
 
     def serve(self, now_ns: int) -> list[Waiter]:
@@ -169,6 +180,7 @@ class Gate:
                 waiter.partition.busy += 1
                 waiter.waiting, waiter.served = False, True
                 waiter.start_ns, waiter.in_flight = now_ns, self.in_flight
+            self.leaving[waiter] = None
             self.waiting.remove(waiter)
             served.append(waiter)
         self._set_behind(waiter is not None)

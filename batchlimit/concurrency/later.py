@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import math
 import threading
 from collections.abc import Callable
 
@@ -26,12 +25,12 @@ _FEW = 64
 class Caller:
     """One caller that waits; it is called back once."""
 
-    __slots__ = ("_calls", "_deadlines", "_gate", "_permit", "waiter")
+    __slots__ = ("_calls", "_deadlines", "_permit", "gate", "waiter")
 
     def __init__(
         self, gate: LockedGate, permit: Permit, deadlines: "Deadlines", admitted: Admitted, refused: Refused
     ) -> None:
-        self._gate, self._permit, self._deadlines = gate, permit, deadlines
+        self.gate, self._permit, self._deadlines = gate, permit, deadlines
         self._calls = [(admitted, refused)]  # whoever pops it calls back
         self.waiter = Waiter(self._wake, permit.priority)
 
@@ -42,14 +41,6 @@ class Caller:
     def is_over(self) -> bool:
         """Whether it was called back."""
         return not self._calls
-
-    def pause(self) -> float:
-        """Return after how many seconds to `serve` its gate; inf: never."""
-        return self._gate.waiters.pause()
-
-    def serve(self) -> None:
-        """Let those enter that may by now: time alone frees places that strict shares kept."""
-        self._gate.waiters.serve()
 
     def _wake(self) -> None:
         """It was served, or displaced, or the limiter was closed; in any thread, which may do something urgent."""
@@ -64,7 +55,7 @@ class Caller:
             admitted, refused = self._calls.pop()
         except IndexError:
             return
-        waiters = self._gate.waiters
+        waiters = self.gate.waiters
         is_held = waiters.leave(self._permit, self.waiter)
         self._deadlines.note_end(self)
         try:
@@ -72,7 +63,7 @@ class Caller:
                 refused(waiters.in_vain(self.waiter))
                 return
             if self._permit._sheddable:
-                self._gate.sheddable.add(self._permit)
+                self.gate.sheddable.add(self._permit)
             admitted(self._permit)
         except Exception as error:  # noqa: BLE001  this thread has work of its own
             if is_held:
@@ -83,7 +74,7 @@ class Caller:
 class Deadlines:
     """Ends waits whose time is over, in a background thread that lives as long as anybody waits."""
 
-    __slots__ = ("__weakref__", "_bell", "_clock", "_is_running", "_most", "_numbers", "_waiting")
+    __slots__ = ("__weakref__", "_bell", "_clock", "_is_running", "_lock", "_most", "_numbers", "_waiting")
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -95,7 +86,8 @@ class Deadlines:
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: nobody waits there."""
-        self._bell = threading.Condition()  # reentrant, for the garbage collector may complete a permit anywhere
+        self._lock = threading.RLock()  # reentrant, for the garbage collector may complete a permit anywhere
+        self._bell = threading.Condition(self._lock)  # entered by the lock, which is written in C: see blocking.free
         self._waiting: list[tuple[float, int, Caller]] = []
         self._numbers = itertools.count()
         self._most = _FEW
@@ -124,24 +116,21 @@ class Deadlines:
 
     def add(self, caller: Caller, at: float) -> None:
         """End the wait of a caller at this time (ns), unless it is over by then."""
-        with self._bell:
+        with self._lock:
             heapq.heappush(self._waiting, (at, next(self._numbers), caller))
             if len(self._waiting) > self._most:
                 self._forget()
             self._bell.notify()
             if self._is_running:
                 return
-            self._is_running = True
         try:
             threading.Thread(target=self._run, name="batchlimit-deadlines", daemon=True).start()
         except RuntimeError:  # no thread can be had: nobody would ever end this wait
-            with self._bell:
-                self._is_running = False
             caller.settle()
 
     def note_end(self, caller: Caller) -> None:
         """Let the thread end, or wait for another deadline, if it waits for that of a caller that waits no longer."""
-        with self._bell:
+        with self._lock:
             if self._waiting and self._waiting[0][2] is caller:
                 self._bell.notify()
 
@@ -152,29 +141,33 @@ class Deadlines:
         self._most = 2 * len(self._waiting) + _FEW
 
     def _run(self) -> None:
+        with self._lock:
+            if self._is_running:
+                return
+            self._is_running = True
         while True:
-            with self._bell:
-                first = self._first()
-                if first is None:
+            with self._lock:
+                gates = self._gates()
+                if not gates:
+                    self._is_running = False
                     return
                 due = self._due()
-            if first.pause() < math.inf:
-                first.serve()
+            for gate in gates:
+                gate.waiters.look()
             for caller in due:
                 caller.settle()
 
-    def _first(self) -> Caller | None:
-        """Wait until there is something to do, and return whose time is over first; None if nobody waits."""
+    def _gates(self) -> set[LockedGate]:
+        """Wait until there is something to do, and return at which gates to look; none if nobody waits."""
         while self._waiting and self._waiting[0][2].is_over:
             heapq.heappop(self._waiting)
         if not self._waiting:
-            self._is_running = False
-            return None
+            return set()
         at, _, first = self._waiting[0]
-        seconds = min((at - self._clock()) / _SECOND, first.pause())
-        if seconds > 0:
-            self._bell.wait(min(seconds, threading.TIMEOUT_MAX))
-        return first
+        seconds = min((at - self._clock()) / _SECOND, first.gate.waiters.pause())
+        if seconds > 0 and self._bell.wait(seconds):
+            return {first.gate}
+        return {each.gate for _, _, each in self._waiting}
 
     def _due(self) -> list[Caller]:
         now = self._clock()

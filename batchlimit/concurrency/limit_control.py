@@ -47,7 +47,7 @@ class LimitControl:
 
     def listen(self, changed: Changed) -> None:
         """Call a function after each change of the limit, without the lock."""
-        with self._section.hold():
+        with self._section.lock:
             self._listeners += (changed,)
 
     def take_over(self, limit: int, now: int) -> Sequence[Waiter]:

@@ -156,10 +156,12 @@ class LockedGate:
             if gate.enter(place, now):
                 return None
             permit._tally = None
-            if not nested and (lost := gate.reclaim()):
-                section.deferred.append(partial(section.wake, self.waiters.reclaimed(lost)))
-                return self._enter_slowly(permit, place, now)
-            return gate.reason
+            if nested:
+                return gate.reason
+            lost = self.waiters.reclaim()
+            if gate.leaving:
+                section.deferred.append(self.waiters.look)
+            return self._enter_slowly(permit, place, now) if lost else gate.reason
         finally:
             section.is_changing = nested
 
@@ -168,8 +170,7 @@ class LockedGate:
         section = self._section
         if section.gate.is_closed and reason != "shed":
             return LimiterClosed(CLOSED)
-        with section.hold():
-            return self.counts.refusal(section.gate, reason, self.clock())
+        return section.do(lambda: self.counts.refusal(section.gate, reason, self.clock()))
 
     def leave(self, permit: BasePermit, outcome: Outcome) -> None:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""
@@ -237,11 +238,14 @@ class LockedGate:
 
     def close(self) -> None:
         """Let no call enter any more, and wake every waiter. Calls under way go on, and leave as ever."""
-        self._section.change(self._section.gate.close)
+        section = self._section
+        with section.lock:
+            section.gate.is_closed, section.gate.open_to = True, 0  # at once, also amid another change
+        section.change(section.gate.close)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
-        self._section.change(self.waiters.reclaim)
+        self.waiters.look()
         with self._section.lock:
             return self.counts.statistics(self._section.gate, watchers, self.control.baselines)
 

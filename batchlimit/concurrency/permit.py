@@ -91,5 +91,5 @@ def _await(turn: Turn, seconds: float, locked_gate: LockedGate) -> None:
     clock, waiters = locked_gate.clock, locked_gate.waiters
     until = clock() + seconds * _SECOND
     while seconds > 0 and not turn.wait(min(seconds, waiters.pause())):
-        waiters.serve()
+        waiters.look()
         seconds = (until - clock()) / _SECOND

@@ -127,7 +127,7 @@ class Waiting:
         self._numbers += 1
         waiter.number, waiter.waiting = self._numbers, True
         self._lines.setdefault(waiter.partition, Ranks(self._newest_first)).add(waiter)
-        self._count()
+        self.recount()
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter, served or not; nothing changes if it was removed before."""
@@ -137,7 +137,7 @@ class Waiting:
             line.remove(waiter)
             if not line:
                 self._lines.pop(waiter.partition, None)
-        self._count()
+        self.recount()
 
     def of(self, partition: Partition) -> int:
         """Return how many waiters are of this partition."""
@@ -175,5 +175,6 @@ class Waiting:
         first, *others = [line.priorities for line in self._lines.values()] or [frozenset()]
         return len(first.union(*others)) > 1
 
-    def _count(self) -> None:
+    def recount(self) -> None:
+        """Count who waits."""
         self.count = sum(map(len, self._lines.values()))

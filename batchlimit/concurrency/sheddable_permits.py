@@ -26,16 +26,20 @@ class SheddablePermits:
 
     def excess(self) -> int:
         """Return how many more calls are under way than the limit lets, without those that were told to give up."""
-        with self._section.hold():
-            gate, ending = self._section.gate, sum(each._state is HELD and each.shed for each in self._permits)
-            return gate.in_flight - gate.limit - ending
+        return self._section.do(self._excess)
+
+    def _excess(self) -> int:
+        gate, ending = self._section.gate, sum(each._state is HELD and each.shed for each in self._permits)
+        return gate.in_flight - gate.limit - ending
 
     def add(self, permit: BasePermit) -> None:
         """Let a permit be shed for as long as it is held."""
-        with self._section.hold():
-            if permit._state is HELD:
-                permit._told = False
-                self._permits.add(permit)
+        self._section.do(lambda: self._add(permit))
+
+    def _add(self, permit: BasePermit) -> None:
+        if permit._state is HELD:
+            permit._told = False
+            self._permits.add(permit)
 
     def discard(self, permit: BasePermit) -> None:
         """Let a permit be shed no longer: it is complete. Requires the lock."""
@@ -43,17 +47,18 @@ class SheddablePermits:
 
     def shed(self, choose: Callable[[Sequence[BasePermit]], Sequence[BasePermit]]) -> None:
         """Tell the permits to give up that `choose` picks among those that were not told yet."""
-        with self._section.hold():
-            calls = self._not_told(self._permits)
+        calls = self._section.do(lambda: self._not_told(self._permits))
         chosen = choose(calls)  # without the lock: its key is a function of the user
-        with self._section.hold():
-            told = self._not_told(chosen)
-            self._counts.shed += len(told)
-            for permit in told:
-                permit._told = True
-        for permit in told:
+        for permit in self._section.do(lambda: self._tell(chosen)):
             with suppress(RuntimeError):  # its event loop is closed: no task is in its block any more
                 permit._give_up()
+
+    def _tell(self, chosen: Sequence[BasePermit]) -> list[BasePermit]:
+        told = self._not_told(chosen)
+        self._counts.shed += len(told)
+        for permit in told:
+            permit._told = True
+        return told
 
     @staticmethod
     def _not_told(permits: "Sequence[BasePermit] | weakref.WeakSet[BasePermit]") -> list[BasePermit]:

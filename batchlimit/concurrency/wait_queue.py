@@ -8,6 +8,7 @@ from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.queue import Queue, Waiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit.waking import HEARTBEAT
 
 CLOSED = "this concurrency limiter was closed"
 
@@ -45,34 +46,34 @@ class WaitQueue:
         """
         if isinstance(waiter.priority, bool) or not isinstance(waiter.priority, int):
             raise TypeError(f"the priority of what may wait must be a whole number, not {waiter.priority!r}")
-        section = self._section
-        woken: Sequence[Waiter] = ()
-        try:
-            with section.hold():
-                gate = section.gate
-                if gate.is_closed:
-                    raise LimiterClosed(CLOSED)
-                woken = gate.make_room(waiter.priority)
-                if reason := gate.line_up(gate.partitions.of(partition), waiter):
-                    raise self._counts.refusal(gate, reason, section.clock())
-                now = waiter.since_ns = section.clock()
-                woken = [*woken, *gate.serve(now)]
-        finally:
-            section.wake(woken)
+        self._section.wake(self._section.do(lambda: self._join(waiter, partition)))
+
+    def _join(self, waiter: Waiter, partition: str) -> Sequence[Waiter]:
+        gate, clock = self._section.gate, self._section.clock
+        if gate.is_closed:
+            raise LimiterClosed(CLOSED)
+        displaced = gate.make_room(waiter.priority)
+        if reason := gate.line_up(gate.partitions.of(partition), waiter):
+            raise self._counts.refusal(gate, reason, clock())
+        now = waiter.since_ns = clock()
+        return [*displaced, *gate.serve(now)]
 
     def leave(self, permit: BasePermit, waiter: Waiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
-        section = self._section
-        with section.hold():
-            if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
-                return permit._state is HELD
-            if waiter.since_ns is not None:
-                self._counts.waited(section.clock() - waiter.since_ns)
-                waiter.since_ns = None
-            if is_held := not section.gate.give_up(waiter):
-                permit._hold(section.gate, waiter)
-        if section.gate.behind:
+        is_held = self._section.do(lambda: self._leave(permit, waiter))
+        if self._section.gate.behind:
             self.serve()
+        return is_held
+
+    def _leave(self, permit: BasePermit, waiter: Waiter) -> bool:
+        section = self._section
+        if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
+            return permit._state is HELD
+        if waiter.since_ns is not None:
+            self._counts.waited(section.clock() - waiter.since_ns)
+            waiter.since_ns = None
+        if is_held := not section.gate.give_up(waiter):
+            permit._hold(section.gate, waiter)
         return is_held
 
     def in_vain(self, waiter: Waiter) -> ConcurrencyLimited | LimiterClosed:
@@ -80,32 +81,41 @@ class WaitQueue:
         section = self._section
         if section.gate.is_closed:
             return LimiterClosed(CLOSED)
-        with section.hold():
-            reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
-            return self._counts.refusal(section.gate, reason, section.clock())
+        reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
+        return section.do(lambda: self._counts.refusal(section.gate, reason, section.clock()))
 
     def serve(self) -> None:
-        """Let waiters enter that may enter by now: time alone frees places that strict shares kept."""
+        """Let waiters enter that may enter by now."""
         section = self._section
-        section.change(lambda: [*self.reclaim(), *section.gate.serve(section.clock())])
+        section.change(lambda: section.gate.serve(section.clock()))
 
-    def reclaim(self) -> Sequence[Waiter]:
-        """Take back the places of permits that are no more; return the waiters that were served.
+    def look(self) -> None:
+        """Serve, and do what nobody does who was interrupted: take back places, and wake who is not woken yet."""
+        section = self._section
+        section.change(self._left_behind)
+        while section.gate.has_lost and not section.is_changing:  # of waiters that nobody else knew
+            section.change(self._left_behind)
 
-        Requires the lock, and that this is the only change under way.
+    def _left_behind(self) -> Sequence[Waiter]:
+        self.reclaim()
+        self._section.gate.serve(self._section.clock())
+        return [*self._section.gate.leaving]
+
+    def reclaim(self) -> int:
+        """Take back the places of permits that are no more; return how many. Requires the lock.
+
+        Waiters are served, and are to be woken by `look`.
         """
-        lost = self._section.gate.reclaim()
-        return self.reclaimed(lost) if lost else ()
-
-    def reclaimed(self, lost: int) -> Sequence[Waiter]:
-        """Note that so many places were taken back; return the waiters that were served. Requires the lock."""
-        self._counts.abandoned += lost
-        self._counts.ignored += lost
-        return self._section.gate.serve(self._section.clock())
+        gate, counts = self._section.gate, self._counts
+        if lost := gate.reclaim():
+            counts.abandoned += lost
+            counts.ignored += lost
+            gate.serve(self._section.clock())
+        return lost
 
     def pause(self) -> float:
-        """Return after how many seconds a waiter is to call `serve`; inf: never."""
-        gate = self._section.gate
-        if not gate.partitions.is_strict:
-            return float("inf")
-        return max(_SOONEST, gate.partitions.lent_in(self._section.clock(), _SECOND) / _SECOND)
+        """Return after how many seconds a waiter is to `look`: time alone frees places that strict shares kept."""
+        partitions = self._section.gate.partitions
+        if not partitions.is_strict:
+            return HEARTBEAT
+        return min(HEARTBEAT, max(_SOONEST, partitions.lent_in(self._section.clock(), _SECOND) / _SECOND))

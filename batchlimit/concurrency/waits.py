@@ -79,11 +79,9 @@ class Waits:
             self._go_on()
 
     def watch(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
-        """Call `look` after each pause (seconds; inf: never), once for all its watchers, until each calls `unwatch`."""
+        """Call `look` after each pause (seconds), once for all its watchers, until each calls `unwatch`."""
         found = self._looks.get(look)
         if found is None:
-            if pause() == math.inf:
-                return
             found = self._looks[look] = _Look(look, pause)
         found.watchers += 1
 

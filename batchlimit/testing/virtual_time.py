@@ -228,7 +228,7 @@ class TaskTurn(async_permit.Turn):
         try:
             while not self._event.is_set and (left := until - self._time()) > 0.0:
                 wait = min(left, pause())
-                await self._event.wait(None if wait == math.inf else wait + _ROUNDING)
+                await self._event.wait(wait + _ROUNDING)
                 if not self._event.is_set:
                     look()
         finally:

@@ -21,6 +21,9 @@ from tests.nodes import await_fact
 KEYS = ["a", "b", "c"]
 CLOSE = 0.00005
 """Seconds between two signals: one may come while the call that another has interrupted is ending."""
+PAUSE = 0.0001
+LOST = 0.01
+"""Seconds after which another signal comes if Python has lost one: it does so where a handler raises just then."""
 QUOTA = "100000/s burst 1000"
 
 Kind = tuple[Callable[[], object], Callable[[], bool]]
@@ -32,20 +35,28 @@ class Raised(BaseException):
 
 
 class Storm:
-    """Calls again and again, until so many signals were raised amid the calls."""
+    """Calls again and again, until so many signals were raised amid the calls.
 
-    def __init__(self, raised: int) -> None:
-        self._left = raised
+    They come in bursts, of two on average, with so many seconds between the bursts at most.
+    """
+
+    def __init__(self, raised: int, pause: float) -> None:
+        self._left, self._pause = raised, pause
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         """Raise, but where the storm itself runs."""
-        if self._left > 0 and frame is not None and frame.f_code not in (Storm.play.__code__, Storm._handle.__code__):
+        self._plan()
+        if self._left > 0 and frame is not None and frame.f_code not in _OWN:
             self._left -= 1
             raise Raised
 
+    def _plan(self) -> None:
+        pause = CLOSE if random.random() < 0.5 else CLOSE + self._pause * random.random()
+        signal.setitimer(signal.ITIMER_REAL, pause, LOST)
+
     def play(self, call: Callable[[], object]) -> None:
         signal.signal(signal.SIGALRM, self._handle)
-        signal.setitimer(signal.ITIMER_REAL, CLOSE, CLOSE)
+        self._plan()
         while self._left > 0:
             try:
                 call()
@@ -54,6 +65,9 @@ class Storm:
             except RuntimeError:  # the call before was interrupted twice, and has not ended yet
                 pass
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+_OWN = {each.__code__ for each in (Storm.play, Storm._handle, Storm._plan)}
 
 
 def _rates(call: Callable[[RateLimiter], object]) -> Kind:
@@ -135,7 +149,7 @@ def main(kind: str, raised: str) -> None:
     warnings.simplefilter("ignore", ResourceWarning)
     sys.unraisablehook = lambda _: None  # what is raised in a destructor
     call, is_at_rest = KINDS[kind]()
-    Storm(int(raised)).play(call)
+    Storm(int(raised), PAUSE).play(call)
     await_fact(is_at_rest, "nobody waits, and nothing is under way")
     for _ in range(10):
         call()

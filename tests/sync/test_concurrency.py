@@ -239,7 +239,9 @@ class Interrupt:
         self._left = n
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_call", "c_return") and "batchlimit/" in frame.f_code.co_filename:
+        if event in ("call", "c_call", "c_return") and any(
+            name in frame.f_code.co_filename for name in ("batchlimit/", "contextlib.py")
+        ):
             self._left -= 1
             if self._left == 0:
                 sys.setprofile(None)
