@@ -46,9 +46,9 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 | retired   | the next use makes another one    | never; `step` says Retired to a waiter whose tokens expired      |
 | closed    | retired, and `lifecycle.ended`    | never; `step` says Fail to a waiter without a verdict            |
 
-Beside these, `state.mode` says what becomes of decisions. In "enforce" they hold. In "shadow" nobody waits or is refused;
-refusals are counted. In "open" everything is admitted: the fallback lends. `state.trial` counts what another one
-refuses. `rule.reconsider` sets both.
+Beside these, `state.mode` says what becomes of decisions. In "enforce" they hold. In "shadow" nobody waits or is
+refused; refusals are counted. In "open" everything is admitted: the fallback lends. `state.trial` counts what another
+one refuses. `rule.reconsider` sets both.
 
 Between two calls, no more of the bucket's tokens are here than it last counted as leased here. While anybody waits none
 is free: what has begun is reserved for the waiters, the first one first, and what begins later is pending.
