@@ -88,7 +88,8 @@ class Spends:
         return await answer
 
     def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
-        if (idle_at := self._spending.settle(begun, outcome)) < math.inf:
+        outcome, idle_at = self._spending.settle(begun, outcome)
+        if idle_at < math.inf:
             self._idle(idle_at)
         if not answer.done():
             answer.set_result(outcome)

@@ -38,7 +38,9 @@ class Known(NamedTuple):
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    __slots__ = ("_demand", "_epoch", "_round_trip", "code", "key", "message", "place", "quota", "sent", "spent")
+    __slots__ = (
+        "_demand", "_epoch", "_round_trip", "code", "key", "level", "message", "place", "quota", "sent", "spent"
+    )  # fmt: skip
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 
@@ -48,6 +50,8 @@ class KeySpend:
         self._demand, self._epoch, self._round_trip = known
         self.sent = now
         self.spent: Spent | None = None
+        self.level = 0
+        """Whole tokens in the bucket, once it was heard of."""
 
     def __repr__(self) -> str:
         return f"<KeySpend of {self.message.cost}: {self.spent}>"
@@ -57,12 +61,10 @@ class KeySpend:
         """Whether the bucket is another one than the one that was to be there."""
         return self.spent is not None and 0 < self._epoch != self.spent.epoch
 
-    @property
-    def level(self) -> int:
-        """Whole tokens in the bucket."""
-        assert self.spent is not None
-        levels = self.spent.levels
-        return math.floor(levels[0] if len(levels) == 1 else min(levels))
+    def hear(self, spent: Spent) -> None:
+        """Take in what came of it."""
+        levels = spent.levels
+        self.spent, self.level = spent, math.floor(levels[0] if len(levels) == 1 else min(levels))
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from batchlimit.bucket.fair_share import QUIET
+from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
@@ -17,7 +17,7 @@ from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot
+from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, fastest_rate
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import Demand, Usage, wanted
@@ -25,13 +25,24 @@ from batchlimit.reservoir.waiter import Fetch
 
 E = TypeVar("E")
 _QUIET = QUIET / 1e6
-"""Seconds."""
+_WAITING = WAITING / 1e6
+"""Seconds. An answer is of use for so long, for two deadlines, or for as long as next to nothing is refilled."""
 
 
 class Spending(Generic[E]):
     """Begins and settles the spends of one limiter. A keyspace has one of these."""
 
-    __slots__ = ("_clock", "_dormant", "_entries", "_in_flight", "_instance", "_options", "_settled", "code")
+    __slots__ = (
+        "_clock",
+        "_dormant",
+        "_entries",
+        "_in_flight",
+        "_instance",
+        "_options",
+        "_patience",
+        "_settled",
+        "code",
+    )
 
     def __init__(
         self,
@@ -58,6 +69,7 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
+        self._patience = max(_WAITING, 2 * options.deadline)
         self._in_flight: dict[str, Demand] = {}  # of keys whose calls wait for an answer
 
     def __repr__(self) -> str:
@@ -82,17 +94,25 @@ class Spending(Generic[E]):
             begun.append(one)
         return begun
 
-    def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> float:
-        """Take in what became of spends; return the instant at which to come and forget a key (inf: no need)."""
+    def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
+        """Take in what became of spends.
+
+        Returns:
+            What became of them, which is None where it came too late to be of use; and the instant at which to come and
+            forget a key (inf: no need).
+        """
         self.end(begun)
         if not isinstance(outcome, tuple):
-            return math.inf
+            return outcome, math.inf
+        now, idle_at = self._clock(), math.inf
+        if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
+            return None, math.inf
         for each, spent in zip(begun, outcome, strict=True):
-            each.spent = spent
-        if not is_charged(outcome):
-            return math.inf
-        now = self._clock()
-        return min([self._keep(each, now) for each in begun])
+            each.hear(spent)
+        if is_charged(outcome):
+            for each in begun:
+                idle_at = min(idle_at, self._keep(each, now))
+        return outcome, idle_at
 
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that no answer is to come, or that it has come."""
@@ -136,18 +156,20 @@ class Spending(Generic[E]):
             return None
         demand.observe(cost, now)
         self._in_flight[place] = demand
-        epoch, trip, fill = self._known(quota, snapshot, now)
+        epoch, trip, fill = (0, 0.0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
         return KeySpend(key, place, message, own, Known(demand, epoch, trip), now)
 
     def _keep(self, spend: KeySpend, now: float) -> float:
         """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
+        entries, dormant, most = self._entries, self._dormant, self._options.max_keys
         self._settled(spend.code, spend.message.cost, spend.is_lost)
         self._instance.count.learn(1, now)
-        if spend.place in self._entries:
+        if spend.place in entries:
             return math.inf
-        self._make_room()
-        return self._dormant.keep(spend.place, spend.packed(now), now, now)
+        if len(entries) + dormant.at_most >= most and (in_memory := len(entries) + len(dormant)) >= most:
+            dormant.make_room(in_memory + 1 - most)
+        return dormant.keep(spend.place, spend.packed(now), now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket."""
@@ -156,18 +178,17 @@ class Spending(Generic[E]):
             if snapshot.active_instances and now - snapshot.heard < _QUIET:
                 return True
             last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
-        return wanted(self._options.sizer, Usage(quota, demand.left(now), last, 0, is_rich)) > cost
+        asked_for = demand.left(now) if demand.rate else 0.0
+        return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
 
-    def _known(self, quota: Quota, snapshot: KeySnapshot | None, now: float) -> tuple[int, float, float]:
+    def _known(self, quota: Quota, snapshot: KeySnapshot, now: float) -> tuple[int, float, float]:
         """Return the epoch of the bucket that must be there (0: none), a round trip, and how full it begins if lost."""
-        if snapshot is None:
-            return 0, 0.0, 1.0
         view = BucketView(self._options.fill, self._instance.count)
         view.recall(snapshot)
         epoch = view.epoch(quota, now)
         return epoch, view.round_trip, view.fill if epoch else 1.0
 
-    def _make_room(self) -> None:
-        in_memory, most = len(self._entries) + len(self._dormant), self._options.max_keys
-        if in_memory >= most:
-            self._dormant.make_room(in_memory + 1 - most)
+
+def _is_late(spend: KeySpend, now: float) -> bool:
+    """Whether more of its bucket may have flowed in meanwhile than a spend may add to a window."""
+    return now - spend.sent > min(LATE / 1e6, CRUMB / fastest_rate(spend.quota))

@@ -41,11 +41,6 @@ class Timeouts:
         return self._deadline
 
     @property
-    def connecting(self) -> float:
-        """How long (s) it may take to connect first."""
-        return self._to_connect()
-
-    @property
     def brief(self) -> float:
         """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
         return self._deadline * _PART

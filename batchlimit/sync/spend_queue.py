@@ -15,6 +15,8 @@ from batchlimit.sync.key_entry import KeyEntry
 
 _MOST = 128
 """Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
+_PATIENCE = 2.0
+"""Seconds, beside two deadlines. Whoever leads for longer may have been interrupted: another one leads, too."""
 
 
 class _Place:
@@ -52,6 +54,7 @@ class SpendQueue:
     def __init__(self, store: GuardedStore, spending: Spending[KeyEntry]) -> None:
         """`spending` is told the revision of the overrides."""
         self._store, self._spending = store, spending
+        self._patience = _PATIENCE + 2 * store.deadline
         self._lock = own_lock()  # held to touch the three below
         self._waiting: deque[_Place] = deque()
         self._leader: _Place | None = None
@@ -77,11 +80,6 @@ class SpendQueue:
             self._leave(place)
             raise
 
-    @property
-    def _patience(self) -> float:
-        """The longest that a call takes (s)."""
-        return 2.0 * self._store.deadline + self._store.connecting
-
     def _leads(self, place: _Place) -> bool:
         """Whether it is this one's turn; else it is in the queue."""
         now = time.monotonic()
@@ -99,7 +97,10 @@ class SpendQueue:
         with free(self._lock):
             while self._waiting and len(place.others) < _MOST:
                 place.others.append(self._waiting.popleft())
-        asked = [each for each in (place, *place.others) if not each.is_answered]
+        if not place.others:
+            (place.outcome,) = self._ask([place.group])
+            return
+        asked = [place, *place.others]
         for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
             each.answer(outcome)
 

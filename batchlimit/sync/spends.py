@@ -96,7 +96,7 @@ class Spends:
                 self._spending.end(begun)
             raise
         with free(self._lock):
-            idle_at = self._spending.settle(begun, outcome)
+            outcome, idle_at = self._spending.settle(begun, outcome)
         if idle_at < math.inf:
             self._idle(idle_at)
         return outcome
