@@ -5,6 +5,7 @@ from typing import Any
 
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore
 from batchlimit.testing.contract.tasks import BlockingStore as BlockingStore
 from batchlimit.testing.contract.tasks import awaited as _awaited
@@ -28,6 +29,9 @@ class BlockingRules:
     def change(self, change: Change) -> tuple[bool, int]:
         done: tuple[bool, int] = awaited(self._inner.change, change)
         return done
+
+    def remind(self, overrides: Overrides) -> None:
+        awaited(self._inner.remind, overrides)
 
     def log(self, count: int) -> list[Entry]:
         entries: list[Entry] = awaited(self._inner.log, count)

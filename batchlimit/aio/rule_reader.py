@@ -1,12 +1,13 @@
 """Reads the overrides for an AsyncRateLimiter, in a task, when an answer of the store told of another revision."""
 
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import tell
 from batchlimit.overrides.known import Known
-from batchlimit.overrides.override import NotUnderstood
+from batchlimit.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import AsyncRuleStore
 
 Work = Coroutine[Any, Any, None]
@@ -54,6 +55,9 @@ class RuleReader:
             if self.known.fail(error):
                 message = "the overrides in the store are not used, and those known before still are: %s"
                 tell("rules.unreadable", message, error, reason=str(error))
+            if isinstance(error, Lost):
+                with contextlib.suppress(Exception):  # people are told; this instance does not need it
+                    await rules.remind(self.known.in_force.overrides)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             self.known.fail(error)
             tell("rules.unreadable", "reading the overrides failed; those known before are used", error=error)

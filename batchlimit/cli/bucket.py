@@ -41,10 +41,11 @@ def get(
 def look_at(admin: Admin, key: str) -> Look:
     """Return what the bucket of a key holds, which override counts for it, and which trial beside it."""
     state, now, overrides = admin.buckets.get(key), admin.clock(), admin.overrides()
-    found = overrides.find(stored(key), now), overrides.trial(stored(key), now)
-    if state is not None and (told := lost(state.rules, overrides)):
-        return Look(key, now, state, ": ".join(told))
-    return Look(key, now, state, "; ".join(str(each) for each in found if each) or None)
+    gone = lost(admin.store, overrides)
+    counting = gone or overrides
+    found = counting.find(stored(key), now), counting.trial(stored(key), now)
+    said = "; ".join(f"{each}, which the store has lost" if gone else str(each) for each in found if each)
+    return Look(key, now, state, said or None)
 
 
 def _row(look: Look) -> Row:

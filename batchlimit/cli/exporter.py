@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin
+from batchlimit.cli.lost import lost
 from batchlimit.cli.output import say
 from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, opened
 from batchlimit.cli.top.board import FIELDS, Sample, sampled
@@ -132,7 +133,7 @@ class Fleet:
 
     def _rules(self) -> Iterator[Any]:
         overrides, now = self._admin.overrides(), self._admin.clock()
-        counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0}
+        counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0, "lost": len(lost(self._admin.store, overrides))}
         for each in overrides:
             if not each.has_ended(now):
                 counts["hold" if each.is_hold else _KINDS[each.mode]] += 1

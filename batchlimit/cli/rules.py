@@ -7,7 +7,7 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
-from batchlimit.cli.lost import lost, obeyed
+from batchlimit.cli.lost import REMEDY, lost, told
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.overrides.key_rule import Mode
@@ -107,9 +107,12 @@ def unset(
         wanted = [each.name for each in admin.overrides()] if every else names or []
         if every and wanted:
             confirm(f"Remove {len(wanted)} overrides?", yes)
+        gone = lost(admin.store, admin.overrides())
         removed = admin.unset(*(wanted or ["*"]), why=why)  # of a store that has lost its overrides as well
-        say(f"removed: {', '.join(removed)}" if removed else f"none of these was set{_LOST}")
-        if not removed:
+        say(f"removed: {', '.join(removed)}" if removed else "none of these was set")
+        if gone:
+            say(f"ended, which the store had lost: {told(gone)}")
+        if not removed and not gone:
             raise typer.Exit(NOTHING_DONE)
 
 
@@ -127,15 +130,21 @@ def rules(
         raise typer.BadParameter("name the store", param_hint="--url")
     with opened(url, prefix) as admin:
         now, found = admin.clock(), admin.overrides()
-        if told := lost(obeyed(admin.store, prefix), found):
-            say(f"warning: {told[0]}: {told[1]}")
+        if gone := lost(admin.store, found):
+            say(f"warning: processes obey what the store has lost: {REMEDY}")
+        found, lasting = gone or found, "lost" if gone else "counts"
         if explain is None:
             ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
-            show([_row(each, now) for each in ordered], output, empty="no overrides: the code counts", columns=_SHOWN)
+            show(
+                [_row(each, now, lasting) for each in ordered],
+                output,
+                empty="no overrides: the code counts",
+                columns=_SHOWN,
+            )
             return
         one, trial = found.find(stored(explain), now), found.trial(stored(explain), now)
         counts = {"key": explain, "counts": "the code" if one is None else "override"}
-        row = counts if one is None else counts | _row(one, now)
+        row = counts if one is None else counts | _row(one, now, lasting)
         show(row | {"trial": None if trial is None else str(trial)}, output)
 
 
@@ -167,19 +176,18 @@ def _before(admin: Admin, name: str) -> str:
     return str(admin.overrides().by_name.get(name, "no override"))
 
 
-_LOST = "; processes that obey what the store has lost read it anew"
 _MOST_SHOWN = 50
 """Live buckets in a table."""
 _SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
-def _row(each: Override, now: float) -> Row:
+def _row(each: Override, now: float, lasting: str = "counts") -> Row:
     ended = each.has_ended(now)
     left = "" if each.until is None or ended else f"{timedelta(seconds=round(each.until - now))} left"
     return {
         "name": each.name,
         "quota": each.said,
-        "state": "ended" if ended else left or "counts",
+        "state": "ended" if ended else lasting if lasting == "lost" else left or lasting,
         "until": None if each.until is None else spelled(each.until),
         "why": each.why,
         "who": each.who,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from batchlimit.overrides.override import NotUnderstood
+from batchlimit.overrides.override import Lost, NotUnderstood
 from batchlimit.overrides.overrides import NONE, InForce, Overrides
 
 EVERY = 0.5
@@ -102,17 +102,14 @@ class Known:
         self._on_news()
 
     def learn(self, published: Published, sent: float) -> None:
-        """Take in what was read, by a request that left at `sent`; raises NotUnderstood, and keeps what was known.
-
-        A hash that is gone removes nothing: a removal would have left another revision.
-        """
+        """Take in what was read, by a request that left at `sent`; raises NotUnderstood, and keeps what was known."""
         self._done()
         if published.fields is None:
             self.expire()
             return
         self._understood = None
         if not published.fields:
-            raise NotUnderstood("it has gone, and with it what it said")
+            raise Lost("it has gone, and with it what it said")
         overrides = Overrides.read(published.fields)
         self.trouble.last = ""
         self._understood = overrides.revision

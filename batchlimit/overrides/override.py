@@ -26,6 +26,10 @@ class NotUnderstood(ValueError):
     """What stands in the store is damaged, or was written by a later version: nothing of it is used."""
 
 
+class Lost(NotUnderstood):
+    """The store has lost what was set in it: a removal would have left another revision."""
+
+
 @dataclass(frozen=True, slots=True)
 class Override:
     """What counts instead of the code, until it is removed or has ended.

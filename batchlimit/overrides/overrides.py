@@ -140,6 +140,11 @@ class Overrides:
             raise NotUnderstood(f"it has {len(names)} overrides, and {MOST} are the most")
         return cls(int(revision), [_decoded(name.removeprefix(RULE), fields[name]) for name in names])
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """A hash that says this: see `read`."""
+        return {"form": FORMAT, "revision": str(self.revision)} | {RULE + one.name: one.encode() for one in self}
+
     def find(self, key: str, now: float) -> Override | None:
         """Return the override of a key, which is as `stored` returns it; None: its code counts."""
         return self._counting.find(key, now)

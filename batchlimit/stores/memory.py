@@ -9,7 +9,7 @@ from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORMAT, RULE
+from batchlimit.overrides.overrides import FORMAT, RULE, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
@@ -183,6 +183,9 @@ class MemoryRules:
         with free(self._lock):
             self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
 
+    def remind(self, overrides: Overrides) -> None:
+        """Do nothing: it loses none."""
+
     def log(self, count: int) -> list[Entry]:
         """See RuleStore.log."""
         with free(self._lock):
@@ -211,6 +214,9 @@ class AsyncMemoryRules:
     async def change(self, change: Change) -> tuple[bool, int]:
         """See RuleStore.change."""
         return self._rules.change(change)
+
+    async def remind(self, overrides: Overrides) -> None:
+        """See RuleStore.remind."""
 
     async def log(self, count: int) -> list[Entry]:
         """See RuleStore.log."""

@@ -11,6 +11,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 
 
@@ -211,6 +212,10 @@ class RuleStore(Protocol):
         """Return the last changes, newest first."""
         ...
 
+    def remind(self, overrides: Overrides) -> None:
+        """Keep for a minute, for people, what the caller obeys and `read` does not have any more."""
+        ...
+
 
 @runtime_checkable
 class Resettable(Protocol):
@@ -256,6 +261,10 @@ class AsyncRuleStore(Protocol):
 
     async def log(self, count: int) -> list[Entry]:
         """See RuleStore.log."""
+        ...
+
+    async def remind(self, overrides: Overrides) -> None:
+        """See RuleStore.remind."""
         ...
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.client import rulebook
-from batchlimit.stores.client.rulebook import log_name, rules_name
+from batchlimit.stores.client.rulebook import log_name, obeyed_name, rules_name, text
 from batchlimit.stores.client.scripts import bucket_name
 
 
@@ -27,6 +28,18 @@ class RedisRules:
         if found := rulebook.unchanged(self._ask(name, *rulebook.look(self._prefix)), known):
             return found
         return rulebook.published(self._ask(name, *rulebook.read(self._prefix)))
+
+    def remind(self, overrides: Overrides) -> None:
+        """See RuleStore.remind."""
+        name = obeyed_name(self._prefix)
+        told, _ = self._ask(name, *rulebook.recall(self._prefix))
+        if text(told or b"") != str(overrides.revision):
+            self._ask(name, *rulebook.remind(self._prefix, overrides))
+
+    def obeyed(self) -> Overrides:
+        """Return what instances have reminded of within the last minute."""
+        name = obeyed_name(self._prefix)
+        return rulebook.obeyed(self._ask(name, ("HGET", name, "said"))[0])
 
     def bucket(self, key: str) -> tuple[dict[str, str], float]:
         """Return the fields of a bucket, and the server's clock (seconds since 1970)."""
@@ -61,6 +74,13 @@ class AsyncRedisRules:
         if found := rulebook.unchanged(await self._ask(name, *rulebook.look(self._prefix)), known):
             return found
         return rulebook.published(await self._ask(name, *rulebook.read(self._prefix)))
+
+    async def remind(self, overrides: Overrides) -> None:
+        """See RuleStore.remind."""
+        name = obeyed_name(self._prefix)
+        told, _ = await self._ask(name, *rulebook.recall(self._prefix))
+        if text(told or b"") != str(overrides.revision):
+            await self._ask(name, *rulebook.remind(self._prefix, overrides))
 
     async def change(self, change: Change) -> tuple[bool, int]:
         """See RuleStore.change."""

@@ -11,7 +11,8 @@ import redis
 from batchlimit.cli.doctor import findings
 from batchlimit.cli.doctor.encryption import mistaken
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
-from batchlimit.cli.lost import lost, obeyed, sample
+from batchlimit.cli.lost import REMEDY, lost, told
+from batchlimit.cli.store import buckets_of
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
@@ -20,6 +21,10 @@ from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
 _PINGS = 20
+_SAMPLED = 500
+"""Buckets of each server that are looked at."""
+_STEPS = 50
+"""SCANs for these, at most."""
 _KEY = "doctor"
 _NEEDED = {
     "EVALSHA": ("0" * 40, "1", "{key}"),
@@ -107,8 +112,8 @@ class Examination:
             found = Overrides.read(fields) if fields else Overrides()
         except ValueError as error:
             return fail("overrides", str(error), f"delete {rules_name(self._prefix)}, and set what is needed anew")
-        if told := lost(obeyed(self._store, self._prefix), found):
-            return fail("overrides", *told)
+        if gone := lost(self._store, found):
+            return fail("overrides", f"processes obey what the store has lost: {told(gone)}", REMEDY)
         if not fields:
             return ok("overrides", "none")
         return ok("overrides", f"{len(found)}, revision {found.revision}")
@@ -120,12 +125,23 @@ class Examination:
         return findings.rights(user, [each.lower() for each in missing])
 
     def _expiry(self, client: Any) -> Finding:
-        names, is_all = sample(client, self._prefix)
+        names, is_all = _sample(client, self._prefix)
         pipeline = client.pipeline(transaction=False)
         for name in names:
             pipeline.pttl(name)
         lasting = [text(name) for name, left in zip(names, pipeline.execute(), strict=True) if left == -1]
         return findings.expiry(len(names), lasting, is_all=is_all)
+
+
+def _sample(client: Any, prefix: str) -> tuple[list[bytes], bool]:
+    """Return the names of some buckets of one server, and whether there are no others."""
+    cursor, names = 0, list[bytes]()
+    for _ in range(_STEPS):
+        cursor, found = client.scan(cursor, match=buckets_of(prefix), count=100)
+        names += found
+        if int(cursor) == 0 or len(names) >= _SAMPLED:
+            break
+    return names[:_SAMPLED], int(cursor) == 0
 
 
 def _away(name: str, client: Any) -> StoreUnavailable | None:

@@ -3,13 +3,14 @@
 The hash has a slot of its own in a cluster. Its name matches no bucket's: those end with a brace.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORMAT, MOST, RULE, is_number
+from batchlimit.overrides.overrides import FORMAT, MOST, RULE, Overrides, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"
@@ -35,6 +36,31 @@ def look(prefix: str) -> Sequence[Command]:
 def read(prefix: str) -> Sequence[Command]:
     """Return the commands that read all, and the server's clock."""
     return ("HGETALL", rules_name(prefix)), ("TIME",)
+
+
+def obeyed_name(prefix: str) -> str:
+    """Return the name of a hash that tells what instances obey after the store has lost it."""
+    return "{" + prefix + ":obeyed}:rules"
+
+
+def recall(prefix: str) -> Sequence[Command]:
+    """Return the commands that read which revision this hash tells, and keep it for a minute more."""
+    return ("HGET", obeyed_name(prefix), "revision"), _keep(prefix)
+
+
+def remind(prefix: str, overrides: Overrides) -> Sequence[Command]:
+    """Return the commands that write it."""
+    said = "revision", str(overrides.revision), "said", json.dumps(overrides.fields)
+    return ("HSET", obeyed_name(prefix), *said), _keep(prefix)
+
+
+def _keep(prefix: str) -> Command:
+    return "PEXPIRE", obeyed_name(prefix), "60000"
+
+
+def obeyed(reply: str | bytes | None) -> Overrides:
+    """Return what its field `said` tells."""
+    return Overrides.read(json.loads(text(reply))) if reply else Overrides()
 
 
 def look_into(bucket: str) -> Sequence[Command]:
