@@ -48,7 +48,7 @@ def _figures(name: str, scenario: Scenario, shown: Report, *, ours: bool) -> Ite
     if len(set(scenario.weights)) < scenario.instances:
         yield Figure(f"{name}: Jain", shown.jain, note="instances of equal demand")
         yield Figure(f"{name}: poorest/richest instance", shown.evenness)
-    yield Figure(f"{name}: longest without an admission", 1000 * shown.starvation, "ms")
+    yield Figure(f"{name}: longest without an admission", 1000 * shown.starved_seconds, "ms")
 
 
 def _hit(shown: Report) -> str:

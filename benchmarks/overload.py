@@ -113,7 +113,7 @@ def scenarios(bench: Bench) -> Iterator[list[str]]:
         yield [
             name, scenario.quota, str(scenario.instances), f"{shown.excess:g}", percent(shown.ideal_share),
             percent(shown.calls_per_decision), percent(law), _fairness(shown), percent(shown.waits_share),
-            f"{1000 * shown.starvation:.0f} ms",
+            f"{1000 * shown.starved_seconds:.0f} ms",
         ]  # fmt: skip
 
 

@@ -7,11 +7,11 @@ import typer
 from batchlimit import __version__
 from batchlimit.cli import bucket, files, rules
 from batchlimit.cli.apply import apply
+from batchlimit.cli.demo import demo
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.simulate.command import simulate
 from batchlimit.cli.top.command import top
-from batchlimit.fleet.demo import demo
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("set")(rules.set_)

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, pairwise
-from typing import Any
 
 from batchlimit import Quota
 from batchlimit.fleet.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
@@ -120,12 +119,6 @@ class Plan:
     def vanishes(self, process: int) -> bool:
         """Whether the process leaves before the run is over."""
         return self.stay(process)[1] < self.seconds
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values, with the limiter's name."""
-        plain = asdict(self) | {"seconds": self.seconds, "limiter": self.limiter.__name__}
-        awaited = plain.pop("async_limiter").__name__
-        return plain | {"limiter": awaited} if self.api is Api.ASYNC else plain
 
 
 def _overlap(stay: tuple[float, float], spell: tuple[float, float]) -> float:

@@ -46,8 +46,8 @@ class Report:
     everything. The worst of several groups."""
     evenness: float
     """Among processes of equal demand, the least tokens divided by the most; the worst of several groups."""
-    starvation: float
-    """The longest time (seconds) in which a process was only refused."""
+    starved_seconds: float
+    """The longest time in which a process was only refused."""
     decisions: int
     calls: int
     """Requests to the server by its own count, connecting included; by the limiters' count if there is no server."""
@@ -107,7 +107,7 @@ def report(plan: Plan, log: FleetLog, work: Work | None, server: str) -> Report:
         ideal_share=share(admitted, allowance(spells, SPELL, quota)),
         jain=min(map(jain, groups), default=math.nan),
         evenness=min(map(evenness, groups), default=math.nan),
-        starvation=max(map(starvation, log.processes)),
+        starved_seconds=max(map(starvation, log.processes)),
         decisions=decisions,
         calls=calls,
         calls_by_limiters=by_processes,

@@ -113,13 +113,6 @@ def test_a_limiter_for_threads_is_none_for_tasks() -> None:
         replace(THREADS, api=Api.ASYNC)
 
 
-def test_a_plan_names_the_limiter_that_is_called() -> None:
-    assert THREADS.as_json()["limiter"] == "marked"
-    shown = TASKS.as_json()
-    assert (shown["api"], shown["limiter"]) == ("async", "marked_awaited")
-    assert "async_limiter" not in shown
-
-
 @pytest.fixture(scope="module")
 def uneven() -> FleetLog:
     """A fleet that has run, with a heavy and a light process, and calls of all costs."""

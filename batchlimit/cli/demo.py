@@ -1,6 +1,5 @@
 """`batchlimit demo`: processes share one quota, and an audit shows whether they kept it."""
 
-import json
 import secrets
 import sys
 from enum import StrEnum
@@ -11,6 +10,8 @@ import typer
 from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
+from batchlimit.cli.output import Output, Row, show
+from batchlimit.cli.store import Form
 from batchlimit.fleet.fleet import FleetError, unwatched
 from batchlimit.fleet.plan import Api, Plan, burst, steady
 from batchlimit.fleet.report import Report
@@ -44,7 +45,8 @@ def demo(
     ] = Pattern.STEADY,
     api: Annotated[Api, typer.Option(help="Call from threads, or from tasks of an event loop.")] = Api.THREADS,
     key: Annotated[str, typer.Option(help="The key of all calls (default: a new one).")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: Form = Output.TABLE,
 ) -> None:
     """Run processes that share one quota, and audit every admission.
 
@@ -60,7 +62,8 @@ def demo(
     phases = {Pattern.STEADY: steady, Pattern.BURST: burst}[pattern](limit, demand, seconds, cost)
     plan = Plan(url, quota, key or f"demo-{secrets.token_hex(4)}", processes, threads, phases, (cost,), api=api)
     try:
-        report = _run_quietly(plan) if as_json else _run(plan)
+        form = Output.JSON if as_json else output
+        report = _run(plan) if form is Output.TABLE else _run_quietly(plan, form)
     except (ValueError, ImportError) as error:
         _fail(f"{_address(url)}: {error}", MISUSED)
     except (redis.RedisError, StoreUnavailable, FleetError) as error:
@@ -89,11 +92,23 @@ def _run(plan: Plan) -> Report:
     return report
 
 
-def _run_quietly(plan: Plan) -> Report:
+def _run_quietly(plan: Plan, form: Output) -> Report:
     report = trial(plan, unwatched)
-    ran = plan.as_json() | {"url": _address(plan.url)}
-    print(json.dumps({"plan": ran, "report": report.as_json()}, indent=2))
+    show({"plan": _row(plan), "report": report.as_json()}, form)
     return report
+
+
+def _row(plan: Plan) -> Row:
+    return {
+        "url": _address(plan.url),
+        "quota": plan.quota,
+        "key": plan.key,
+        "processes": plan.processes,
+        "threads": plan.threads,
+        "api": str(plan.api),
+        "cost": plan.costs[0],
+        "phases": [{"seconds": each.seconds, "calls_per_second": each.rate} for each in plan.phases],
+    }
 
 
 def _address(url: str) -> str:
