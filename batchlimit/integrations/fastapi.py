@@ -13,6 +13,7 @@ from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -117,7 +118,7 @@ def limited(
         ...     return {"user": x_user}
         >>> by_user = Depends(limited("search:{user}", cost=2, identify=who))
     """
-    limit = RouteLimit(key, cost, charge)
+    limit = limit_for_route(key, cost, charge, _WRITTEN)
     dependency: Callable[..., Any]
     if identify is None:
 
@@ -142,9 +143,21 @@ class _Dependency(partial[Any]):
 
     def __call__(self, *decorated: object, **values: Any) -> Any:
         if decorated:
-            remedy = f"dependencies=[Depends(limited({self.limit.key!r}))]"
-            raise TypeError(f"limited is a dependency, and no decorator: give the route {remedy}")
+            raise _no_dependency(self.limit.key)
         return super().__call__(**values)
+
+    @property
+    def dependency(self) -> Any:
+        """Raise TypeError: FastAPI reads this of what stands in the place of a Depends."""
+        raise _no_dependency(self.limit.key)
+
+
+_WRITTEN = "dependencies=[Depends(limited(...))]"
+
+
+def _no_dependency(key: str) -> TypeError:
+    remedy = _WRITTEN.replace("...", repr(key))
+    return TypeError(f"limited is a dependency, and no decorator: give the route {remedy}")
 
 
 def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:
@@ -189,5 +202,7 @@ def _of_dependant(dependant: Any) -> Iterator[RouteLimit]:
 
 
 def _of_call(call: Any) -> Iterator[RouteLimit]:
+    if call is limited:
+        raise _no_dependency("search:{user}")
     if isinstance(limit := getattr(call, "limit", None), RouteLimit):
         yield limit

@@ -13,6 +13,7 @@ from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
@@ -130,7 +131,7 @@ def limited(
         ... async def report() -> str:
         ...     return "report"
     """
-    limit = RouteLimit(key, cost, charge)
+    limit = limit_for_route(key, cost, charge, _WRITTEN)
 
     async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
         scope: Any = connection.scope
@@ -141,8 +142,28 @@ def limited(
             raise WebSocketException(detail="over the limit", code=POLICY_VIOLATION)
         raise RefusedRequest(refusal, unwritten(refusal, scope))
 
-    guard.limit = limit  # type: ignore[attr-defined]
-    return guard
+    made = _Guard(guard)
+    made.limit = limit
+    return made
+
+
+_WRITTEN = "guards=[limited(...)]"
+
+
+class _Guard(partial[Awaitable[None]]):
+    """What `guards` takes, in the place of its coroutine function; as the decorator of a handler it says so."""
+
+    limit: RouteLimit
+
+    def __call__(self, *asked: Any, **values: Any) -> Awaitable[None]:
+        if len(asked) + len(values) < 2:
+            raise _no_guard(self.limit.key)
+        return super().__call__(*asked, **values)
+
+
+def _no_guard(key: str) -> TypeError:
+    remedy = _WRITTEN.replace("...", repr(key))
+    return TypeError(f"limited returns a guard, and no decorator: give the handler {remedy}")
 
 
 def route_limit(key: str, **options: Any) -> DefineMiddleware:
@@ -184,5 +205,7 @@ def _limits(app: Litestar) -> Iterator[RouteLimit]:
     for route in app.routes:
         handlers = getattr(route, "route_handlers", None) or [route.route_handler]  # type: ignore[union-attr]
         for guard in (guard for handler in handlers for guard in handler.resolve_guards()):
+            if getattr(guard, "func", guard) is limited:  # Litestar wraps functions that are not awaited
+                raise _no_guard("search:{user}")
             if isinstance(limit := getattr(guard, "limit", None), RouteLimit):
                 yield limit

@@ -25,7 +25,7 @@ class Template:
     __slots__ = ("_cost", "_fields", "_key")
 
     def __init__(self, key: Key, cost: Cost) -> None:
-        if inspect.iscoroutinefunction(key):
+        if inspect.iscoroutinefunction(key) or _is_being_decorated(key):
             raise TypeError(f"{shown(key)} was taken for the key: {_WITH_A_KEY}")
         if not isinstance(key, str) and not callable(key):
             raise TypeError(f"a key must be a str or a function of the call's arguments, not {shown(key)}")
@@ -82,6 +82,18 @@ class Template:
                 raise TypeError(f"missing an argument that {shown(self._key)} names: {missing}") from None
 
         return filled
+
+
+def _is_being_decorated(function: object) -> bool:
+    """Whether a function has no name yet where `limit` is called: it was just made there, as below a decorator."""
+    frame = inspect.currentframe()
+    for _ in range(3):  # Template, `limit`, and its caller
+        frame = frame and frame.f_back
+    if frame is None or not inspect.isfunction(function) or function.__name__ == "<lambda>":
+        return False
+    return function.__code__ in frame.f_code.co_consts and not any(
+        each is function for each in (*frame.f_locals.values(), *frame.f_globals.values())
+    )
 
 
 def the_function(given: tuple[Callable[P, R], ...], named: Mapping[str, object]) -> Callable[P, R]:

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, quiet, start, until
 
 TEN = Quota(0.001, 10)
+
+
+def by_user(user: object) -> str:
+    return f"user:{user}"
 
 
 @pytest.fixture
@@ -121,17 +125,14 @@ def test_what_makes_no_sense_is_said_before_any_call(
 
 
 def test_a_limit_without_a_key_says_that_it_needs_one(limiter: RateLimiter) -> None:
-    def key(name: str) -> str:
-        return name
-
-    greet: Any = limiter.limit(key)
+    greet: Any = limiter.limit(by_user)
 
     for call in (
         lambda: greet("ann"),
         greet,
         lambda: greet(name="ann"),
         lambda: greet("ann", "bob"),
-        lambda: greet(key, name="ann"),
+        lambda: greet(by_user, name="ann"),
     ):
         with pytest.raises(TypeError, match=r"written with a key, as in @limiter\.limit\('search'\)"):
             call()
@@ -343,3 +344,45 @@ def test_nobody_is_warned_otherwise(limiter: RateLimiter, clock: Clock, unwarned
     limiter.acquire("k0")
     asyncio.run(_tries(limiter, 1), debug=True)
     limiter.close()
+
+
+@pytest.fixture(params=[RateLimiter, AsyncRateLimiter])
+def either(request: pytest.FixtureRequest) -> Any:
+    return request.param.from_url("memory://", "1/hour")
+
+
+def test_a_decorator_without_parentheses_is_told_where_it_stands(either: Any) -> None:
+    with pytest.raises(TypeError, match=r"search .* was taken for the key: .* written with a key"):
+
+        @either.limit
+        def search(callback: object) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Shop.find .* was taken for the key"):
+
+        class Shop:
+            @either.limit
+            def find(self, callback: object) -> None: ...
+
+
+def test_a_function_that_makes_the_key_may_come_from_anywhere(either: Any) -> None:
+    def by_page(user: object) -> str:
+        return f"page:{user}"
+
+    def maker() -> Any:
+        def made(user: object) -> str:
+            return f"made:{user}"
+
+        return made
+
+    class Keys:
+        def __call__(self, user: object) -> str:
+            return f"keys:{user}"
+
+        def of(self, user: object) -> str:
+            return f"of:{user}"
+
+    for key in (by_user, by_page, maker(), Keys(), Keys().of, lambda user: f"{user}", functools.partial(by_user), str):
+        either.limit(key)
+    either.limit(by_page)
+    either.limit(lambda user: f"user:{user}")
+    either.limit(maker())

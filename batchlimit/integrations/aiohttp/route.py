@@ -8,7 +8,7 @@ from aiohttp import web
 
 from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
-from batchlimit.integrations.enforcement.route import mark, marks_of
+from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.rules.rule import Charge, RuleCost
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -41,7 +41,7 @@ def limited(
         ... async def search(request: web.Request) -> web.Response:
         ...     return web.Response(text="found")
     """
-    limit = RouteLimit(key, cost, charge)  # it makes a function of statuses
+    limit = limit_for_route(key, cost, charge)  # it makes a function of statuses
 
     def decorate(handler: Handler) -> Handler:
         if isinstance(handler, type):

@@ -8,6 +8,7 @@ from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
+from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.permits import spared
@@ -177,7 +178,8 @@ class RouteLimitMiddleware:
         charge: Charge | Sequence[int | str] | None = None,
         identify: Callable[[Scope], Identity | Awaitable[Identity | None] | None] | None = None,
     ) -> None:
-        self.app, self.limit, self._identify = app, RouteLimit(key, cost, charge), identify
+        self.limit = limit_for_route(key, cost, charge, "Middleware(RouteLimitMiddleware, ...)")
+        self.app, self._identify = app, identify
 
     def __repr__(self) -> str:
         return f"<RouteLimitMiddleware {self.limit.key}>"

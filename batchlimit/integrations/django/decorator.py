@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from batchlimit.integrations.django.answer import answer, answer_async
 from batchlimit.integrations.django.hold import AsyncHold, Hold, hold_of
 from batchlimit.integrations.enforcement import RouteLimit, unprotected
+from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -44,7 +45,7 @@ def limited(
         ... def search(request):
         ...     return HttpResponse("found")
     """
-    limit = RouteLimit(key, cost, charge)
+    limit = limit_for_route(key, cost, charge)
     remember(limit)
 
     def decorate(view: View) -> View:

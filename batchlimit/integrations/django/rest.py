@@ -12,7 +12,8 @@ from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.decorator import MISSING, remember
 from batchlimit.integrations.django.fronts import blocking
 from batchlimit.integrations.django.hold import hold_of
-from batchlimit.integrations.enforcement import RouteLimit, unprotected
+from batchlimit.integrations.enforcement import unprotected
+from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.identity import identity_of
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -46,7 +47,7 @@ def throttle(
     Raises:
         RulesError: an argument cannot work.
     """
-    limit = RouteLimit(key, cost, charge)
+    limit = limit_for_route(key, cost, charge, "throttle_classes = [throttle(...)]")
     remember(limit)
 
     class Throttle(BaseThrottle):  # type: ignore[misc]

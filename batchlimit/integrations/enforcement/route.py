@@ -4,7 +4,8 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchlimit.rules import Applicable, Applied, Rule, Rules, Unmade
+from batchlimit.redaction import shown
+from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost, checked
@@ -39,6 +40,16 @@ class RouteLimit:
         if self.cost is not None:
             checked("cost", self.cost, None)
         object.__setattr__(self, "charge", checked("charge", self.charge, None))
+
+
+def limit_for_route(
+    key: str, cost: RuleCost | None, charge: Charge | Sequence[int | str] | None, written: str = "@limited(...)"
+) -> RouteLimit:
+    """Return what a route asks for; RulesError, if the route stands in the place of the key: how it is `written`."""
+    if callable(key):
+        remedy = written.replace("...", "'search:{user}'")
+        raise RulesError(f"{shown(key)} was taken for the key: write {remedy}", field="key")
+    return RouteLimit(key, cost, charge)
 
 
 def mark(function: object, limit: RouteLimit) -> None:

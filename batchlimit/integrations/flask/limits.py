@@ -11,8 +11,8 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import RouteLimit, unprotected
-from batchlimit.integrations.enforcement.route import RouteRules
+from batchlimit.integrations.enforcement import unprotected
+from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, source_for, statistics_of
 from batchlimit.integrations.flask.hold import Hold
 from batchlimit.integrations.front import Front
@@ -131,7 +131,7 @@ class Limits:
         Raises:
             RulesError: no rule with `match=None` has this key, or the cost never fits.
         """
-        limit = RouteLimit(key, cost, charge)  # it makes a function of statuses
+        limit = limit_for_route(key, cost, charge, "@limits.limited(...)")  # it makes a function of statuses
         rule, _ = self._routes.find(limit)
         self._charges = self._charges or rule.charge is not None
 

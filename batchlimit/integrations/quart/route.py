@@ -10,7 +10,7 @@ from quart import Blueprint, Quart, current_app, has_request_context, request, w
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
-from batchlimit.integrations.enforcement.route import mark, marks_of
+from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.rejected import rejected
@@ -54,7 +54,7 @@ def limited(
         ... async def search():
         ...     return "found"
     """
-    limit = RouteLimit(key, cost, charge)  # it makes a function of statuses
+    limit = limit_for_route(key, cost, charge)  # it makes a function of statuses
 
     def decorate(view: View) -> View:
         @wraps(view)
