@@ -560,3 +560,14 @@ def test_a_wrong_queue(options: dict[str, object], error: type[Exception], messa
 def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Partitions({"a": 0.5}, **options)  # type: ignore[arg-type]
+
+
+def test_the_first_share_that_is_lent_ends_a_pause_and_where_none_is_kept_nothing_does() -> None:
+    table = Gate(10, Partitions({"live": 0.5, "batch": 0.2}, strict=True), Queue(length=0)).partitions
+    assert table.lent_in(1000 * SECOND, 77) == 77
+    for name, asked in (("live", 1000 * SECOND), ("batch", 1000 * SECOND - 300)):
+        table.of(name).asked_ns = asked
+    assert table.lent_in(1000 * SECOND, 77) == SECOND - 300
+    table.of("batch").busy = 2
+    assert table.lent_in(1000 * SECOND, 77) == SECOND
+    assert table.lent_in(1001 * SECOND, 77) == 77

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FailurePolicy, RateLimiter
+from batchlimit import FailurePolicy, RateLimiter, StoreUnavailable
 from batchlimit.integrations.enforcement import Enforcer, Response
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
@@ -218,6 +218,17 @@ def test_what_was_not_charged_in_shadow_mode_is_not_given_back(make: Make, mode:
     assert twin.left("trial") == 0
 
 
+def test_what_was_not_charged_in_shadow_mode_is_not_given_back_when_a_closed_rule_refuses(make: Make) -> None:
+    far = Rule("far", "10/hour", key="far", on_failure="closed")
+    rules = Rule("trial", "2/hour", key="trial"), far
+    twin = make(*rules, mode={"trial": "shadow"}, on_failure=FailurePolicy.local(2))
+    twin._do(twin.limiter.acquire, "trial", 2)
+    twin.store.away.add("far")
+    refusal = twin.admit().refusal
+    assert refusal is not None
+    assert (refusal.status, twin._do(twin.limiter.decide, "trial").source) == (503, "shadow")
+
+
 def test_a_charge_after_the_response_leaves_out_what_the_limiter_admitted_in_shadow_mode(make: Make) -> None:
     rule = Rule("trial", "2/hour burst 2", key="trial", charge=lambda _: 0)
     twin = make(ALL, rule, mode={"trial": "shadow"})
@@ -307,6 +318,21 @@ def test_a_rule_says_what_holds_while_its_bucket_is_away(
             assert dict(refusal.headers)[b"retry-after"] == b"1"
             assert json.loads(refusal.body)["type"].endswith("#temporary-reduced-capacity")
     assert twin.left("all") == (100 if status else 95)  # the others hold all the same
+
+
+def test_a_store_that_is_away_as_a_whole_concerns_each_rule(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = make(Rule("lax", "10/hour", key="lax", on_failure="open"), ALL)
+    errors, decide_all = [StoreUnavailable("away")], twin.limiter.decide_all
+
+    def away_once(costs: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return decide_all(costs)
+
+    monkeypatch.setattr(type(twin.limiter), "decide_all", lambda _, costs: away_once(costs))
+    first, second = twin.admit().refusal, twin.admit().refusal
+    assert (first and first.status, second) == (503, None)
+    assert (twin.counts("lax"), twin.counts("all")["store_away"]) == ({"matched": 2, "acquired": 1}, 1)
 
 
 def test_a_store_that_is_away_is_counted_and_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -93,18 +93,17 @@ class Charging:
         return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
 
     def _charged(self, outcome: Outcome, rules: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
-        # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
-        charged = [each for each in rules if decisions[each[1]].source != "shadow"]
-        for rule, key, _ in charged:
+        for rule, key, _ in rules:
             is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
             if is_closed and decisions[key].source == "fallback":
-                yield from self._settlement.take_back(charged)
+                yield from self._settlement.take_back(rules)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
         for rule, key, _ in rules:
             counts = self._counters.rules[rule.name]
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
-        outcome.charges = Bill(charged).settled
+        # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
+        outcome.charges = Bill(each for each in rules if decisions[each[1]].source != "shadow").settled
         outcome.bill = Bill(rules)
         outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
         outcome.headers = self.fields(outcome.bill, outcome.left)
