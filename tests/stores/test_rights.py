@@ -23,7 +23,7 @@ from tests.topologies import Cluster, Watched, cluster, sentinel
 
 ROOT = Path(__file__).parents[2]
 # The rules in the order in which the document has them.
-SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, SENTINELS, NEWS, SHARED = re.findall(
+SERVER, OPERATOR, LOOKS, DOCTOR, FILLS, OPTIONS, CLUSTER, CLUSTER_OPERATOR, SENTINELS, NEWS, SHARED = re.findall(
     r"^ACL (SETUSER .*)$", (ROOT / "docs" / "redis.md").read_text(), re.MULTILINE
 )
 HUNDRED = Quota(0.001, 100)

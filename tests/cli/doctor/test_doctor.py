@@ -14,8 +14,8 @@ from tests.cli.conftest import Run, typed_at
 from tests.depth import only_deep
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, Servers, any_binary, valkey_binary
-from tests.stores.test_rights import DOCTOR, LOOKS, OF_THE_SCRIPTS, OPERATOR, SERVER
-from tests.topologies import cluster
+from tests.stores.test_rights import CLUSTER_OPERATOR, DOCTOR, LOOKS, OF_THE_SCRIPTS, OPERATOR, SERVER, rights
+from tests.topologies import Cluster, cluster
 
 CHECKS = [
     *("client-version", "reachable", "scripts", "overrides", "rights", "round-trip", "clock", "server-version"),
@@ -149,6 +149,34 @@ def test_an_operator_with_the_rights_that_are_documented_is_told_of_every_check(
         one.ask("ACL", *rule.split())
     status, found = examined(one.url.replace("://", "://operator:password@"))
     assert (status, {name: each["found"] for name, each in found.items() if each["verdict"] != "ok"}) == (0, {})
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Cluster]:
+    with cluster(valkey_binary(), 2) as whole:
+        yield whole
+
+
+def as_operator(whole: Cluster, forbidden: str = "") -> dict[str, str]:
+    """What the operator of the document is told of a cluster that is not well."""
+    for each in whole.nodes:
+        for rule in ("SETUSER operator reset", OPERATOR, LOOKS, DOCTOR, CLUSTER_OPERATOR):
+            each.ask("ACL", *rule.split())
+        if forbidden:
+            each.ask("ACL", "SETUSER", "operator", f"-{forbidden}")
+    done = typed_at(whole.url.replace("://", "://operator:password@"), "batchlimit")("doctor", "-o", "json", *PATIENT)
+    return {each["check"]: each["found"] for each in json.loads(done.stdout) if each["verdict"] != "ok"}
+
+
+def test_an_operator_of_a_cluster_is_told_of_every_check(whole: Cluster) -> None:
+    assert as_operator(whole) == {}
+
+
+@pytest.mark.parametrize("command", ["cluster|info", "cluster|nodes"])
+def test_what_an_operator_of_a_cluster_may_not_ask_is_a_warning(whole: Cluster, command: str) -> None:
+    assert command in rights(CLUSTER_OPERATOR)
+    (found,) = as_operator(whole, command).values()
+    assert "could not be checked" in found
 
 
 def test_a_wrong_password_is_found(one: Node) -> None:
