@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
-from batchlimit.errors import BatchLimitError, StoreUnavailable
+from batchlimit.errors import BatchLimitError
 from batchlimit.events import named, tell
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
@@ -43,7 +43,7 @@ class AsyncReservation(Unique):
         cost: int,
         on_error: OnError,
         charge: Coroutine[Any, Any, None],
-        adjust: "Callable[[str, int], asyncio.Task[int | StoreUnavailable] | None]",
+        adjust: "Callable[[str, int], asyncio.Task[int | Exception] | None]",
     ) -> None:
         self.key = key
         self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so

@@ -70,7 +70,7 @@ class SlowPath:
         check_cost(cost, entry.reservoir.state.most, key)
         await store_calls.arrived(key, store_calls.refund(entry, cost))
 
-    def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | StoreUnavailable] | None":
+    def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | Exception] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
         self._registry.check_open()
         if tokens < 0:

@@ -61,12 +61,12 @@ def give_back(entry: Entry, back: GiveBack) -> "asyncio.Task[int | StoreUnavaila
     return task
 
 
-def refund(entry: Entry, cost: int) -> "asyncio.Task[int | StoreUnavailable] | None":
+def refund(entry: Entry, cost: int) -> "asyncio.Task[int | Exception] | None":
     """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
     back = entry.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
-    if task is not None and not entry.reservoir.state.fallback.fails_closed:
-        task = entry.home.start(_silenced(task))
+    if task is not None:
+        task = entry.home.start(_refunded(entry, task))
     entry.changed()
     return task
 
@@ -81,19 +81,23 @@ async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
         return unavailable(error)
 
 
-async def arrived(key: str, task: "asyncio.Task[int | StoreUnavailable] | None") -> None:
+async def arrived(key: str, task: "asyncio.Task[int | Exception] | None") -> None:
     """Wait until a GiveBack has ended, and raise if the store is away. A caller that is cancelled does not stop it.
 
     Tokens that were not even sent go later.
     """
     result = None if task is None else await asyncio.shield(task)
-    if isinstance(result, StoreUnavailable) and not isinstance(result, CircuitOpen):
+    if isinstance(result, Exception) and not isinstance(result, CircuitOpen):
         raise Fail(result).to_raise(key)
 
 
-async def _silenced(task: "asyncio.Task[int | StoreUnavailable]") -> int:
-    """Return how many tokens arrived; 0 if the store is away: no caller waits for this."""
-    return result if isinstance(result := await task, int) else 0
+async def _refunded(entry: Entry, task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
+    """Return how many tokens arrived, or what its caller is told: nothing, unless the key fails closed."""
+    if isinstance(result := await task, int):
+        return result
+    if not entry.reservoir.state.fallback.fails_closed:
+        return 0
+    return entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
 
 
 def _taken(entry: Entry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:

@@ -5,19 +5,16 @@ from collections.abc import Callable, Sequence
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORMAT, RULE, Overrides
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.expiring import Expiring
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
 
 _SECOND = 1_000_000
-_SWEEP = 1024
-"""The fewest takes between two sweeps for expired buckets; as many as buckets were left, so O(1) on average. After a
-flood few takes may follow, so the first take after a bucket's shortest life sweeps too."""
 _LOGGED = 1000
 """Changes of overrides that are remembered."""
 
@@ -44,8 +41,7 @@ class MemoryStore(Unique):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[str, tuple[Bucket, int]] = {}  # with the instant (us) at which each expires
-        self._takes_left, self._sweeps_at = _SWEEP, 0
+        self._buckets = Expiring[Bucket]()
         self.rules = MemoryRules(clock)
         self.slots = MemorySlots(clock)
         self._lock = own_lock()  # held for each operation, which makes it atomic
@@ -61,7 +57,7 @@ class MemoryStore(Unique):
         """See Store.take."""
         with free(self._lock):
             now = self._now()
-            self._forget_old(now)
+            self._buckets.forget(now)
             bucket = self._live(key, now) or self._bucket(quota, now, ask.fill if ask.epoch else 1.0)
             grant = bucket.take(quota, ask, now)
             self._buckets[key] = bucket, now + bucket.expires_in()
@@ -72,7 +68,7 @@ class MemoryStore(Unique):
         """See Spender.spend."""
         with free(self._lock):
             now = self._now()
-            self._forget_old(now)
+            self._buckets.forget(now, sum(map(len, groups)))
             found = [self._spent(group, now) for group in groups]
         return SpendReply(self.rules.revision if look else -1, found)
 
@@ -137,13 +133,6 @@ class MemoryStore(Unique):
     def _live(self, key: str, now: int) -> Bucket | None:
         bucket, expires = self._buckets.get(key, (None, 0))
         return bucket if now < expires else None
-
-    def _forget_old(self, now: int) -> None:
-        self._takes_left -= 1
-        if self._takes_left > 0 and now < self._sweeps_at:
-            return
-        self._buckets = {key: each for key, each in self._buckets.items() if now < each[1]}
-        self._takes_left, self._sweeps_at = max(_SWEEP, len(self._buckets)), now + MARGIN
 
 
 class MemoryRules:

@@ -57,7 +57,8 @@ def refund(entry: KeyEntry, cost: int) -> bool:
             give_back(entry, back)
     except StoreUnavailable as error:
         leave()
-        failed = Fail(error)
+        ended = entry.reservoir.lifecycle.ended  # then the error tells of our end, not of the store
+        failed = Fail(ended or error)
     except BaseException:
         entry.finish(leave)
         leave()

@@ -1,6 +1,7 @@
 """What only the store in this process can show, for its clock is ours: what time does to a bucket."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -136,3 +137,33 @@ def test_a_forked_child_is_not_locked_out_by_a_thread_of_its_parent(store: Memor
         thread.start()
         thread.join(10.0)
         assert not thread.is_alive()
+
+
+def _flood(store: MemoryStore, number: int) -> None:
+    for i in range(number):
+        store.take(f"invented-{i}", TEN, Ask("a", 1, need=1, queued=1, want=1))
+
+
+def test_after_a_flood_of_keys_no_ask_forgets_many_at_once_and_soon_all_are_forgotten(
+    store: MemoryStore, clock: Clock
+) -> None:
+    _flood(store, 20_000)
+    clock.now += 60.0
+    kept = [len(store._buckets)]
+    while kept[-1] > 10:
+        clock.now += 1.0
+        _take(store, len(kept), 1)
+        kept.append(len(store._buckets))
+        assert len(kept) < 150
+    assert max(before - after for before, after in pairwise(kept)) <= 300
+
+
+def test_of_a_lasting_flood_no_more_are_kept_than_twice_those_that_are_not_full(
+    store: MemoryStore, clock: Clock
+) -> None:
+    lasts = 6.5
+    """Seconds in which a bucket of which one token is leased is full, and then forgotten."""
+    for i in range(20_000):
+        clock.now += 0.01
+        store.take(f"key-{i}", TEN, Ask("a", 1, need=1, queued=1, want=1))
+    assert len(store._buckets) <= 2 * lasts / 0.01
