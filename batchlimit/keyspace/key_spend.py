@@ -13,7 +13,7 @@ from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.bucket_view import binding_of, pack, smoothed
+from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, pack, smoothed
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Fetch
@@ -28,18 +28,33 @@ def is_charged(outcome: Outcome) -> bool:
 
 
 class Known(NamedTuple):
-    """What an instance knew of a key: its demand, the epoch of a bucket that must be there (0: none), a round trip."""
+    """What an instance knew of a key: its demand, the epoch of a bucket that must be there (0: none), a round trip.
+
+    And the snapshot that told all this, unless it was unknown, or another spend has it.
+    """
 
     demand: Demand
     epoch: int
     round_trip: float
+    snapshot: KeySnapshot | None
 
 
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
     __slots__ = (
-        "_demand", "_epoch", "_round_trip", "code", "key", "level", "message", "place", "quota", "sent", "spent"
+        "_epoch",
+        "_round_trip",
+        "code",
+        "demand",
+        "key",
+        "level",
+        "message",
+        "place",
+        "quota",
+        "sent",
+        "snapshot",
+        "spent",
     )  # fmt: skip
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
@@ -47,7 +62,7 @@ class KeySpend:
     def __init__(self, key: str, place: str, message: Spend, code: Quota, known: Known, now: float) -> None:
         """`key` is as its caller named it; `code` is its quota without overrides."""
         self.key, self.place, self.message, self.quota, self.code = key, place, message, message.quota, code
-        self._demand, self._epoch, self._round_trip = known
+        self.demand, self._epoch, self._round_trip, self.snapshot = known
         self.sent = now
         self.spent: Spent | None = None
         self.level = 0
@@ -69,7 +84,7 @@ class KeySpend:
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         assert self.spent is not None
-        demand, trip = self._demand, smoothed(self._round_trip, now - self.sent)
+        demand, trip = self.demand, smoothed(self._round_trip, now - self.sent)
         return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
 
     @property
@@ -85,7 +100,8 @@ class KeySpend:
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""
         cost = self.message.cost
-        return Fetch(Ask(instance, number, cost, cost, cost, look=False), self.quota, self.sent, cost, False)
+        ask = Ask(instance, number, cost, cost, cost, epoch=self._epoch, look=False)
+        return Fetch(ask, self.quota, self.sent, cost, False)
 
     def refusal(self) -> Grant:
         """Return the answer to such an ask."""

@@ -70,7 +70,7 @@ class Spending(Generic[E]):
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
         self._patience = max(_WAITING, 2 * options.deadline)
-        self._in_flight: dict[str, Demand] = {}  # of keys whose calls wait for an answer
+        self._in_flight: dict[str, KeySpend] = {}  # of keys whose calls wait for an answer, the last one
 
     def __repr__(self) -> str:
         return f"<Spending of {self._instance.name}: {len(self)} keys>"
@@ -87,12 +87,15 @@ class Spending(Generic[E]):
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
         begun: list[KeySpend] = []
-        for key, cost in costs.items():
-            if (one := self._begin(key, cost)) is None:
+        try:
+            for key, cost in costs.items():
+                if (one := self._begin(key, cost)) is None:
+                    return None
+                begun.append(one)
+            return begun
+        finally:
+            if len(begun) < len(costs):
                 self.end(begun)
-                return None
-            begun.append(one)
-        return begun
 
     def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
         """Take in what became of spends.
@@ -101,23 +104,27 @@ class Spending(Generic[E]):
             What became of them, which is None where it came too late to be of use; and the instant at which to come and
             forget a key (inf: no need).
         """
-        self.end(begun)
-        if not isinstance(outcome, tuple):
-            return outcome, math.inf
         now, idle_at = self._clock(), math.inf
         if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
-            return None, math.inf
-        for each, spent in zip(begun, outcome, strict=True):
-            each.hear(spent)
+            outcome = None
+        if isinstance(outcome, tuple):
+            for each, spent in zip(begun, outcome, strict=True):
+                each.hear(spent)
         if is_charged(outcome):
             for each in begun:
                 idle_at = min(idle_at, self._keep(each, now))
+        else:
+            self.end(begun)
         return outcome, idle_at
 
     def end(self, begun: Sequence[KeySpend]) -> None:
-        """Take note that no answer is to come, or that it has come."""
+        """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
         for each in begun:
-            self._in_flight.pop(each.place, None)
+            self._answered(each)
+            if each.snapshot is not None and each.place not in self._entries:
+                now, newer = self._clock(), self._dormant.take(each.place)
+                self._make_room()
+                self._dormant.put(each.place, newer or each.snapshot, now)
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""
@@ -148,28 +155,33 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (demand := self._in_flight.get(place)) is None:
+        if (before := self._in_flight.get(place)) is not None:
+            demand = before.demand
+        else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
         if self._leases(quota, cost, demand, snapshot, now):
             if snapshot is not None:
                 self._dormant.put(place, snapshot, now)
             return None
         demand.observe(cost, now)
-        self._in_flight[place] = demand
         epoch, trip, fill = (0, 0.0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
-        return KeySpend(key, place, message, own, Known(demand, epoch, trip), now)
+        begun = self._in_flight[place] = KeySpend(key, place, message, own, Known(demand, epoch, trip, snapshot), now)
+        return begun
+
+    def _answered(self, spend: KeySpend) -> None:
+        if self._in_flight.get(spend.place) is spend:
+            del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:
         """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
-        entries, dormant, most = self._entries, self._dormant, self._options.max_keys
+        self._answered(spend)
         self._settled(spend.code, spend.message.cost, spend.is_lost)
         self._instance.count.learn(1, now)
-        if spend.place in entries:
+        if spend.place in self._entries:
             return math.inf
-        if len(entries) + dormant.at_most >= most and (in_memory := len(entries) + len(dormant)) >= most:
-            dormant.make_room(in_memory + 1 - most)
-        return dormant.keep(spend.place, spend.packed(now), now, now)
+        self._make_room()
+        return self._dormant.keep(spend.place, spend.packed(now), now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket."""
@@ -187,6 +199,11 @@ class Spending(Generic[E]):
         view.recall(snapshot)
         epoch = view.epoch(quota, now)
         return epoch, view.round_trip, view.fill if epoch else 1.0
+
+    def _make_room(self) -> None:
+        entries, dormant, most = self._entries, self._dormant, self._options.max_keys
+        if len(entries) + dormant.at_most >= most and (in_memory := len(entries) + len(dormant)) >= most:
+            dormant.make_room(in_memory + 1 - most)
 
 
 def _is_late(spend: KeySpend, now: float) -> bool:

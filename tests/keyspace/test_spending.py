@@ -1,0 +1,408 @@
+"""Which calls spend and which keys lease; and what is known of a key after a spend, whatever became of it."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchlimit.bucket.messages import Spend, Spent
+from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.key_spend import KeySpend, Outcome
+from batchlimit.keyspace.spending import Spending
+from batchlimit.overrides.code import Code, Rank
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.reservoir import Reservoir
+from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
+from batchlimit.reservoir.waiter import NOBODY, Waiter
+from batchlimit.waiting import NO_WAIT
+from tests.sync.stage import Clock
+
+HUNDRED = Quota(100.0, 100)
+SLOW = Quota(0.1, 20)
+SEVERAL = HUNDRED & Quota(1.0, 40)
+NOTHING = Quota(0.0)
+NOW = 1000.0
+KNOWN = KeySnapshot(NOW - 1, 0.5, NOW - 1, last_want=1, epoch=7, level=60, active_instances=0, round_trip=0.002,
+                    heard=NOW - 1)  # fmt: skip
+AWAY = StoreUnavailable("away")
+
+
+class Told:
+    """Overrides as of now."""
+
+    looks_at = math.inf
+
+    def __init__(self, *overrides: Override) -> None:
+        self.in_force = InForce.at(Overrides(3, overrides), 0.0)
+
+    def hear(self, told: int, now: float) -> None:
+        """No answer is looked at here."""
+
+
+class Keys:
+    """A Spending, and what is around it."""
+
+    def __init__(
+        self,
+        quota: Quota | dict[str, Quota] = HUNDRED,
+        *overrides: Override,
+        mode: Any = "enforce",
+        revision: int = 0,
+        **options: Any,
+    ) -> None:
+        self.clock, self.entries = Clock(), dict[str, str]()
+        usual: dict[str, Any] = {"sizer": FixedBatch(1), "revision": revision}
+        made = Options(**(usual | options))
+        self.dormant = DormantKeys(made.idle_after, made.max_keys)
+        self.instance = Instance("a", itertools.count(1), 0.0)
+        if overrides:
+            self.instance = Instance("a", itertools.count(1), 0.0, rules=Told(*overrides))
+        self.settled: list[tuple[Quota, int, bool]] = []
+        self.spending: Spending[str] = Spending(
+            self.entries,
+            self.dormant,
+            self.instance,
+            made,
+            clock=self.clock,
+            settled=lambda *each: self.settled.append(each),
+            code=Code(quota_rule(quota), "closed", mode, Rank(revision, NOW - 5)),
+        )
+
+    def begin(self, cost: Any = 1, key: str = "ann") -> KeySpend | None:
+        begun = self.spending.begin({key: cost})
+        return begun[0] if begun else None
+
+    def begun(self, cost: Any = 1, key: str = "ann") -> KeySpend:
+        begun = self.begin(cost, key)
+        assert begun is not None
+        return begun
+
+    def settle(self, spend: KeySpend, *, level: float = 50.0, epoch: int = 7, wait: float = 0.0) -> float:
+        levels = (level,) * len(spend.quota.bandwidths)
+        return self.spending.settle([spend], (Spent(wait == 0.0, wait, epoch, levels),))
+
+    def known(self, key: str = "ann") -> KeySnapshot | None:
+        """What is known of a key; it stays known."""
+        if (found := self.dormant.take(key)) is not None:
+            self.dormant.put(key, found, self.clock())
+        return found
+
+    def know(self, snapshot: KeySnapshot = KNOWN, key: str = "ann") -> None:
+        self.dormant.put(key, snapshot, self.clock())
+
+
+@pytest.mark.parametrize(
+    ("known", "sizer", "cost", "spends"),
+    [
+        (None, FixedBatch(1), 1, True),
+        (None, FixedBatch(2), 1, False),
+        (None, FixedBatch(2), 2, True),
+        (None, TimeBatch(), 1, True),
+        (KNOWN, TimeBatch(), 1, True),
+        (KNOWN._replace(demand=4.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, True),
+        (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, False),
+        (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 2, True),
+        (KNOWN._replace(demand=5.0, counted_at=NOW - 1), TimeBatch(0.4, 0.4), 1, True),
+        (KNOWN._replace(active_instances=1), FixedBatch(1), 1, False),
+        (KNOWN._replace(active_instances=1, heard=NOW - 9.9), FixedBatch(1), 1, False),
+        (KNOWN._replace(active_instances=1, heard=NOW - 10), FixedBatch(1), 1, True),
+    ],
+    ids=[
+        "an unknown key", "a sizer that wants more", "but not more than the call costs", "nobody asked lately",
+        "or seldom", "less than the next call in a lease", "more", "more, but not more than it costs", "a while ago",
+        "leased of a second ago", "and ten seconds ago, nearly", "ten seconds ago",
+    ],
+)  # fmt: skip
+def test_a_call_spends_unless_more_is_wanted_than_it_costs_or_instances_lease_of_the_bucket(
+    known: KeySnapshot | None, sizer: BatchSizer, cost: int, spends: bool
+) -> None:
+    keys = Keys(sizer=sizer)
+    if known is not None:
+        keys.know(known)
+    assert (keys.begin(cost) is not None) is spends
+    if not spends:
+        assert keys.known() == known
+        assert len(keys.spending) == 0
+
+
+@pytest.mark.parametrize("cost", [0, -1, 101, 1.0, True, "1", None, 2**70], ids=repr)
+def test_a_cost_that_cannot_be_charged_is_for_an_entry_which_says_so(cost: Any) -> None:
+    assert Keys().begin(cost) is None
+
+
+@pytest.mark.parametrize(("cost", "spends"), [(40, True), (41, False)])
+def test_the_largest_cost_is_that_of_the_smallest_burst(cost: int, spends: bool) -> None:
+    assert (Keys(SEVERAL).begin(cost) is not None) is spends
+
+
+@pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 10, (NOTHING,))], ids=["alone", "in one bandwidth"])
+def test_a_quota_that_denies_all_needs_no_store(quota: Quota) -> None:
+    assert Keys(quota).begin() is None
+
+
+def test_a_key_in_use_is_for_its_entry() -> None:
+    keys = Keys()
+    keys.entries["ann"] = "entry"
+    assert keys.begin() is None
+    assert keys.begin(key="bob") is not None
+
+
+@pytest.mark.parametrize(
+    ("override", "quota"),
+    [
+        (Override("bob", SLOW), HUNDRED),
+        (Override("ann", SLOW), SLOW),
+        (Override("a*", SLOW, mode="enforce"), SLOW),
+        (Override("ann", NOTHING), None),
+        (Override("ann", None, mode="shadow"), None),
+        (Override("ann", None, mode="open"), None),
+        (Override("ann", None, weight=2), None),
+        (Override("ann", None, on_failure=FailurePolicy("open")), None),
+    ],
+    ids=str,
+)
+def test_a_call_spends_by_the_overrides_unless_they_say_more_than_a_quota(
+    override: Override, quota: Quota | None
+) -> None:
+    keys = Keys(HUNDRED, override)
+    begun = keys.begin()
+    assert (begun and begun.message.quota) == quota
+    if begun is not None:
+        assert begun.message.rules == keys.instance.rules.in_force.edition > 0
+        assert begun.code == HUNDRED
+
+
+@pytest.mark.parametrize(("mode", "spends"), [("enforce", True), ("shadow", False), ({"ann": "shadow"}, False),
+                                              ({"bob": "shadow"}, True)])  # fmt: skip
+def test_a_shadow_needs_an_entry(mode: Any, spends: bool) -> None:
+    mode = mode | {"*": "enforce"} if isinstance(mode, dict) else mode
+    assert (Keys(mode=mode).begin() is not None) is spends
+
+
+def test_a_spend_tells_how_old_its_quota_is_and_of_which_rank() -> None:
+    assert Keys(revision=4).begun(3).message == Spend("ann", HUNDRED, 3, age=5.0, revision=4)
+
+
+@pytest.mark.parametrize(("fill", "told"), [("full", 1.0), ("share", 0.5), ("empty", 0.0)])
+def test_a_bucket_that_must_be_there_begins_anew_as_the_options_say(fill: Any, told: float) -> None:
+    keys = Keys(fill=fill)
+    keys.know(KNOWN._replace(active_instances=2, heard=NOW - 4, level=-1000))
+    keys.clock.now = NOW + 7  # those two lease no more
+    assert keys.begun().message.fill == told
+    assert Keys(fill=fill).begun().message.fill == 1.0
+
+
+def test_a_key_whose_calls_wait_has_their_demand() -> None:
+    """A key that comes into use while many calls for it are under way needs no answer for that."""
+    keys = Keys(sizer=TimeBatch())
+    spends = []
+    for _ in range(100):
+        if (begun := keys.begin()) is None:
+            break
+        spends.append(begun)
+        keys.clock.now += 0.01
+    assert 1 < len(spends) < 10
+    assert len(keys.spending) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["as they came", "the last one first"])
+def test_the_demand_of_calls_whose_answers_come_is_known(order: int) -> None:
+    keys = Keys(sizer=TimeBatch())
+    first, second = keys.begun(), keys.begun()
+    for each in [first, second][::order]:
+        keys.settle(each)
+    assert len(keys.spending) == 0
+    found = keys.known()
+    assert found is not None
+    assert found.demand == first.demand.rate == 8.0
+    assert keys.begin() is None
+
+
+def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
+    keys = Keys({"ann": HUNDRED, "*": SLOW})
+    keys.know()
+    spend = keys.begun(3)
+    keys.clock.now += 0.004
+    assert keys.settle(spend, level=39.75, epoch=7) == keys.clock.now + 10.0
+    assert keys.settled == [(HUNDRED, 3, False)]
+    assert keys.known() == KeySnapshot(
+        used=NOW + 0.004,
+        demand=spend.demand.rate,
+        counted_at=spend.demand.at,
+        last_want=3,
+        epoch=7,
+        level=39,
+        active_instances=0,
+        round_trip=0.002 + (keys.clock.now - NOW - 0.002) * 0.2,
+        heard=NOW + 0.004,
+    )
+    assert len(keys.spending) == 0
+
+
+def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
+    keys = Keys(SEVERAL)
+    spend = keys.begun()
+    keys.spending.settle([spend], (Spent(True, 0.0, 7, (88.5, 12.25)),))
+    told = spend.decision()
+    assert (told.allowed, told.remaining, told.limit, told.source) == (True, 12, 40, "store")
+    assert spend.level == 12
+
+
+@pytest.mark.parametrize(("epoch", "is_lost"), [(7, False), (8, True)])
+def test_a_bucket_of_another_epoch_is_counted_as_a_loss(epoch: int, is_lost: bool) -> None:
+    keys = Keys()
+    keys.know()
+    keys.settle(keys.begun(), epoch=epoch)
+    assert keys.settled == [(HUNDRED, 1, is_lost)]
+
+
+def test_a_bucket_that_may_have_ended_is_no_loss() -> None:
+    keys = Keys(Quota(100.0, 10))
+    keys.know(KNOWN._replace(level=9, heard=NOW - 6, used=NOW))
+    keys.settle(keys.begun(), epoch=8)
+    assert [is_lost for _, _, is_lost in keys.settled] == [False]
+
+
+def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> None:
+    keys = Keys()
+    keys.know()
+    spend = keys.begun(30)
+    keys.settle(spend, level=20.0, epoch=8, wait=0.1)
+    reservoir = Reservoir(HUNDRED, keys.instance, Options(), NOW, snapshot=keys.known())
+    waiter = Waiter(30, NO_WAIT, NOBODY)
+    fetch = keys.spending.fetch(spend)
+    assert reservoir.resume(waiter, fetch)
+    reservoir.granted(fetch, spend.refusal(), NOW, 1.0)
+    assert reservoir.state.view.losses == 1
+    assert reservoir.state.view.epoch(HUNDRED, NOW) == 8
+    assert waiter.verdict is not None
+    assert reservoir.forecast.denied_for(30, NOW) == pytest.approx(0.1, rel=1e-3)
+
+
+ENDS: dict[str, Callable[[Keys, KeySpend], object]] = {
+    "refused": lambda keys, spend: keys.settle(spend, level=0.0, wait=0.5),
+    "failed": lambda keys, spend: keys.spending.settle([spend], AWAY),
+    "leased of": lambda keys, spend: keys.spending.settle([spend], None),
+    "interrupted": lambda keys, spend: keys.spending.end([spend]),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_spend_that_was_not_charged_counts_nothing_and_leaves_what_was_known(end: str) -> None:
+    """Else the next one would not know that the bucket must be there, and a lost one would begin full."""
+    keys = Keys()
+    keys.know()
+    ENDS[end](keys, keys.begun())
+    assert (keys.settled, len(keys.spending)) == ([], 0)
+    assert keys.known() == KNOWN
+    ENDS[end](keys, keys.begun(key="bob"))
+    assert keys.known("bob") is None
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_another_spend_has_learnt_is_not_undone(end: str) -> None:
+    keys = Keys()
+    keys.know()
+    first, second = keys.begun(), keys.begun()
+    keys.settle(second, level=59.0)
+    ENDS[end](keys, first)
+    found = keys.known()
+    assert found is not None
+    assert found.level == 59
+    assert len(keys.dormant) == 1
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_key_that_came_into_use_meanwhile_keeps_no_snapshot(end: str) -> None:
+    keys = Keys()
+    keys.know()
+    first, second = keys.begun(), keys.begun()
+    keys.entries["ann"] = "entry"
+    ENDS[end](keys, first)
+    assert keys.settle(second) == math.inf
+    assert keys.known() is None
+
+
+def several(*outcome: Spent) -> Outcome:
+    return outcome
+
+
+def test_of_several_keys_all_are_kept_or_none() -> None:
+    keys = Keys()
+    keys.know(key="bob")
+    costs = {"ann": 1, "bob": 2}
+    begun = keys.spending.begin(costs)
+    assert begun is not None
+    assert keys.spending.settle(begun, several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))) == math.inf
+    assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [])
+    assert [each.is_short for each in begun] == [False, True]
+    begun = keys.spending.begin(costs)
+    assert begun is not None
+    assert keys.spending.settle(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2)) < math.inf
+    assert keys.settled == [(HUNDRED, 1, False), (HUNDRED, 2, False)]
+    assert [each.known(key).level for each in [keys] for key in costs] == [9, 9]  # type: ignore[union-attr]
+
+
+class Raising:
+    """A sizer of the user's own."""
+
+    def want(self, usage: Usage) -> int:
+        if usage.quota.burst == 20:
+            raise ZeroDivisionError
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("costs", "error"),
+    [({"ann": 1, "bob": 0}, None), ({"ann": 1, "nobody": 1}, ValueError), ({"ann": 1, "slow": 1}, ZeroDivisionError)],
+    ids=["needs its entry", "has no quota", "its sizer raises"],
+)
+def test_if_one_of_several_keys_cannot_spend_nothing_is_begun(
+    costs: dict[str, int], error: type[Exception] | None
+) -> None:
+    keys = Keys({"ann": HUNDRED, "bob": HUNDRED, "slow": SLOW}, sizer=Raising())
+    keys.know()
+    if error is None:
+        assert keys.spending.begin(costs) is None
+    else:
+        with pytest.raises(error):
+            keys.spending.begin(costs)
+    assert len(keys.spending) == 0
+    assert keys.known() == KNOWN
+
+
+def test_no_more_keys_are_known_than_there_may_be() -> None:
+    keys = Keys(max_keys=10)
+    for n in range(4):
+        keys.entries[f"entry-{n}"] = "entry"
+    for n in range(50):
+        keys.settle(keys.begun(key=f"key-{n}"))
+        assert len(keys.dormant) <= 6
+    assert keys.known("key-49") is not None
+    waiting = [keys.begun(key=f"key-{n}") for n in range(44, 50)]
+    for n in range(50, 56):
+        keys.settle(keys.begun(key=f"key-{n}"))
+    keys.spending.end(waiting)
+    assert len(keys.dormant) <= 6
+
+
+def test_one_timer_comes_for_the_keys_of_a_shelf() -> None:
+    keys = Keys()
+    dues = [keys.settle(keys.begun(key=f"key-{n}")) for n in range(5)]
+    assert dues == [NOW + 10.0, *[math.inf] * 4]
+
+
+def test_a_key_that_idles_at_once_is_not_kept() -> None:
+    keys = Keys(idle_after=0.0)
+    assert keys.settle(keys.begun()) == math.inf
+    assert len(keys.dormant) == 0
