@@ -8,9 +8,9 @@ Then no token is left here after the answer, and only a snapshot is kept.
 import math
 from typing import NamedTuple
 
-from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
+from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
 from batchlimit.decision import Decision
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, pack, smoothed
@@ -25,6 +25,15 @@ Outcome = tuple[Spent, ...] | StoreUnavailable | None
 def is_charged(outcome: Outcome) -> bool:
     """Whether all of them were charged."""
     return isinstance(outcome, tuple) and all([spent.is_charged for spent in outcome])  # noqa: C419  a third of the time
+
+
+def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
+    """Return what an error of a whole call is to each of its groups: of several buckets `take` says which it is of.
+
+    A cluster of one node, asked as a server, serves each key, and refuses two in one script.
+    """
+    is_several = len(groups) > 1 or len(groups[0]) > 1
+    return None if is_several and isinstance(error, BucketUnavailable) else error
 
 
 class Known(NamedTuple):

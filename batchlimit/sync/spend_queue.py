@@ -2,19 +2,19 @@
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import Spend
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.key_spend import Outcome
+from batchlimit.keyspace.key_spend import Outcome, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 
 _MOST = 128
-"""Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
+"""Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 _PATIENCE = 2.0
 """Seconds, beside two deadlines. Whoever leads for longer may have been interrupted: another one leads, too."""
 
@@ -48,15 +48,17 @@ class SpendQueue:
     """Sends the spends of one limiter. One call is under way at a time: its thread leads, and then the first who waits.
 
     A thread that comes alone asks at once, by itself. Whoever is interrupted hands on the lead, and those whom it led
-    come again. Should even that be interrupted, they do so after a while.
+    come again. Should even that be interrupted, they do so after a while. A signal handler asks by itself too: it must
+    not wait for the call of its own thread that it has interrupted.
     """
 
     def __init__(self, store: GuardedStore, spending: Spending[KeyEntry]) -> None:
         """`spending` is told the revision of the overrides."""
         self._store, self._spending = store, spending
         self._patience = _PATIENCE + 2 * store.deadline
+        self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
         self._lock = own_lock()  # held to touch the three below
-        self._waiting: deque[_Place] = deque()
+        self._waiting: OrderedDict[_Place, None] = OrderedDict()
         self._leader: _Place | None = None
         self._led_until = 0.0  # time.monotonic()
 
@@ -65,20 +67,25 @@ class SpendQueue:
 
     def spend(self, group: Sequence[Spend]) -> Outcome:
         """Spend, and return what became of it."""
-        if not self._store.spends_together:
+        me = threading.get_ident()
+        if not self._store.spends_together or me in self._inside:
             return self._ask([group])[0]
         place = _Place(group)
         try:
+            self._inside.add(me)
             while not self._leads(place):
                 place.sleep(self._patience)
                 if place.is_answered:
-                    return place.outcome
-            self._lead(place)
+                    break
+            else:
+                self._lead(place)
             self._leave(place)
             return place.outcome
         except BaseException:
             self._leave(place)
             raise
+        finally:
+            self._inside.discard(me)
 
     def _leads(self, place: _Place) -> bool:
         """Whether it is this one's turn; else it is in the queue."""
@@ -89,30 +96,30 @@ class SpendQueue:
             if self._leader is place:
                 self._led_until = now + self._patience
                 return True
-            if place not in self._waiting:
-                self._waiting.append(place)
+            self._waiting[place] = None
         return False
 
     def _lead(self, place: _Place) -> None:
+        buckets = len(place.group)
         with free(self._lock):
-            while self._waiting and len(place.others) < _MOST:
-                place.others.append(self._waiting.popleft())
-        if not place.others:
+            while self._waiting and (buckets := buckets + len(next(iter(self._waiting)).group)) <= _MOST:
+                place.others.append(self._waiting.popitem(last=False)[0])
+        if not place.others and not place.is_answered:
             (place.outcome,) = self._ask([place.group])
             return
-        asked = [place, *place.others]
-        for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
-            each.answer(outcome)
+        # One that waited for long may have been answered by the leader before.
+        if asked := [each for each in (place, *place.others) if not each.is_answered]:
+            for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
+                each.answer(outcome)
 
     def _leave(self, place: _Place) -> None:
         """Wake those whom it led; the first who waits leads next."""
         with free(self._lock):
-            if place in self._waiting:
-                self._waiting.remove(place)
+            self._waiting.pop(place, None)
             for each in place.others:
                 each.wake()
             if self._leader is place:
-                self._leader = self._waiting.popleft() if self._waiting else None
+                self._leader = self._waiting.popitem(last=False)[0] if self._waiting else None
             if self._leader is not None:
                 self._leader.wake()
 
@@ -120,6 +127,7 @@ class SpendQueue:
         try:
             reply = self._store.spend(groups, self._spending.looks)
         except StoreUnavailable as error:
-            return [error] * len(groups)
+            self._store.spends_together &= error.code != "CROSSSLOT"
+            return [of_each(error, groups)] * len(groups)
         self._spending.hear(reply.rules)
         return reply.groups

@@ -44,7 +44,7 @@ class Spends:
             check_open: raises LimiterClosed after close().
             idle: is called with the instant at which to forget a key (inf: no need).
         """
-        self._spending, self._lock, self._is_able, self._clock = spending, lock, store.spends, clock
+        self._spending, self._lock, self._store, self._clock = spending, lock, store, clock
         self._find, self._check_open, self._idle = find, check_open, idle
         self._queue = SpendQueue(store, spending)
 
@@ -79,8 +79,10 @@ class Spends:
 
     def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Begin to spend; None: a key needs its entry."""
-        if not self._is_able:
+        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
+        for key in costs:
+            self._spending.code.quota(key)  # without the lock: a function of the user's own, which is kept
         room_to_leave()
         with free(self._lock):
             self._check_open()
@@ -99,6 +101,7 @@ class Spends:
             outcome, idle_at = self._spending.settle(begun, outcome)
         if idle_at < math.inf:
             self._idle(idle_at)
+        self._check_open()  # whoever closes the limiter meanwhile fails its callers
         return outcome
 
     def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
