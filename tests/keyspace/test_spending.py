@@ -89,7 +89,7 @@ class Keys:
 
     def settle(self, spend: KeySpend, *, level: float = 50.0, epoch: int = 7, wait: float = 0.0) -> float:
         levels = (level,) * len(spend.quota.bandwidths)
-        return self.spending.settle([spend], (Spent(wait == 0.0, wait, epoch, levels),))
+        return self.spending.settle([spend], (Spent(wait == 0.0, wait, epoch, levels),))[1]
 
     def known(self, key: str = "ann") -> KeySnapshot | None:
         """What is known of a key; it stays known."""
@@ -289,6 +289,37 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     assert reservoir.forecast.denied_for(30, NOW) == pytest.approx(0.1, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("quota", "deadline", "late", "is_late"),
+    [
+        (HUNDRED, 0.05, 0.25, False),
+        (HUNDRED, 0.05, 0.26, True),
+        (HUNDRED, 1.0, 2.0, False),
+        (HUNDRED, 1.0, 2.01, True),
+        (Quota(0.02, 10), 0.05, 0.49, False),
+        (Quota(0.02, 10), 0.05, 0.51, True),
+        (Quota(0.0001, 10), 0.05, 1.99, False),
+        (Quota(0.0001, 10), 0.05, 2.01, True),
+    ],
+    ids=str,
+)
+def test_an_answer_that_comes_too_late_to_be_of_use_admits_nobody(
+    quota: Quota, deadline: float, late: float, is_late: bool
+) -> None:
+    """It is for take then: the tokens are lost, which is better than to admit more than there may be in a window."""
+    keys = Keys(quota, deadline=deadline)
+    keys.know()
+    spend, answer = keys.begun(), (Spent(True, 0.0, 7, (5.0,)),)
+    keys.clock.now += late
+    outcome, _ = keys.spending.settle([spend], answer)
+    assert outcome == (None if is_late else answer)
+    assert len(keys.settled) == (0 if is_late else 1)
+    assert len(keys.spending) == 0
+    found = keys.known()
+    assert found is not None
+    assert (found == KNOWN) is is_late
+
+
 ENDS: dict[str, Callable[[Keys, KeySpend], object]] = {
     "refused": lambda keys, spend: keys.settle(spend, level=0.0, wait=0.5),
     "failed": lambda keys, spend: keys.spending.settle([spend], AWAY),
@@ -343,12 +374,13 @@ def test_of_several_keys_all_are_kept_or_none() -> None:
     costs = {"ann": 1, "bob": 2}
     begun = keys.spending.begin(costs)
     assert begun is not None
-    assert keys.spending.settle(begun, several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))) == math.inf
+    refused = several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))
+    assert keys.spending.settle(begun, refused) == (refused, math.inf)
     assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [])
     assert [each.is_short for each in begun] == [False, True]
     begun = keys.spending.begin(costs)
     assert begun is not None
-    assert keys.spending.settle(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2)) < math.inf
+    assert keys.spending.settle(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2))[1] < math.inf
     assert keys.settled == [(HUNDRED, 1, False), (HUNDRED, 2, False)]
     assert [each.known(key).level for each in [keys] for key in costs] == [9, 9]  # type: ignore[union-attr]
 

@@ -1,6 +1,5 @@
 """Threads that spend for keys that are not in use go together: one call at a time, and nobody waits for ever."""
 
-import itertools
 import signal
 import threading
 import time
@@ -289,9 +288,9 @@ def test_a_handler_amid_the_wait_of_its_thread_is_served(limiter: RateLimiter, t
     assert first.result(DEADLINE)
 
 
-def test_a_leader_that_stops_for_long_is_replaced(limiter: RateLimiter, till: Till, monkeypatch: Any) -> None:
+def test_a_leader_that_stops_for_long_is_replaced(limiter: RateLimiter, till: Till) -> None:
     """Its callers ask again after the longest time that a call may take; its answer, when it comes, is for itself."""
-    monkeypatch.setattr(SpendQueue, "_patience", 0.001)
+    queue_of(limiter)._patience = 0.001
     gate = till.before = Gate()
     first = start(lambda: limiter.try_acquire("first"))
     gate.await_someone()
@@ -323,20 +322,19 @@ def test_one_that_woke_too_early_and_is_answered_leaves_the_queue(limiter: RateL
 
 
 def test_impatient_threads_all_have_their_answer_and_leave_an_empty_queue(
-    till: Till, clock: Clock, monkeypatch: Any, restless: None
+    till: Till, clock: Clock, restless: None
 ) -> None:
     """They wake in any order, and lead although they were answered; nobody is left in the queue."""
-    patience = itertools.cycle([0.0, 0.0001, 0.001])
-    monkeypatch.setattr(SpendQueue, "_patience", property(lambda _self: next(patience)))
     till.after = lambda: time.sleep(0.0001)
     with RateLimiter(till, Quota(0.001, 10**6), sizer=FixedBatch(1), clock=clock) as limiter:
+        queue = queue_of(limiter)
+        queue._patience = 0.0002
 
         def work(name: int) -> int:
             return sum(limiter.try_acquire(f"{name}-{n}") for n in range(50))
 
         jobs = [start(lambda name=name: work(name)) for name in range(8)]  # type: ignore[misc]
         assert [each.result(DEADLINE) for each in jobs] == [50] * 8
-        queue = queue_of(limiter)
         assert queue._leader is None
         assert not queue._waiting
         assert limiter.statistics().admitted == 400
