@@ -65,7 +65,7 @@ def audited(url: str, workers: int, quota: str, requests: int, pace: float) -> T
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "audited.py").write_text(_APP.format(quota=quota, url=url, prefix=uuid.uuid4().hex), "utf-8")
         with working([*_UVICORN, "--workers", str(workers), "audited:app"], Path(folder)) as crew:
-            _meet(crew.port, workers)
+            meet(crew.port, workers)
             clients = [
                 threading.Thread(target=_client, args=(crew.port, requests // CLIENTS, CLIENTS / pace, traffic))
                 for _ in range(CLIENTS)
@@ -77,7 +77,7 @@ def audited(url: str, workers: int, quota: str, requests: int, pace: float) -> T
     return traffic
 
 
-def _meet(port: int, workers: int) -> None:
+def meet(port: int, workers: int) -> None:
     """Wait until so many workers have answered: the first one would have all requests while others start."""
     found: set[str | None] = set()
     for _ in range(50_000):

@@ -1,0 +1,39 @@
+"""What the servers of `restarts` serve: one limit before an application that answers at once, on WSGI and on ASGI."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from batchlimit.integrations.asgi import RateLimitMiddleware as ASGIMiddleware
+from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIMiddleware
+from batchlimit.rules import Rule
+
+_URL = os.environ.get("STORE", "memory://")
+_RULES = [Rule("all", os.environ.get("QUOTA", "50/s"), key=os.environ.get("KEY", "all"), match="GET /asked")]
+_WHO = "x-worker"
+
+
+def _threaded(environ: Any, start_response: Any) -> Iterable[bytes]:
+    start_response("200 OK", [("content-length", "2"), (_WHO, str(os.getpid()))])
+    return [b"ok"]
+
+
+async def _awaited(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    headers = [(b"content-length", b"2"), (_WHO.encode(), b"%d" % os.getpid())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+def threads() -> Any:
+    """Return the application on WSGI."""
+    return WSGIMiddleware(_threaded, _URL, _RULES, checks=False) if _URL else _threaded
+
+
+def tasks() -> Any:
+    """Return the application on ASGI."""
+    return ASGIMiddleware(_awaited, _URL, _RULES, checks=False) if _URL else _awaited
