@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from batchlimit.integrations.asgi import RateLimitMiddleware as ASGIMiddleware
-from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIMiddleware
-from batchlimit.rules import Rule
-
 _URL = os.environ.get("STORE", "memory://")
-_RULES = [Rule("all", os.environ.get("QUOTA", "50/s"), key=os.environ.get("KEY", "all"), match="GET /asked")]
 _WHO = "x-worker"
+
+
+def _rules() -> Any:
+    from batchlimit.rules import Rule
+
+    return [Rule("all", os.environ.get("QUOTA", "50/s"), key=os.environ.get("KEY", "all"), match="GET /asked")]
 
 
 def _threaded(environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -31,9 +32,17 @@ async def _awaited(scope: Any, receive: Any, send: Any) -> None:
 
 def threads() -> Any:
     """Return the application on WSGI."""
-    return WSGIMiddleware(_threaded, _URL, _RULES, checks=False) if _URL else _threaded
+    if not _URL:  # nor is anything of ours imported then, which takes its time at a restart
+        return _threaded
+    from batchlimit.integrations.wsgi import RateLimitMiddleware
+
+    return RateLimitMiddleware(_threaded, _URL, _rules(), checks=False)
 
 
 def tasks() -> Any:
     """Return the application on ASGI."""
-    return ASGIMiddleware(_awaited, _URL, _RULES, checks=False) if _URL else _awaited
+    if not _URL:
+        return _awaited
+    from batchlimit.integrations.asgi import RateLimitMiddleware
+
+    return RateLimitMiddleware(_awaited, _URL, _rules(), checks=False)
