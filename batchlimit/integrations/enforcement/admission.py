@@ -63,6 +63,8 @@ class Admission:
         if not left:
             return None
         next(plan.hits)
+        if bill.settled:
+            self._charging.begin(bill)
         return Outcome(None, self._charging.fields(bill, left), bill.settled, bill, left, request)
 
     def begin(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:

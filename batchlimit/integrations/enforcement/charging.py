@@ -27,20 +27,25 @@ class Charging:
         settlement: takes back what was charged in vain.
     """
 
-    __slots__ = ("_counters", "_fields", "_limiter", "_settlement")
+    __slots__ = ("_counters", "_fields", "_limiter", "_settlement", "_underway")
 
     def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
+        self._underway = settlement.underway
 
     def charge(self, outcome: Outcome, rules: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
         """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
+
+        Where a response under way may give back what is short, it is heard first.
 
         Args:
             outcome: takes what was decided.
             rules: what to charge; what is not charged is taken out.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
+        until: float | None = None
         while rules and outcome.refusal is None:
+            were = self._underway.among(rules)
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(Bill(rules).costs)
                 if timeout != 0.0 and not all(decisions.values()):
@@ -54,7 +59,13 @@ class Charging:
                 if short is None:
                     yield from self._charged(outcome, rules, decisions)
                     return
-                outcome.refusal = self._over(rules, short, decisions[short])
+                until = until or self._underway.patience()
+                if not (yield self._underway.outcome(short, were, decisions[short].limit, until)):
+                    outcome.refusal = self._over(rules, short, decisions[short])
+
+    def begin(self, bill: Bill) -> None:
+        """Note that a response will say what of this stays charged."""
+        self._underway.begin(bill.settled)
 
     def fields(self, bill: Bill, left: Left) -> list[Header]:
         """Return the fields that tell of what was charged.
@@ -104,6 +115,7 @@ class Charging:
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
         # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
         outcome.charges = Bill(each for each in rules if decisions[each[1]].source != "shadow").settled
+        self._underway.begin(outcome.charges)
         outcome.bill = Bill(rules)
         outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
         outcome.headers = self.fields(outcome.bill, outcome.left)

@@ -15,6 +15,7 @@ from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Respon
 from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
+from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks, UnderwayThreads
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import check_limiter
@@ -30,6 +31,8 @@ _SILENCE = 7200.0
 
 class _Enforcement(Generic[L]):
     """What both APIs share."""
+
+    _underway: type[Underway[Any]]
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class _Enforcement(Generic[L]):
         self.rules: Rules = rules_of(rules)
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
-        self._settlement = Settlement(self._limiter, self.counters)
+        self._settlement = Settlement(self._limiter, self.counters, self._underway())
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
         self._admission = Admission(self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit")
         self._asked_for: set[RouteLimit] = set()
@@ -180,6 +183,8 @@ class Enforcer(_Enforcement[RateLimiter]):
         429
     """
 
+    _underway = UnderwayThreads
+
     def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
 
@@ -251,6 +256,8 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
         >>> asyncio.run(main())
         [True, False]
     """
+
+    _underway = UnderwayTasks
 
     async def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""

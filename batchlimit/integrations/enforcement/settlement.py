@@ -9,6 +9,7 @@ from batchlimit.events import tell
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Charged
 from batchlimit.integrations.enforcement.outcome import Outcome, Response
+from batchlimit.integrations.enforcement.underway import Underway
 
 
 class Settlement:
@@ -17,27 +18,38 @@ class Settlement:
     Args:
         limiter: returns the limiter.
         counters: count what was corrected.
+        underway: hears when a response has said what stays charged.
+
+    Attributes:
+        underway: as above.
     """
 
-    __slots__ = ("_counters", "_limiter")
+    __slots__ = ("_counters", "_limiter", "underway")
 
-    def __init__(self, limiter: Callable[[], Any], counters: Counters) -> None:
-        self._limiter, self._counters = limiter, counters
+    def __init__(self, limiter: Callable[[], Any], counters: Counters, underway: Underway[Any]) -> None:
+        self._limiter, self._counters, self.underway = limiter, counters, underway
 
     def settle(self, outcome: Outcome, response: Response) -> Steps[None]:
         """Charge what the response says; a second call does nothing."""
         charges, outcome.charges = outcome.charges, ()
-        for rule, key, cost in charges:
+        for each in charges:
             try:
-                assert rule.charge is not None
-                actual = _actual((yield rule.charge(response)), cost)
-            except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
-                message = "rule %r charged its cost, for `charge` did not decide: %r"
-                self._counters.fault("charge", [rule.name], message, rule.name, error)
-                continue
-            if actual != cost:
-                next(self._counters.rules[rule.name].settled)
-                yield from self._correct(rule.name, key, cost, actual)
+                yield from self._settle(each, response)
+            finally:
+                self.underway.end(each[1])
+
+    def _settle(self, charged: Charged, response: Response) -> Steps[None]:
+        rule, key, cost = charged
+        try:
+            assert rule.charge is not None
+            actual = _actual((yield rule.charge(response)), cost)
+        except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
+            message = "rule %r charged its cost, for `charge` did not decide: %r"
+            self._counters.fault("charge", [rule.name], message, rule.name, error)
+            return
+        if actual != cost:
+            next(self._counters.rules[rule.name].settled)
+            yield from self._correct(rule.name, key, cost, actual)
 
     def take_back(self, charged: Iterable[Charged]) -> Steps[None]:
         """Give back what was charged."""

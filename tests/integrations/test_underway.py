@@ -1,0 +1,153 @@
+"""Who is short of tokens that a response under way may give back hears its outcome first, and then a refusal if any."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, underway
+from batchlimit.rules import Request, Rule, Rules
+from tests.nodes import await_fact
+
+LOGIN = Request("POST", "/login", {})
+RIGHT, WRONG = Response(200), Response(401)
+
+
+def rules(quota: str = "1/hour") -> Rules:
+    return Rules([Rule("login", quota, key="login", match="POST /login", charge=[401])])
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's patience ends because the machine is busy."""
+    monkeypatch.setattr(underway, "_HOLD", 60.0)
+
+
+class Threads:
+    """Requests of threads."""
+
+    def __init__(self, quota: str) -> None:
+        self.enforcer = Enforcer(RateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
+        self._pool = ThreadPoolExecutor(8)
+
+    def begin(self) -> Any:
+        return self._pool.submit(self.enforcer.admit, LOGIN)
+
+    def result(self, begun: Any) -> Outcome:
+        found: Outcome = begun.result()
+        return found
+
+    def end(self, outcome: Outcome, response: Response) -> None:
+        self.enforcer.settle(outcome, response)
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        await_fact(fact, "somebody waits")
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class Tasks:
+    """Requests of tasks."""
+
+    def __init__(self, quota: str) -> None:
+        self._loop = asyncio.Runner()
+        self._loop.run(self._open(quota))
+
+    async def _open(self, quota: str) -> None:
+        self.enforcer = AsyncEnforcer(AsyncRateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
+
+    def begin(self) -> Any:
+        return self._loop.get_loop().create_task(self.enforcer.admit(LOGIN))
+
+    def result(self, begun: Any) -> Outcome:
+        async def awaited() -> Outcome:
+            found: Outcome = await begun
+            return found
+
+        return self._loop.run(awaited())
+
+    def end(self, outcome: Outcome, response: Response) -> None:
+        self._loop.run(self.enforcer.settle(outcome, response))
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        async def a_turn() -> None:
+            await asyncio.sleep(0)
+
+        while not fact():
+            self._loop.run(a_turn())
+
+    def close(self) -> None:
+        self._loop.close()
+
+
+@pytest.fixture(params=[Threads, Tasks])
+def open_site(request: pytest.FixtureRequest) -> Any:
+    """What makes a site of this API, each closed after the test."""
+    made: list[Any] = []
+
+    def make(quota: str = "1/hour") -> Any:
+        made.append(request.param(quota))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def waiting(site: Any, count: int) -> Callable[[], bool]:
+    held: dict[str, list[Any]] = site.enforcer._settlement.underway._waiting
+    return lambda: len(held.get("login", ())) == count
+
+
+def test_who_comes_during_a_right_login_is_admitted_after_it(open_site: Any) -> None:
+    site = open_site()
+    first = site.result(site.begin())
+    second = site.begin()
+    site.until(waiting(site, 1))
+    site.end(first, RIGHT)
+    assert site.result(second).refusal is None
+
+
+def test_who_comes_during_a_wrong_login_is_refused_after_it(open_site: Any) -> None:
+    site = open_site()
+    first = site.result(site.begin())
+    second = site.begin()
+    site.until(waiting(site, 1))
+    site.end(first, WRONG)
+    assert site.result(second).refusal.status == 429
+    assert site.result(site.begin()).refusal.status == 429
+
+
+def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Any) -> None:
+    site = open_site("2/hour")
+    admitted = [site.result(site.begin()) for _ in range(2)]
+    held = [site.begin() for _ in range(2)]
+    site.until(waiting(site, 2))
+    assert site.result(site.begin()).refusal.status == 429
+    for each in admitted:
+        site.end(each, RIGHT)
+    assert [site.result(each).refusal for each in held] == [None, None]
+
+
+def test_a_slow_response_is_waited_for_a_moment_only(open_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(underway, "_HOLD", 0.02)
+    site = open_site()
+    site.result(site.begin())
+    assert site.result(site.begin()).refusal.status == 429
+    assert waiting(site, 0)()
+
+
+def test_a_cancelled_request_waits_no_more() -> None:
+    site = Tasks("1/hour")
+    site.result(site.begin())
+    second = site.begin()
+    site.until(waiting(site, 1))
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        site.result(second)
+    assert waiting(site, 0)()
+    site.close()
