@@ -59,7 +59,9 @@ def state(used: int, age: float, outstanding: int = 0, level: float = 0.0) -> An
     return SimpleNamespace(used=used, age=age, outstanding=outstanding, levels=(level,))
 
 
-@pytest.mark.parametrize("server", depth(["gunicorn gthread preload"], ["gunicorn gthread", "gunicorn sync", "uvicorn"]))
+@pytest.mark.parametrize(
+    "server", depth(["gunicorn gthread preload"], ["gunicorn gthread", "gunicorn sync", "uvicorn"])
+)
 def test_a_server_is_restarted_and_every_request_is_counted(server: str, valkey: Server) -> None:
     found = run(valkey.url, server, workers=2, rate=20, seconds=1.0, restarts=2)
     errors = found.errors.total() - found.errors["again"]
