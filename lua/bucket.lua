@@ -5,9 +5,9 @@
 --
 -- Invariant: level + outstanding <= b, for every bandwidth. The level is the tokens in the bucket. Outstanding are
 -- leased tokens that an instance may still spend: it has neither reported them as spent nor returned them, and its
--- lease is not over. Refill stops when the sum reaches b. So tokens that are spent in a time t were in the bucket or
--- outstanding at its beginning, together at most b, or were refilled since, at most r * t. After a burst was lowered
--- more may be outstanding: then there is no refill.
+-- lease is not over. Refill stops when the sum reaches b. So tokens that are spent in a time t come from two sources.
+-- At most b were in the bucket or outstanding at its beginning, and at most r * t were refilled since. After a burst was
+-- lowered more may be outstanding: then there is no refill.
 --
 -- State: a bucket is one hash. Its fields are text: a number, or several with a space between. Times are microseconds
 -- (us) of the server's clock since the bucket's epoch, so that sums of them stay exact.

@@ -15,7 +15,7 @@
 --
 -- An instance counts what it was granted and what it returned, and never counts back. So the slots that it holds are
 -- granted - returned, whatever message was lost, doubled or overtaken on the way. A lost hash is filled again with what
--- instances claim to hold, as far as there is room; who gets less is told so.
+-- instances claim to hold, as far as there is room. The reply says so to an instance that gets less.
 --
 -- KEYS[1] limit      (the hash)
 -- ARGV[1] instance   (its ID, a dot, and a number that is new after each lease that it lost)
@@ -113,7 +113,8 @@ local function share(one)
     return floor(n * one.weight / weights)
 end
 
--- Who gives a slot back has had one: others of as few are before it, unless there are fewer slots than instances.
+-- An instance that gives a slot back has had one: others of as few are before it, unless there are fewer slots than
+-- instances.
 if me.wants == 0 or (me.held < had and share(me) > 0) then me.since = now end
 me.wants = max(0, target - me.held)
 
@@ -228,7 +229,7 @@ for i = 1, #all do
     if one ~= me and (one.got or (kept >= 0 and (one.idle > 0 or one.held > kept)
         and (one.told == 0 or kept + 1 < one.told))) then
         one.told = kept + 1
-        -- Who may not publish, or has no listeners, costs a waiter one pause: it looks by itself.
+        -- Without the right to publish, or without a listener, a waiter loses one pause: it looks by itself.
         redis.pcall('PUBLISH', ARGV[3] .. match(one.name, '^[^.]*'),
             format('%s %.0f %.0f %.0f %s', one.name, one.granted, token, kept, key))
         one.got = true

@@ -3,8 +3,8 @@
 local call, match, format = redis.call, string.match, string.format
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
--- What the fields mean. A script refuses a bucket of another format and leaves it as it is. Whoever changes what a field
--- means raises this number, the one in batchlimit/bucket/state.py too, and gives `quota` another name: releases from
+-- What the fields mean. A script refuses a bucket of another format and leaves it as it is. A change of what a field
+-- means raises this number, and the one in batchlimit/bucket/state.py. It also gives `quota` another name: releases from
 -- before there were formats look for that field, and refuse a hash that lacks it.
 local FORMAT = '1'
 

@@ -37,7 +37,7 @@ class Pushes(Protocol):
 
 
 class Silent(Exception):
-    """What was published to a subscription did not arrive: it is dead, or at a server that nobody publishes to."""
+    """A message that was published to a subscription did not arrive: it is dead, or at a server without publishers."""
 
     def __init__(self) -> None:
         super().__init__(f"the subscription did not hear within {_READ:g} s what was published to it")
