@@ -48,9 +48,10 @@ local function spend(first, last)
         local bands, levels, wait, now, refund, over = quotas[quota], {}, 0, 0, 0, nil
         local found, epoch, level, shares, times, used, rank, written = unpack(call('HMGET', key,
             'quota', 'epoch', 'level', 'shares', 'times', 'used', 'rank', 'format'))
-        local time, swept, kept, since, more = 0, 0, 0, nil, ''
+        local time, swept, kept, since, more, heard = 0, 0, 0, nil, '', nil
         if found then
             if found ~= quota or claim ~= (rank or '0 0') or (written or FORMAT) ~= FORMAT then return nil end
+            heard = rank and call('HGET', key, 'heard') + 0
             time, swept, kept, since, more = match(times, '^(%d+) (%d+) (-?%d+) (-?%d+)(.*)$')
             now = max(time + 0, clock - epoch)
             local reserves = '0'
@@ -88,12 +89,12 @@ local function spend(first, last)
         end
         since = max(since or -2 ^ 53, now - age + (string.sub(claim, 1, 2) == '0 ' and 0 or FAR))
         group[n] = {wait, found and epoch + 0 or clock, levels, cost, bands, now, now - time + swept, kept + 0, since,
-                    refund, over, found, claim, rank, used}
+                    refund, over, found, claim, heard, used}
     end
 
     for n = first, is_short and first - 1 or last do
         local key = KEYS[n]
-        local _, epoch, levels, cost, bands, now, swept, kept, since, refund, over, found, claim, rank, used =
+        local _, epoch, levels, cost, bands, now, swept, kept, since, refund, over, found, claim, heard, used =
             unpack(group[n], 1, 15)
         local level, to_full = nil, 0
         for i = 1, #bands do
@@ -113,7 +114,7 @@ local function spend(first, last)
             forget(key)
         end
         call('HSET', key, 'level', level, 'used', (tonumber(used or 0) or 0) + cost, 'times', times)
-        if (rank and now - call('HGET', key, 'heard') >= HEARD) or (claim ~= '0 0' and not found) then
+        if (heard and now - heard >= HEARD) or (claim ~= '0 0' and not found) then
             call('HSET', key, 'rank', claim, 'heard', now)
         end
         if is_due then call('PEXPIRE', key, format('%d', kept - passed)) end
