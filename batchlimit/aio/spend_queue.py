@@ -11,14 +11,15 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.key_spend import Outcome
+from batchlimit.keyspace.key_spend import Outcome, of_each
 from batchlimit.keyspace.spending import Spending
+from batchlimit.redaction import shown
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Group = Sequence[Spend]
 Heard = Callable[[Outcome], None]
 _MOST = 128
-"""Groups that go in one call at the most: a server takes 8 us for a bucket, and others wait."""
+"""Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 
 
 class SpendQueue:
@@ -33,10 +34,9 @@ class SpendQueue:
     def __repr__(self) -> str:
         return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
 
-    @property
-    def is_able(self) -> bool:
-        """Whether the store can spend."""
-        return self._store.spends
+    def takes(self, buckets: int) -> bool:
+        """Whether the store can spend at so many buckets, all or none."""
+        return self._store.spends if buckets == 1 else self._store.spends_together
 
     def clear(self) -> None:
         """Forget what was not sent: its loop is closed."""
@@ -46,15 +46,18 @@ class SpendQueue:
         """Spend, and call `heard` with what became of it."""
         self._waiting.append((group, heard))
         if (loop := asyncio.get_running_loop()) is not self._loop:
-            self._loop = loop
             loop.call_soon(self._flush, context=Context())
+            self._loop = loop  # last: a signal handler may raise between any two lines
 
     def _flush(self) -> None:
         self._loop = None
         waiting, self._waiting = self._waiting, []
-        size = _MOST if self._store.spends_together else 1
-        for first in range(0, len(waiting), size):
-            self._send(waiting[first : first + size])
+        try:
+            while waiting:
+                self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
+                del waiting[: len(portion)]
+        finally:
+            _tell(waiting, [store_calls.CANCELLED] * len(waiting))
 
     def _send(self, some: Sequence[tuple[Group, Heard]]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""
@@ -83,10 +86,35 @@ class SpendQueue:
     def _told(self, some: Sequence[tuple[Group, Heard]], reply: SpendReply | StoreUnavailable | None) -> None:
         if reply is None:
             self._send_by_task(some)
-        elif isinstance(reply, StoreUnavailable):
-            for _, heard in some:
-                heard(reply)
+            return
+        if not isinstance(reply, StoreUnavailable) and not _answers(reply, some):
+            reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
+        if isinstance(reply, StoreUnavailable):
+            self._store.spends_together &= reply.code != "CROSSSLOT"
+            _tell(some, [of_each(reply, [group for group, _ in some])] * len(some))
         else:
             self._spending.hear(reply.rules)
-            for (_, heard), outcome in zip(some, reply.groups, strict=True):
-                heard(outcome)
+            _tell(some, reply.groups)
+
+
+def _portion(waiting: Sequence[tuple[Group, Heard]], most: int) -> Sequence[tuple[Group, Heard]]:
+    """Return the first of them, with no more buckets than that, or one group."""
+    groups = buckets = 0
+    for group, _ in waiting:
+        buckets += len(group)
+        if groups and buckets > most:
+            break
+        groups += 1
+    return waiting[:groups]
+
+
+def _answers(reply: object, some: Sequence[tuple[Group, Heard]]) -> bool:
+    """Whether it is an answer to all of these: a store of the user's own may say whatever it likes."""
+    if not isinstance(reply, SpendReply) or len(reply.groups) != len(some):
+        return False
+    return all(told is None or len(told) == len(group) for told, (group, _) in zip(reply.groups, some, strict=True))
+
+
+def _tell(some: Sequence[tuple[Group, Heard]], outcomes: Sequence[Outcome]) -> None:
+    for (_, heard), outcome in zip(some, outcomes, strict=True):
+        heard(outcome)

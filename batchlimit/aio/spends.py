@@ -1,6 +1,7 @@
 """Calls of tasks for keys that are not in use: they spend at the store, and no entry is made."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.blocking import room_to_leave
 from batchlimit.decision import Decision
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
@@ -75,7 +76,7 @@ class Spends:
 
     def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Begin to spend; None: a key needs its entry."""
-        if not self._queue.is_able:
+        if not self._queue.takes(len(costs)):
             return None
         room_to_leave()
         self._check_open()
@@ -85,7 +86,15 @@ class Spends:
         """Ask the store, and take in what it says."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.spend([each.message for each in begun], partial(self._heard, begun, answer))
-        return await answer
+        try:
+            outcome = await answer
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                if not answer.cancel() and not answer.cancelled():  # it came before its caller could wake
+                    self._undo(begun, answer.result())
+            raise
+        self._check_open()  # whoever closes the limiter meanwhile fails its callers
+        return outcome
 
     def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
         outcome, idle_at = self._spending.settle(begun, outcome)
@@ -93,8 +102,14 @@ class Spends:
             self._idle(idle_at)
         if not answer.done():
             answer.set_result(outcome)
-        elif is_charged(outcome):  # its caller was cancelled
-            self.refund({each.key: each.message.cost for each in begun})
+        else:
+            self._undo(begun, outcome)
+
+    def _undo(self, begun: Sequence[KeySpend], outcome: Outcome) -> None:
+        """Take back what was charged for a caller that was cancelled."""
+        if is_charged(outcome):
+            with contextlib.suppress(LimiterClosed):
+                self.refund({each.key: each.message.cost for each in begun})
 
     async def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
