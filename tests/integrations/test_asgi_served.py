@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.integrations.served import RULES
 from tests.integrations.structured import read_limits
 from tests.integrations.websocket import closed_after_two, echoed, shake
 from tests.servers import Server
+from tests.sync.stage import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,13 +60,6 @@ class Served:
         """All that is answered until the server closes the connection."""
         with self.raw(data) as connection:
             return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-def until(fact: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if fact():
-            return
-    raise AssertionError("it never came")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import pytest
 from tests.depth import depth
 from tests.integrations.gunicorn import ASGI_KINDS, KINDS, served
 from tests.integrations.structured import read_limits
+from tests.sync.stage import until
 
 SITES = {
     **{f"flask-{kind}": ("flask_served:app", kind) for kind in KINDS},
@@ -41,11 +42,7 @@ class Site:
 
     def until_left(self, key: str, wanted: int) -> None:
         """Wait for what happens in the server after the client has the whole response."""
-        left = None
-        for _ in range(20_000):
-            if (left := self.call(f"/left{self._suffix}?key={key}", "any").json()) == wanted:
-                return
-        raise AssertionError(f"it is {left}")
+        until(lambda: self.call(f"/left{self._suffix}?key={key}", "any").json() == wanted)
 
     def until_spent(self, path: str, user: str, limit: int) -> list[httpx.Response]:
         """Call until as many as the limit were admitted, and some more; a worker leaves the other one some tokens.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.worker_commands import DEADLINE, GUNICORN, ROOT, working
+from tests.sync.stage import until
 
 COMMANDS = {
     "uvicorn": ["uvicorn", "--fd={fd}", "--log-level=critical", "tests.integrations.exposed_apps:asgi"],
@@ -115,11 +116,7 @@ class Exposed:
 
     def until_charged(self, key: str, before: int, tokens: int) -> None:
         """Wait for what happens in the server when it hears that a client has disconnected."""
-        for _ in range(20_000):
-            told = self.told()
-            if before - told["left"][key] == tokens:
-                return
-        raise AssertionError(f"it never came: {self.told()}")
+        until(lambda: before - self.told()["left"][key] == tokens)
 
 
 @pytest.fixture(scope="module", params=COMMANDS)

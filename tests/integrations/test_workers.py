@@ -12,6 +12,7 @@ from tests.depth import depth, only_deep
 from tests.integrations.worker_app import FEW
 from tests.integrations.worker_commands import GUNICORN, Crew, working
 from tests.servers import Server
+from tests.sync.stage import until
 
 WORKERS = 3
 UVICORN = ["uvicorn", "--workers", "4", "--fd", "{fd}", "--log-level", "error"]
@@ -57,13 +58,15 @@ def made(folder: Path, application: str, word: str = "first", first: str = "") -
 def met(crew: Crew, count: int) -> list[Any]:
     """What each of so many workers says of itself at last."""
     found: dict[int, Any] = {}
-    for _ in range(5000):
+
+    def have_all_answered() -> bool:
         status, said = crew.get("/plenty")
         assert status == 200
         found[said["pid"]] = said
-        if len(found) == count and all(each["connections"] for each in found.values()):
-            return list(found.values())
-    raise AssertionError(f"only {len(found)} of {count} workers answered")
+        return len(found) == count and all(each["connections"] for each in found.values())
+
+    until(have_all_answered)  # while one starts, another one may answer thousands
+    return list(found.values())
 
 
 @pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
@@ -113,10 +116,12 @@ def test_a_reload_keeps_what_was_spent(valkey: Server, prefix: str, tmp_path: Pa
     command = ["uvicorn", "--reload", "--reload-dir", str(tmp_path), "--fd", "{fd}", "--log-level", "error", ASGI]
     with working(command, tmp_path, WORKERS_URL=valkey.url, WORKERS_PREFIX=prefix) as crew:
         before = [crew.get("/few")[0] for _ in range(FEW)]
-        for _ in range(50_000):
-            if crew.reached("/plenty")[1]["word"] == "second":
-                break
+
+        def is_reloaded() -> bool:
             made(tmp_path, ASGI, "second")  # anew: the server may not have looked yet at how the file was
+            return bool(crew.reached("/plenty")[1]["word"] == "second")
+
+        until(is_reloaded)
         after = [crew.reached("/few")[0] for _ in range(FEW)]
     assert before == [200] * FEW
     assert after == [429] * FEW

@@ -15,7 +15,7 @@ from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.matrix.backing import VIRTUAL
 from tests.integrations.stage import Call, Client
 from tests.integrations.structured import Limit, read_limits
-from tests.sync.stage import ARRIVAL
+from tests.sync.stage import ARRIVAL, until
 
 ROOT = Path(__file__).parents[3]
 
@@ -108,13 +108,6 @@ class Served:
                 return client.call(kind, *requests, service=f"test.{service}", metadata=metadata, timeout=DEADLINE)
 
             yield call
-
-
-def until(fact: Callable[[], bool]) -> None:
-    for _ in range(50_000):
-        if fact():
-            return
-    raise AssertionError("it never came")
 
 
 def limits_of(reply: httpx.Response) -> dict[str, Limit]:

@@ -10,7 +10,8 @@ from websockets.sync.client import connect
 from tests.depth import depth
 from tests.integrations.clients import DEADLINE
 from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
-from tests.integrations.matrix.served import Served, serving, until
+from tests.integrations.matrix.served import Served, serving
+from tests.sync.stage import until
 
 FACES = depth(["asgi", "django-async", "flask"], [face for face in HTTP if face != "aiohttp"])
 """All but aiohttp, which is neither ASGI nor WSGI."""
