@@ -483,8 +483,8 @@ def refused(limiter: Any, *args: Any, **options: Any) -> ConcurrencyLimited:
     return caught.value
 
 
-def test_a_refusal_says_why(limiter: Any) -> None:
-    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}, strict=True))
+def test_a_refusal_says_why(limiter: Any, clock: Clock) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}, strict=True), clock=clock)
     with here.acquire("live"):
         pass
     with here.acquire("batch"):

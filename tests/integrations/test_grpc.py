@@ -91,7 +91,11 @@ def test_a_limiter_that_is_closed_makes_its_server_unavailable(stage: SetUp) -> 
 def test_a_partition_by_metadata(stage: SetUp) -> None:
     gold, other = (("tenant", "gold"),), (("tenant", "other"),)
     shares, names = Partitions({"gold": 0.5}, strict=True), {"partition": by_metadata("Tenant")}
-    with stage(Recording(2), partitions=shares, interceptor=names) as scene, scene.client() as client:
+    # Time stands still: who asked for its share a second ago would have lent it.
+    with (
+        stage(Recording(2), partitions=shares, interceptor=names, clock=lambda: 0) as scene,
+        scene.client() as client,
+    ):
         assert client.call("unary_unary", "a", metadata=gold).code is OK
         scene.rest()
         held = client.call("unary_unary", "hold")

@@ -157,7 +157,7 @@ def test_a_release_wakes_a_waiter_at_any_key(key: str, monkeypatch: pytest.Monke
     with limiters[0] as holder, limiters[1] as other, ThreadPoolExecutor(1) as pool:
         permit = holder.acquire(key, timeout=60.0)
         waiting = pool.submit(lambda: other.acquire(key, timeout=60.0).release())
-        await_fact(lambda: other.statistics().asks == 1, "the store knows that a caller waits")
+        await_fact(lambda: other.statistics().asks >= 1, "the store knows that a caller waits")
         permit.release()
         waiting.result()
     assert store.parts == {stored(key)}

@@ -75,7 +75,7 @@ def test_who_waits_looks_for_a_push_that_was_lost() -> None:
         permit = one.acquire("gpu")
         thread = threading.Thread(target=lambda: other.acquire("gpu").release())
         thread.start()
-        await_fact(lambda: bool(other.statistics().keys) and other.statistics().asks == 1, "the store knows of it")
+        await_fact(lambda: bool(other.statistics().keys) and other.statistics().asks >= 1, "the store knows of it")
         permit.release()
         thread.join(100)
         assert not thread.is_alive()

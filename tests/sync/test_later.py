@@ -148,11 +148,12 @@ def test_a_limiter_that_is_closed_tells_all_who_wait() -> None:
 
 def test_a_strict_share_that_is_lent_serves_who_waits_for_it() -> None:
     """Nobody leaves: time alone makes room."""
-    shares = Partitions({"live": 0.5}, strict=True)
-    with ConcurrencyLimiter(Fixed(2), partitions=shares, queue=PATIENT) as limiter:
+    shares, now = Partitions({"live": 0.5}, strict=True), 0
+    with ConcurrencyLimiter(Fixed(2), partitions=shares, queue=PATIENT, clock=lambda: now) as limiter:
         limiter.acquire("live").success()
         held, back = limiter.acquire(), Back()
         assert back.wait_at(limiter) is None
+        now = 1_000_000_000
         until(lambda: len(back.permits) == 1)
         held.success()
         back.permits[0].success()
