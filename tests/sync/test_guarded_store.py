@@ -99,10 +99,10 @@ def test_a_store_that_hangs_holds_up_no_close(stage: Slow, limiter: RateLimiter)
     gate.open()
 
 
-@pytest.mark.parametrize(("connect_timeout", "before", "after"), [(1.0, 1.0, 0.25), (0.1, 0.1, 0.1), (9.0, 9.0, 0.25)])
+@pytest.mark.parametrize(("connect_timeout", "before", "after"), [(400.0, 400.0, 150.0), (40.0, 40.0, 40.0)])
 def test_to_connect_may_take_longer(connect_timeout: float, before: float, after: float) -> None:
     """At first as long as it may; later a few deadlines: who connects to nowhere is not to wait for ever."""
-    guard = GuardedStore(Slow(MemoryStore()), 0.05)
+    guard = GuardedStore(Slow(MemoryStore()), 30.0)
     guard.allow(connect_timeout)
     assert guard._to_connect() == before
     guard.peek(KEY, HUNDRED)

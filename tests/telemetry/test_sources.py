@@ -11,9 +11,11 @@ import pytest
 from batchlimit import RateLimiter, Statistics
 from batchlimit.concurrency import ConcurrencyStatistics
 from batchlimit.histogram import Histogram
+from batchlimit.stores import MemoryStore
 from batchlimit.telemetry.metrics import AVAILABLE, LAST_RTT, LIMIT, TOKENS
 from batchlimit.telemetry.reading import Series, Value
 from batchlimit.telemetry.sources import Labelled, Sources
+from tests.sync.stage import Clock
 
 
 def acquired(reading: dict[Labelled, Value], limiter: str) -> float:
@@ -31,7 +33,7 @@ class Failing:
 
 
 def limiter(calls: int) -> RateLimiter:
-    made = RateLimiter.from_url("memory://", "1000/s burst 1000")
+    made = RateLimiter(MemoryStore(clock := Clock()), "1000/s burst 1000", clock=clock)
     for _ in range(calls):
         assert made.try_acquire("ann")
     return made
