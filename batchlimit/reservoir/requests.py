@@ -5,6 +5,7 @@ import math
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import Options
@@ -148,8 +149,13 @@ class Requests:
             self.lost_number = fetch.ask.seq
 
     def gave_back(self, unsent: GiveBack | None, now: float) -> None:
-        """Take note that a GiveBack has ended; if it was not sent, its refunds go with the next one."""
-        self._state.in_flight = None
+        """Take note that a GiveBack has ended; if it was not sent, its refunds go with the next one.
+
+        What an ask has told that was under way when tokens were refunded is not true any more.
+        """
+        ended, self._state.in_flight = self._state.in_flight, None
+        if unsent is None and isinstance(ended, GiveBack) and ended.refund:
+            self._state.denials = NO_DENIALS
         if unsent is not None:
             self._unsent(now)
             self.refunds += unsent.refund

@@ -876,6 +876,19 @@ def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
     assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
 
 
+def test_who_waits_asks_again_once_a_refund_has_arrived_that_an_ask_under_way_held_up() -> None:
+    """The bucket refused that ask before it had the tokens back."""
+    entry = Entry()
+    waiter = entry.join(1)
+    fetch = entry.fetch(waiter)
+    assert entry.reservoir.corrections.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
+    entry.refuse(fetch)
+    assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
+    entry.reservoir.gave_back(0.1)
+    assert waiter in entry.woken()
+    assert entry.fetch(waiter, 0.1).ask.need == 1
+
+
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
     entry = Entry(tokens=5)
