@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Queue
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
+from tests.depth import depth
 from tests.nodes import await_fact
-from tests.shared.test_interrupts import Raise
+from tests.shared.test_interrupts import Raise, stop_at_random
 from tests.sync.stage import DEADLINE, start
 
 pytestmark = [
@@ -73,6 +75,26 @@ def test_an_exception_that_is_kept_keeps_no_lock() -> None:
 
     interrupted(story)
     assert kept
+
+
+@pytest.mark.parametrize("kind", ["one", "keyed", "several"])
+def test_asynchronous_exceptions_lose_no_place_and_no_thread_waits_for_ever(kind: str) -> None:
+    one = ConcurrencyLimiter(Fixed(2), queue=Queue(9, max_wait=None))
+    keyed = KeyedConcurrencyLimiter({"*": Keyed(1, queue=Queue(9, max_wait=None))})
+
+    enter: dict[str, Callable[[], Any]] = {
+        "one": one.acquire,
+        "keyed": lambda: keyed.acquire("a"),
+        "several": lambda: keyed.acquire_all(["a", "b"]),
+    }
+
+    def call() -> None:
+        with enter[kind]():
+            pass
+
+    stop_at_random(call, depth(500, 100_000))
+    await_fact(lambda: not one.statistics().in_flight, "all permits came back")
+    await_fact(lambda: not keyed.statistics().patterns["*"].in_flight, "all permits came back")
 
 
 def test_a_limiter_that_a_handler_closes_amid_a_change_lets_nobody_in_from_then_on() -> None:

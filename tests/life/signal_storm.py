@@ -3,19 +3,24 @@
 The process ends with 0 if all is as before the signals. In a process of its own: signals come to its main thread.
 """
 
+import contextlib
 import faulthandler
+import logging
 import random
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from types import FrameType
 
-from batchlimit import ConcurrencyLimiter, RateLimiter
+from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Queue, RateLimiter
 from batchlimit.admission import Admission
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from batchlimit.shared import SharedConcurrencyLimiter
+from tests.life import task_storm
 from tests.nodes import await_fact
 
 KEYS = ["a", "b", "c"]
@@ -118,6 +123,44 @@ def concurrency() -> Kind:
     return call, lambda: not limiter.statistics().in_flight
 
 
+def queue() -> Kind:
+    """Another thread takes turns with the one that is interrupted: each waits for the other, and wakes it."""
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+    over = threading.Event()
+
+    def call() -> None:
+        with limiter.acquire():
+            time.sleep(0)
+
+    def take_turns() -> None:
+        while not over.is_set():
+            call()
+
+    other = threading.Thread(target=take_turns, daemon=True)
+    other.start()
+
+    def rests() -> bool:
+        over.set()
+        other.join(1.0)
+        return not other.is_alive() and not limiter.statistics().in_flight
+
+    return call, rests
+
+
+def later() -> Kind:
+    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=0.001))
+
+    def call() -> None:
+        with contextlib.suppress(ConcurrencyLimited), limiter.acquire(timeout=0.1):
+            limiter.acquire_later(lambda permit: permit.success(), lambda error: None)
+
+    def rests() -> bool:
+        seen = limiter.statistics()
+        return not (seen.in_flight or seen.waiting)
+
+    return call, rests
+
+
 def keyed() -> Kind:
     limiter = KeyedConcurrencyLimiter({"*": 1})
 
@@ -141,15 +184,21 @@ def admission() -> Kind:
     return call, lambda: not limiter.statistics().in_flight and not tokens.statistics().waiting
 
 
-KINDS = {each.__name__: each for each in (rate, rates, refunds, several, shared, concurrency, keyed, admission)}
+KINDS = {
+    each.__name__: each for each in (rate, rates, refunds, several, shared, concurrency, queue, later, keyed, admission)
+}
+
+
+ALL_KINDS = KINDS | task_storm.KINDS
 
 
 def main(kind: str, raised: str) -> None:
     faulthandler.dump_traceback_later(550, exit=True)
     warnings.simplefilter("ignore", ResourceWarning)
     sys.unraisablehook = lambda _: None  # what is raised in a destructor
-    call, is_at_rest = KINDS[kind]()
-    Storm(int(raised), PAUSE).play(call)
+    logging.disable()  # of what an event loop tells of its callbacks
+    call, is_at_rest = ALL_KINDS[kind]()
+    Storm(int(raised), PAUSE if kind in KINDS else task_storm.PAUSE).play(call)
     await_fact(is_at_rest, "nobody waits, and nothing is under way")
     for _ in range(10):
         call()

@@ -103,34 +103,40 @@ class Stopped(BaseException):
     pass
 
 
+def stop_at_random(call: Callable[[], object], raised: int) -> None:
+    """Call in three threads, amid so many asynchronous exceptions."""
+    # Python 3.11 gives a new thread the exception of the one that starts it, which then waits for it for ever.
+    call()
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            with contextlib.suppress(Stopped, ConcurrencyLimited):
+                call()
+
+    def stubborn() -> None:
+        while not over.is_set():
+            with contextlib.suppress(Stopped):
+                work()
+
+    threads = [threading.Thread(target=stubborn) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(raised):
+        victim = random.choice(threads).ident
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim or 0), ctypes.py_object(Stopped))
+        time.sleep(0.0002)
+    over.set()
+    for thread in threads:
+        thread.join(100)
+        assert not thread.is_alive()
+
+
 def test_asynchronous_exceptions_lose_no_slot() -> None:
     raised, limits = depth(500, 100_000), {"gpu": Shared(2)}
     with limiter_of(MemoryStore(), limits) as limiter, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        # Python 3.11 gives a new thread the exception of the one that starts it, which then waits for it for ever.
-        block(limiter, "gpu")()
-        over = threading.Event()
-
-        def work() -> None:
-            while not over.is_set():
-                with contextlib.suppress(Stopped, ConcurrencyLimited):
-                    block(limiter, "gpu")()
-
-        def stubborn() -> None:
-            while not over.is_set():
-                with contextlib.suppress(Stopped):
-                    work()
-
-        threads = [threading.Thread(target=stubborn) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(raised):
-            victim = random.choice(threads).ident
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim or 0), ctypes.py_object(Stopped))
-            time.sleep(0.0002)
-        over.set()
-        for thread in threads:
-            thread.join(100)
+        stop_at_random(block(limiter, "gpu"), raised)
         await_fact(lambda: is_at_rest(limiter), "all permits came back")
         assert limiter.statistics().admitted > 0
 
