@@ -94,14 +94,19 @@ def test_processes_never_hold_more_than_is_promised(fault: str, api: str) -> Non
     assert play(FAULTS[fault], api, processes=2, callers=6).kept
 
 
+def audited(valkey: Server, *plan: Any, **options: Any) -> Run:
+    """Run a crew; anew if the machine stalled for all of its time, so that there is nothing to audit."""
+    return next(found for found in iter(lambda: run(valkey.url, *plan, **options), None) if found.holds)
+
+
 def test_of_one_permit_tokens_grow(valkey: Server) -> None:
-    found = run(valkey.url, 2, 1.5, limit=1, callers=2, hold=0.01, lease=1.0)
+    found = audited(valkey, 2, 1.5, limit=1, callers=2, hold=0.01, lease=1.0)
     assert most_at_once(found.holds) == 1
     assert tokens_grow(found.holds)
 
 
 def test_an_audit_notices_that_there_is_no_limit(valkey: Server) -> None:
-    found = run(valkey.url, 1, 1.0, None, kind="none", limit=1, callers=8)
+    found = audited(valkey, 1, 1.0, None, kind="none", limit=1, callers=8)
     assert most_at_once(found.holds) > 1
 
 
@@ -119,8 +124,7 @@ def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server, kind: str) -> 
 def test_others_are_measured_alike(valkey: Server, kind: str) -> None:
     with valkey.client() as client:
         client.flushall()
-    found = run(valkey.url, 1, 1.0, kind=kind, limit=1, callers=2, hold=0.01)
-    assert found.holds
+    found = audited(valkey, 1, 1.0, kind=kind, limit=1, callers=2, hold=0.01)
     assert kind == "zset" or most_at_once(found.holds) == 1  # a sorted set by the callers' clocks lends one twice
 
 

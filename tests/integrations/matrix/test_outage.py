@@ -2,12 +2,14 @@
 
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
 from tests.depth import depth
+from tests.integrations.clients import DEADLINE
 from tests.integrations.matrix.serve import GRPC, HTTP
 from tests.integrations.matrix.served import limits_of, serving
 from tests.servers import Server, redis_server, valkey_binary
@@ -15,22 +17,34 @@ from tests.servers import Server, redis_server, valkey_binary
 FACES = depth(["asgi", "flask", "aiohttp"], HTTP)
 """One of each middleware, on tasks and on threads."""
 KINDS = ("open", "local", "closed")
-REQUESTS, KILLED_AT = 120, 40
+REQUESTS, KILLED_AT, SURELY_AFTER = 120, 40, 90
+"""The requests from `SURELY_AFTER` on wait for the end of the store; those before it race it."""
 
 
-def kill(url: str) -> None:
-    with Server("own", url).client() as client:
-        pid = client.info("server")["process_id"]
-    os.kill(pid, signal.SIGKILL)
+class Killer:
+    """Kills a store amid the requests."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._done = url, threading.Event()
+
+    def meet(self, number: int) -> None:
+        """Be called before each request."""
+        if number == KILLED_AT:
+            with Server("own", self._url).client() as client:
+                pid = client.info("server")["process_id"]
+            os.kill(pid, signal.SIGKILL)
+            self._done.set()
+        elif number >= SURELY_AFTER:
+            assert self._done.wait(DEADLINE)
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_store_that_is_killed_under_load_is_decided_by_each_rule(face: str) -> None:
     with redis_server(valkey_binary()) as url, serving(face, url) as served:
+        killer = Killer(url)
 
         def load(number: int) -> tuple[str, int]:
-            if number == KILLED_AT:
-                kill(url)
+            killer.meet(number)
             kind = KINDS[number % len(KINDS)]
             return kind, served.get(f"/{kind}").status_code
 
@@ -53,10 +67,10 @@ def test_a_store_that_is_killed_under_load_is_decided_by_each_rule(face: str) ->
 def test_a_store_that_is_killed_under_calls_is_decided_by_each_rule(face: str) -> None:
     ok, away = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
     with redis_server(valkey_binary()) as url, serving(face, url) as served, served.calls() as call:
+        killer = Killer(url)
 
         def load(number: int) -> tuple[str, grpc.StatusCode]:
-            if number == KILLED_AT:
-                kill(url)
+            killer.meet(number)
             kind = KINDS[number % len(KINDS)]
             return kind, call(kind.title(), "a").code
 
