@@ -75,10 +75,9 @@ async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | No
 def _give_back(taken: list[Taken], now: float) -> None:
     """Put back what was taken in an earlier turn of the loop."""
     for entry, _, cost, before in taken:
+        entry.tokens.took_late(cost)
         if now < before:
             store_calls.refund(entry, cost)
-        else:
-            entry.tokens.took_late(cost)
 
 
 def _take(entries: Entries, costs: Mapping[str, int], clock: Clock) -> tuple[list[Taken] | None, float]:

@@ -168,7 +168,9 @@ class AsyncRateLimiter(AsyncKeyCalls):
             >>> await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
         until = deadline(timeout, self._clock())
-        await AcquireAll(costs, self._registry).acquire(until)
+        told = await spend_cold(self._registry, costs)
+        if told is None or not all(told.values()):
+            await AcquireAll(costs, self._registry).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         """Charge all of several keys now, or none of them, and say what a caller wants to be told.

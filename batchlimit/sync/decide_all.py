@@ -101,10 +101,9 @@ def _charge(found: Found, clock: Clock) -> list[float] | None:
 
 def _put_back(found: Found, ends: list[float], clock: Clock) -> None:
     for (_, entry, cost), end in zip(found, ends, strict=False):
-        if clock() < end:
+        entry.took_late(cost)
+        if clock() < end:  # else the process was stopped until the lease had ended
             store_calls.refund(entry, cost)
-        else:  # the process was stopped until the lease had ended
-            entry.took_late(cost)
 
 
 def _take(entry: KeyEntry, cost: int) -> float:

@@ -171,7 +171,10 @@ class RateLimiter(KeyCalls):
             >>> limiter = RateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
             >>> limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
-        AcquireAll(costs, self._registry).acquire(deadline(timeout, self._clock()))
+        until = deadline(timeout, self._clock())
+        told = spend_cold(self._registry.spends, self._entries, costs, self._clock)
+        if told is None or not all(told.values()):
+            AcquireAll(costs, self._registry).acquire(until)
 
     def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         """Charge all of several keys now, or none of them, and say what a caller wants to be told.
