@@ -69,7 +69,7 @@ def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Cloc
     for number in range(3):
         limiter.try_acquire(f"key {number}")
     assert limiter.statistics().durations.total == 3
-    stage.before = fail
+    stage.before = stage.before_probe = fail
     for number in range(10):
         limiter.try_acquire(f"key {number}")
     seen = limiter.statistics()
