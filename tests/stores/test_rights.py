@@ -13,6 +13,8 @@ from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.log import Change
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client import monitor
@@ -188,6 +190,17 @@ def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node) -> N
         assert (operator.rules.read(0).fields or {})["rule:ann"] == '{"quota": "5/s"}'
     with pytest.raises(StoreUnavailable):
         operator.take("k0", HUNDRED, Ask("a", 2, 5, 5, 5))
+    operator.close()
+
+
+def test_an_operator_reads_what_limiters_obey_and_the_store_has_lost(one: Node) -> None:
+    allow(one, "SETUSER operator reset", OPERATOR)
+    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+    with stores(named(one.url)) as both:
+        for revision, store in enumerate(both, 7):
+            rules_of(store).remind(Overrides(revision, [Override("ann", HUNDRED)]))
+            found = operator.rules.obeyed()
+            assert (found.revision, [each.name for each in found]) == (revision, ["ann"])
     operator.close()
 
 
