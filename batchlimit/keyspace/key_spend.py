@@ -13,7 +13,7 @@ from batchlimit.decision import Decision
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, pack, smoothed
+from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, pack
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Fetch
@@ -93,7 +93,7 @@ class KeySpend:
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         assert self.spent is not None
-        demand, trip = self.demand, smoothed(self._round_trip, now - self.sent)
+        demand, trip = self.demand, self._round_trip or now - self.sent  # the first is good enough for a lease
         return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
 
     @property

@@ -25,6 +25,8 @@ from batchlimit.reservoir.waiter import Fetch
 
 E = TypeVar("E")
 _QUIET = QUIET / 1e6
+_COUNTED = 15.0
+"""Seconds. So rarely it is said again that one instance, this one, is there: see InstanceCount."""
 _WAITING = WAITING / 1e6
 """Seconds. An answer is of use for so long, for two deadlines, or for as long as next to nothing is refilled."""
 
@@ -34,6 +36,7 @@ class Spending(Generic[E]):
 
     __slots__ = (
         "_clock",
+        "_counts_at",
         "_dormant",
         "_entries",
         "_in_flight",
@@ -69,6 +72,7 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
+        self._counts_at = -math.inf
         self._patience = max(_WAITING, 2 * options.deadline)
         self._in_flight: dict[str, KeySpend] = {}  # of keys whose calls wait for an answer, the last one
 
@@ -177,7 +181,9 @@ class Spending(Generic[E]):
         """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
         self._answered(spend)
         self._settled(spend.code, spend.message.cost, spend.is_lost)
-        self._instance.count.learn(1, now)
+        if now >= self._counts_at:
+            self._instance.count.learn(1, now)
+            self._counts_at = now + _COUNTED
         if spend.place in self._entries:
             return math.inf
         self._make_room()
