@@ -9,6 +9,7 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
+from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
@@ -172,7 +173,7 @@ def test_a_reservation_of_nothing_may_turn_out_to_be_something(limiter: Any) -> 
 
 
 def test_what_is_not_there_is_owed_and_who_comes_next_waits_behind_it(api: Api) -> None:
-    with api(MemoryStore(), "100/s burst 10") as limiter:
+    with frozen_limits(), api(MemoryStore(), "100/s burst 10") as limiter:
         with limiter.reserve(KEY, 10) as reservation:
             reservation.settle(25)
         assert limiter.statistics().waiting == 0, "nobody waits with a debt"

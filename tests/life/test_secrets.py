@@ -332,7 +332,7 @@ def test_an_argument_that_a_stranger_named_replaces_no_other() -> None:
 
 
 def test_a_limited_function_is_charged_to_what_was_said(api: Api) -> None:
-    with RateLimiter(MemoryStore(), "5/s") as limiter:
+    with RateLimiter(MemoryStore(), "5/hour") as limiter:
 
         @limiter.limit("search:{user}")
         def search(user: str) -> str:
