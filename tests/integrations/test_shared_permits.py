@@ -96,7 +96,8 @@ class Losing:
 def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled: bool, ends: Any) -> None:
     async def test() -> None:
         store = Cut()
-        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+        lease = 0.1 if when == "before" else 1.0  # a stall before the response would be another story
+        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=lease)}, deadline=60.0) as limiter:
             app = Losing(store, when)
             middleware = ConcurrencyLimitMiddleware(app, limiter, key=lambda scope: "gpu")
             if isinstance(ends, int):
@@ -226,7 +227,8 @@ def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
             await asyncio.Event().wait()
             return b""
 
-        async with AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+        # Longer than a quick call takes, on a machine that stalls.
+        async with AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter:
             server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter, key=of_user)])
             server.add_generic_rpc_handlers((handlers(wait),))
             port = server.add_insecure_port("127.0.0.1:0")

@@ -119,20 +119,19 @@ def test_what_counts_nothing_is_no_source() -> None:
 
 def test_statistics_may_be_read_while_threads_come_with_new_keys() -> None:
     mine = RateLimiter.from_url("memory://", "1000/s burst 1000", max_keys=100)
-    found, ended = Sources(), threading.Event()
+    found, were_read = Sources(), threading.Event()
     found.add("api", mine)
+    keys: list[str] = []
 
     def call() -> None:
-        for number in range(3000):
-            mine.try_acquire(f"key {number}")
-        ended.set()
+        while not were_read.is_set():
+            keys.append(f"key {len(keys)}")
+            assert mine.try_acquire(keys[-1])
 
     thread = threading.Thread(target=call)
     thread.start()
-    readings = 0
-    while not ended.is_set():
+    while len(keys) < 3000:
         assert found.read()
-        readings += 1
+    were_read.set()
     thread.join()
-    assert readings
-    assert acquired(found.read(), "api") == 3000
+    assert acquired(found.read(), "api") == len(keys)
