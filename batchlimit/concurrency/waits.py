@@ -59,6 +59,11 @@ class Waits:
         for _ in range(min(len(self._due), _AT_ONCE)):
             self.end(self._due.popleft())
 
+    def _catch_up(self) -> None:
+        """Go on with what is due, if a signal handler that raised in the loop made it lose what was to do so."""
+        if self._due:
+            self._go_on()
+
     def until(self, seconds: float) -> dict[Turn, None]:
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
@@ -82,7 +87,7 @@ class Waits:
         """Call `look` after each pause (seconds), once for all its watchers, until each calls `unwatch`."""
         found = self._looks.get(look)
         if found is None:
-            found = self._looks[look] = _Look(look, pause)
+            found = self._looks[look] = _Look(look, pause, self._catch_up)
         found.watchers += 1
 
     def unwatch(self, look: Callable[[], object]) -> None:
@@ -97,10 +102,10 @@ class Waits:
 class _Look:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
-    __slots__ = ("_look", "_pause", "_timer", "watchers")
+    __slots__ = ("_after", "_look", "_pause", "_timer", "watchers")
 
-    def __init__(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
-        self._look, self._pause, self.watchers = look, pause, 0
+    def __init__(self, look: Callable[[], object], pause: Callable[[], float], after: Callable[[], object]) -> None:
+        self._look, self._pause, self._after, self.watchers = look, pause, after, 0
         self._plan()
 
     def _plan(self) -> None:
@@ -109,6 +114,7 @@ class _Look:
     def _ring(self) -> None:
         self._plan()
         self._look()
+        self._after()
 
     def stop(self) -> None:
         self._timer.cancel()

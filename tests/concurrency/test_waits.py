@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Partitions, Queue
 from batchlimit.concurrency.async_permit import Turn
 from batchlimit.concurrency.laws import Fixed, Settable
-from batchlimit.concurrency.waits import Waits
+from batchlimit.concurrency.waits import Waits, waits_of
 from tests.aio.loop import VirtualLoop, run, virtual_loop
 
 MANY = 1000
@@ -53,6 +53,23 @@ class Crowd:
 
 def timers() -> int:
     return sum(not timer.cancelled() for timer in virtual_loop()._scheduled)  # type: ignore[attr-defined]
+
+
+def test_a_loop_that_lost_a_callback_wakes_all_the_same() -> None:
+    """A signal handler that raises within the loop, beside any task, makes it forget what it was about to call."""
+
+    async def main() -> None:
+        law = Settable(1)
+        limiter = AsyncConcurrencyLimiter(law, queue=Queue(MANY, max_wait=None))
+        async with limiter.acquire():
+            tasks = [asyncio.ensure_future(limiter.acquire()) for _ in range(MANY)]
+            await asyncio.sleep(0)
+            waits_of(asyncio.get_running_loop())._room = 0
+            law.set_limit(MANY + 1)
+            for task in tasks:
+                (await task).success()
+
+    run(main)
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
