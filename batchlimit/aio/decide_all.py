@@ -75,7 +75,7 @@ async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | No
 def _give_back(taken: list[Taken], now: float) -> None:
     """Put back what was taken in an earlier turn of the loop."""
     for entry, _, cost, before in taken:
-        entry.tokens.took_late(cost)
+        entry.tokens.took_late(cost)  # nobody was admitted by them
         if now < before:
             store_calls.refund(entry, cost)
 

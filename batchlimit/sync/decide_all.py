@@ -1,8 +1,10 @@
 """Several keys at once, decided from memory: what four keys cost is four hits, and not four places in a queue."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 from batchlimit.decision import Decision, Remains
+from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -101,9 +103,10 @@ def _charge(found: Found, clock: Clock) -> list[float] | None:
 
 def _put_back(found: Found, ends: list[float], clock: Clock) -> None:
     for (_, entry, cost), end in zip(found, ends, strict=False):
-        entry.took_late(cost)
+        entry.took_late(cost)  # nobody was admitted by them
         if clock() < end:  # else the process was stopped until the lease had ended
-            store_calls.refund(entry, cost)
+            with contextlib.suppress(StoreUnavailable):  # they are lost with a lease that is nearly over
+                store_calls.refund(entry, cost)
 
 
 def _take(entry: KeyEntry, cost: int) -> float:
