@@ -1,5 +1,7 @@
 """What a call has cost, corrected: by a caller who leaves, by a refund, or by a debit beyond an estimate."""
 
+import math
+
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -25,7 +27,8 @@ class Corrections:
         """Take back the spent tokens of a waiter that was admitted.
 
         The store counts all tokens of this lease as ours until we report them spent, so within the lease a refund
-        needs no request. More than that goes to the store, now or when it can.
+        needs no request. More than that goes to the store, now or when it can. So does all of a grant that the store
+        may count as spent: it would take nothing back with the next report.
         """
         state = self._state
         self._admission.advance(now)
@@ -33,6 +36,8 @@ class Corrections:
             return None  # nothing was ever admitted, or nothing comes back
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
+        if state.lease.exact and not state.lease.borrowed:
+            margin = math.inf
         self._requests.refunds += cost - state.lease.put_back(cost, now, margin)
         state.denials = NO_DENIALS
         self._admission.serve()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sized
 
+from batchlimit.bucket.fair_share import ALPHA, LEASABLE
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
@@ -26,6 +27,7 @@ class Lease:
         "_recorded",
         "_tokens",
         "borrowed",
+        "exact",
         "fills",
         "generation",
         "pending",
@@ -45,6 +47,7 @@ class Lease:
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
+        self.exact = False  # whether the bucket may count the last grant as spent
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.served = 0  # tokens of the bucket's that went to waiters
 
@@ -153,6 +156,7 @@ class Lease:
             self.reserved_for_waiters += grant.granted
         self._tokens.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
+        self.exact = grant.kept == 0 and grant.granted <= fetch.ask.queued and _is_small(quota, grant.active_instances)
         is_all = 0 < quota.burst <= self._recorded and not (quota.also or fetch.repeated) and grant.granted > 0
         self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
 
@@ -188,3 +192,8 @@ class Lease:
         self._tokens.add(-free)
         self.reserved_for_waiters = self.pending = self._tokens.low_watermark = 0
         return tokens
+
+
+def _is_small(quota: Quota, instances: int) -> bool:
+    """Return whether an instance may spend where it cannot lease; twice as often as by its part, for weights differ."""
+    return ALPHA * min(each.burst for each in quota.bandwidths) < 2 * LEASABLE * instances
