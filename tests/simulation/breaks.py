@@ -9,7 +9,8 @@ from unittest.mock import patch
 from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
-from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
+from batchlimit.bucket.spendable import SpendableBucket
 from batchlimit.overrides.known import Known
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.key_state import KeyState
@@ -188,6 +189,19 @@ def _keep_the_first_file() -> AbstractContextManager[Any]:
     return patch.object(RuleInForce, "recode", lambda self, code, policy, rank, now: None)
 
 
+def _charge_half() -> AbstractContextManager[Any]:
+    charge = SpendableBucket.charge
+
+    def broken(self: SpendableBucket, spend: Spend, now: int) -> Spent:
+        return charge(self, spend._replace(cost=spend.cost // 2), now)
+
+    return patch.object(SpendableBucket, "charge", broken)
+
+
+def _spend_what_is_leased() -> AbstractContextManager[Any]:
+    return patch.object(SpendableBucket, "_is_leased", False)
+
+
 BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "outstanding": _refill_over_what_is_leased,
     "copies": _credit_copies,
@@ -210,4 +224,6 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "fill": _fill_over_what_is_leased,
     "revisions": _ignore_revisions,
     "files": _keep_the_first_file,
+    "spends": _spend_what_is_leased,
+    "charges": _charge_half,
 }

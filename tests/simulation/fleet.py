@@ -10,7 +10,7 @@ from itertools import cycle, pairwise
 from random import Random
 from typing import Protocol
 
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant, Spend
 from batchlimit.fleet.caller import SPELL, CallLog
 from batchlimit.fleet.fleet import FleetLog
 from batchlimit.fleet.instance import InstanceLog
@@ -161,6 +161,9 @@ class _Silence:
         pass
 
     def asked(self, instance: Process, ask: Ask, grant: Grant) -> None:
+        pass
+
+    def charged(self, instance: Process, spend: Spend) -> None:
         pass
 
     def ended(self, instance: Process, caller: Caller) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.known import Known, Published
@@ -42,6 +42,10 @@ class Witness(Protocol):
 
     def asked(self, instance: "Process", ask: Ask, grant: Grant) -> None:
         """The bucket carried out an ask; the instance may never learn of it."""
+        ...
+
+    def charged(self, instance: "Process", spend: Spend) -> None:
+        """The bucket was charged by a spend; its caller may never learn of it."""
         ...
 
     def ended(self, instance: "Process", caller: "Caller") -> None:
@@ -196,6 +200,30 @@ class Process:
     def debit(self, cost: int) -> None:
         """A caller used more than it was admitted for: it is charged as tokens come."""
         self._do(lambda: self.reservoir.corrections.debit(cost, self.clock()))
+
+    def spend(self, cost: int) -> None:
+        """A caller of another limiter comes, in this process, where the key is not in use."""
+        self._do(lambda: self._ask_to_spend(cost))
+
+    def _ask_to_spend(self, cost: int) -> None:
+        sent, in_force = self.clock(), self.known.in_force
+        rule = in_force.rule(KEY, KeyRule(self.quota))
+        if not rule.is_plain or rule.quota.denies_all or cost > rule.quota.largest_cost:
+            return
+        age = max(0.0, sent - self._rank.since)
+        spend = Spend(KEY, rule.quota, cost, age, rules=in_force.edition, revision=self._rank.revision)
+
+        def carry_out() -> Spent | None:
+            told = self._server.spend(spend)
+            if told is not None and told.is_charged:
+                self._witness.charged(self, spend)
+            return told
+
+        def admit(told: Spent | None) -> None:
+            if told is not None and told.is_charged and self.clock() < sent + self._post.timeout:
+                self._witness.spent(self, cost)
+
+        self._post.send(self.name, carry_out, lambda told: self._do(lambda: admit(told)), lambda: None)
 
     def stall(self, seconds: float, cost: int) -> None:
         """Stop the process just after a thread took `cost` tokens; it looks at the clock when it goes on."""

@@ -84,7 +84,7 @@ class Run:
             "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
             "requota": self._requota, "override": self._override, "wipe": self._wipe,
             "mode": self._mode, "fill": self._fill, "revise": self._revise,
-            "reload": self._reload,
+            "reload": self._reload, "spend": self._spend,
         }  # fmt: skip
         happenings[event.kind](event, instance)
 
@@ -104,6 +104,10 @@ class Run:
 
     def _stall(self, event: Event, instance: Process) -> None:
         instance.stall(event.seconds, event.cost)
+
+    def _spend(self, event: Event, instance: Process) -> None:
+        for n in range(event.number):
+            self._agenda.after(event.seconds * n / event.number, partial(instance.spend, event.cost))
 
     def _crash(self, event: Event, instance: Process) -> None:
         instance.crash()

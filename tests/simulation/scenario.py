@@ -27,6 +27,7 @@ Kind = Literal[
     "fill",
     "revise",
     "reload",
+    "spend",
 ]
 
 
@@ -83,6 +84,7 @@ def draw(seed: int) -> Scenario:
         *_overrides(seed, scale, len(quotas)),
         *_operators(seed, scale, len(weights)),
         *_files(seed, scale, len(weights)),
+        *_strangers(seed, scale, quotas[0], len(weights)),
     ]
     events = sorted(drawn, key=lambda event: event.at)
     return Scenario(seed, quotas, weights, weather, chance.choice((0.2, 0.5)) * scale, tuple(events))
@@ -150,6 +152,26 @@ def _files(seed: int, scale: float, instances: int) -> Iterator[Event]:
             yield Event(at + chance.random() * 0.2 * scale, "reload", place, number)
     if chance.random() < 0.3:
         yield Event(chance.uniform(0.0, 8.0) * scale, "override", 0, chance.randrange(4), 1, chance.random() * scale)
+
+
+def _strangers(seed: int, scale: float, quota: Quota, instances: int) -> Iterator[Event]:
+    """Limiters where the key is not in use spend, before others lease of it and once all leases are over.
+
+    For the bucket they are over ten seconds after its last change.
+    """
+    if seed % 8 != 6:
+        return
+    chance = Random(f"{seed} strangers")
+    for begins in (0.0, 0.0, 8.0 * scale, 8.0 * scale + 10.0, 8.0 * scale + 21.0):
+        for _ in range(chance.choice((1, 2, 4))):
+            at, place = begins + chance.uniform(0.0, 1.0) * scale, chance.randrange(instances)
+            cost = min(chance.choice((1, 1, 3)), quota.largest_cost)
+            yield Event(
+                at, "spend", place, chance.randint(1, min(40, 2 * quota.largest_cost)), cost, chance.random() * scale
+            )
+        if begins and chance.random() < 0.5:
+            at, place = begins + chance.uniform(0.5, 2.0) * scale, chance.randrange(instances)
+            yield Event(at, "calls", place, chance.randint(1, min(40, 2 * quota.largest_cost)))
 
 
 _TROUBLES: tuple[tuple[Kind, ...], ...] = (

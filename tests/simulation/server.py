@@ -1,7 +1,7 @@
 """The server: the real memory store on a clock that may jump, and that may forget everything."""
 
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryRules, MemoryStore
 from tests.simulation.agenda import SECOND, Agenda
@@ -22,10 +22,14 @@ class Server:
         self.lose()
 
     def take(self, quota: Quota, ask: Ask) -> Grant:
-        if self.store._live(KEY, self.clock) is None:
-            self.now()
-            self._latest = self.clock  # the bucket that is born now has never seen a later hour
+        self._bear()
         return self.store.take(KEY, quota, ask)
+
+    def spend(self, spend: Spend) -> Spent | None:
+        """Spend at once; None: instances lease of the bucket."""
+        self._bear()
+        told = self.store.spend([[spend]]).groups[0]
+        return None if told is None else told[0]
 
     def give_back(self, quota: Quota, back: GiveBack) -> int:
         return self.store.give_back(KEY, quota, back)
@@ -43,6 +47,11 @@ class Server:
         """Lose the overrides."""
         self.store.rules = MemoryRules(self._clock)
         self.store.rules._began = 0.0  # it counts from 1970 already
+
+    def _bear(self) -> None:
+        if self.store._live(KEY, self.clock) is None:
+            self.now()
+            self._latest = self.clock  # the bucket that is born now has never seen a later hour
 
     @property
     def bucket(self) -> Bucket | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA, SILENT
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant, Spend
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
@@ -77,7 +77,7 @@ class Watch:
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
         self._spent: dict[str, tuple[int, int]] = {}  # by instance: tokens of its last spend, until when they count
-        self._trusted_from = 0
+        self._trusted_from = self._flying = 0
         self._rules: dict[int, Overrides] = {}
         self._epoch = self._edition = self._heard = 0
 
@@ -135,6 +135,15 @@ class Watch:
         if ask.rules >= self._edition and (bucket := self._server.bucket) is not None:
             self._heard = bucket._now
 
+    def charged(self, instance: Process, spend: Spend) -> None:
+        """A spend makes room at once: its caller may be admitted until its answer would be too late."""
+        self._say(f"{instance.name} spends {spend.cost}")
+        self._flying += spend.cost
+        for reference in self.references:
+            reference.allow(0, spend.cost, self._server.now(), round(self._timeout * SECOND))
+        if spend.rules >= self._edition and (bucket := self._server.bucket) is not None:
+            self._heard = bucket._now
+
     def ended(self, instance: Process, caller: Caller) -> None:
         self._say(f"{instance.name} tells a caller of {caller.cost}: {caller.verdict}")
         due = caller.came + _TRIPS * self._timeout if caller.deadline == NO_WAIT else caller.deadline
@@ -155,7 +164,7 @@ class Watch:
         The new bucket may begin full.
         """
         for reference in self.references:
-            reference.allow(reference._burst + debt, outstanding, self._server.now())
+            reference.allow(reference._burst + debt, outstanding + self._flying, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE
 
     def jumped(self, outstanding: int, seconds: float) -> None:
@@ -164,7 +173,7 @@ class Watch:
         Or it was set back: until it has caught up nothing is refilled, nor is a grant for later covered by what is.
         """
         for reference in self.references:
-            reference.allow(0, outstanding if seconds > 0 else 0, self._server.now())
+            reference.allow(0, outstanding + self._flying if seconds > 0 else 0, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE + round(abs(seconds) * SECOND)
 
     def ruled(self, revision: int, fields: Mapping[str, str]) -> None:
