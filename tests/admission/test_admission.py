@@ -205,7 +205,7 @@ def is_waiting(sides: Sides) -> bool:
 
 def test_a_cancelled_task_leaves_nothing_behind() -> None:
     async def main(kind: str) -> tuple[int, int]:
-        rates, permits = AsyncRateLimiter.from_url("memory://", QUOTAS), ASYNC[kind]()
+        rates, permits = AsyncRateLimiter.from_url("memory://", QUOTAS, deadline=DEADLINE), ASYNC[kind]()
         name = "" if kind == "one" else "gpu"
         both = AsyncAdmission(rates, permits)
         for turns in range(40):  # cancelled sooner and later on its way

@@ -10,7 +10,7 @@ from operator import getitem
 from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.messages import Ask, GiveBack, Grant
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, SpendReply
 from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
@@ -174,6 +174,13 @@ class _Counting(MemoryStore):
         """See Store.take."""
         self._count(key)
         return super().take(key, quota, ask)
+
+    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+        """See Spender.spend."""
+        for group in groups:
+            for each in group:
+                self._count(each.key)
+        return super().spend(groups, look=look)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
