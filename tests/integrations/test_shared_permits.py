@@ -112,6 +112,7 @@ def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled:
     asyncio.run(test())
 
 
+@pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
 def test_a_wsgi_request_counts_in_the_fleet_and_may_look_whether_its_permit_is_lost() -> None:
     store = Cut()
 
@@ -216,6 +217,7 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
         assert all(not each.in_flight for each in here.statistics().keys.values())
 
 
+@pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
 def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
     async def test() -> None:
         store = Cut()

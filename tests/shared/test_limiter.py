@@ -256,6 +256,7 @@ def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_the
 # Lost permits
 
 
+@pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
 def test_a_thread_hears_that_its_permit_is_lost_when_the_store_is_away_for_a_lease() -> None:
     store = Cut()
     with limiter_of(store, {"gpu": Shared(1, lease=0.1)}) as limiter:
