@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,6 +21,7 @@ from hypothesis.stateful import (
 from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, ConcurrencyLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import asgi, wsgi
+from batchlimit.integrations.enforcement import underway
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
@@ -271,6 +273,12 @@ class _AsgiMachine(Machine):
 
 
 FEW = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has one thread: whoever waits for another response waits in vain. See test_underway.py."""
+    monkeypatch.setattr(underway, "_HOLD", 0.0)
 
 
 def test_a_wsgi_request_keeps_and_loses_nothing_however_it_ends(without_refresher: None) -> None:
