@@ -196,4 +196,5 @@ class Lease:
 
 def _is_small(quota: Quota, instances: int) -> bool:
     """Return whether an instance may spend where it cannot lease; twice as often as by its part, for weights differ."""
-    return ALPHA * min(each.burst for each in quota.bandwidths) < 2 * LEASABLE * instances
+    least = min(each.burst for each in quota.also) if quota.also else quota.burst
+    return ALPHA * min(least, quota.burst) < 2 * LEASABLE * instances

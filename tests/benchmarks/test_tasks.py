@@ -7,5 +7,5 @@ from tests.servers import Server
 
 
 @pytest.mark.usefixtures("far_away")
-def test_a_crowd_of_tasks_makes_two_calls_one_at_a_time_and_nobody_is_refused(valkey: Server) -> None:
-    assert [figure.value for figure in crowds(valkey.url, 1)] == [2, 1, 0]
+def test_a_crowd_of_tasks_makes_three_calls_one_at_a_time_and_nobody_is_refused(valkey: Server) -> None:
+    assert [figure.value for figure in crowds(valkey.url, 1)] == [3, 1, 0]

@@ -134,9 +134,9 @@ def test_a_waiting_task_keeps_its_key() -> None:
         store, quota = MemoryStore(clock), Quota(1.0, 5)
         async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
             await limiter.acquire("busy", 5)
-            entry = limiter._entries["busy"]
             callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
             await asyncio.sleep(0.01)
+            entry = limiter._entries["busy"]
             for i in range(50):
                 assert await limiter.try_acquire(f"key-{i}")
             assert limiter._entries["busy"] is entry
