@@ -122,6 +122,6 @@ async def _crowd(url: str, tasks: int) -> Crowded:
     async with aclosing(store), AsyncRateLimiter(store, Quota(tasks, tasks), deadline=1.0) as limiter:
         answers = [asyncio.create_task(limiter.try_acquire(key)) for _ in range(tasks)]
         await asyncio.sleep(0)  # all of them run up to where they wait, and the first ask has not left yet
-        assert limiter.statistics().waiting == tasks
+        assert limiter.statistics().waiting == tasks - 1  # two spend at one key
         refused = sum(not admitted for admitted in await asyncio.gather(*answers))
         return Crowded(limiter.statistics().calls, refused, store.most)

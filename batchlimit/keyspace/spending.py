@@ -35,7 +35,6 @@ class Spending(Generic[E]):
     """Begins and settles the spends of one limiter. A keyspace has one of these."""
 
     __slots__ = (
-        "_begun",
         "_clock",
         "_counts_at",
         "_dormant",
@@ -75,15 +74,14 @@ class Spending(Generic[E]):
         self._clock, self._settled, self.code = clock, settled, code
         self._counts_at = -math.inf
         self._patience = max(_WAITING, 2 * options.deadline)
-        self._begun: set[KeySpend] = set()  # those that wait for an answer
-        self._in_flight: dict[str, KeySpend] = {}  # of each key the last of them
+        self._in_flight: dict[str, KeySpend] = {}  # of keys whose calls wait for an answer, the last one
 
     def __repr__(self) -> str:
-        return f"<Spending of {self._instance.name}: {len(self)} in flight>"
+        return f"<Spending of {self._instance.name}: {len(self)} keys>"
 
     def __len__(self) -> int:
-        """How many spends are in flight."""
-        return len(self._begun)
+        """At how many keys spends are in flight: one whose call was interrupted counts until the next at its key."""
+        return len(self._in_flight)
 
     @property
     def looks(self) -> bool:
@@ -134,7 +132,6 @@ class Spending(Generic[E]):
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""
-        self._begun.clear()
         self._in_flight.clear()
 
     def hear(self, rules: int) -> None:
@@ -174,11 +171,9 @@ class Spending(Generic[E]):
         epoch, trip, fill = (0, 0.0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
         begun = self._in_flight[place] = KeySpend(key, place, message, own, Known(demand, epoch, trip, snapshot), now)
-        self._begun.add(begun)
         return begun
 
     def _answered(self, spend: KeySpend) -> None:
-        self._begun.discard(spend)
         if self._in_flight.get(spend.place) is spend:
             del self._in_flight[spend.place]
 
