@@ -23,8 +23,6 @@
 --          leaves the rest as they are.
 
 local CHARGED, SHORT, ELSE = 1, 0, 2
-local HEARD = 7500000   -- a rank is heard again in each such time (us); see take
-local FAR = 2 ^ 49      -- see take
 local OVER = 8000000    -- a lease is over so long after the bucket changed last (us),
 local QUIET = 10000000  -- and no instance asks any more that did not ask in this time (us)
 

@@ -12,6 +12,10 @@ local LEASE = 1000000  -- the longest lease while the bucket is poor (us)
 local SHORTEST = 20000 -- the shortest: a lease that ends before the answer arrives is useless (us)
 local LONGEST = 315360000000 -- ten years (ms): longer times might overflow a clock or an integer
 
+local SILENT = 60000000 -- a rank counts for so long after an instance that has it was heard (us)
+local HEARD = SILENT / 8 -- the first ask of an instance in each such time tells that its rank is heard still (us)
+local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
+
 local clock = call('TIME')
 clock = clock[1] * 1000000 + clock[2]
 

@@ -43,9 +43,6 @@ local PACE = 50000      -- the shortest spacing of one instance's asks at an emp
                         -- of the time in which it fills (us)
 local LONG_PACE = 200000 -- the longest: with many instances, or a low rate (us)
 local LAST = 600000      -- an instance that is alone takes all that is left, if that is refilled within this time (us)
-local SILENT = 60000000 -- a rank counts for so long after an instance that has it was heard (us)
-local HEARD = SILENT / 8 -- the first ask of an instance in each such time tells that its rank is heard still (us)
-local FAR = 2 ^ 49      -- a quota by rules of the store is so much younger than any other: scripts without ranks obey it
 local BATCH = 25        -- how many tokens an instance accrues between two asks at an empty bucket, within those
 
 local set = now - age

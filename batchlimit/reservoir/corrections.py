@@ -1,7 +1,5 @@
 """What a call has cost, corrected: by a caller who leaves, by a refund, or by a debit beyond an estimate."""
 
-import math
-
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.admission import Admission
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -36,9 +34,8 @@ class Corrections:
             return None  # nothing was ever admitted, or nothing comes back
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
-        if state.lease.exact and not state.lease.borrowed:
-            margin = math.inf
-        self._requests.refunds += cost - state.lease.put_back(cost, now, margin)
+        stays = state.lease.borrowed or not state.lease.exact
+        self._requests.refunds += cost - (state.lease.put_back(cost, now, margin) if stays else 0)
         state.denials = NO_DENIALS
         self._admission.serve()
         state.queue.wake_leader()

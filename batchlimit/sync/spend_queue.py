@@ -16,7 +16,7 @@ from batchlimit.sync.key_entry import KeyEntry
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 _PATIENCE = 2.0
-"""Seconds, beside two deadlines. Whoever leads for longer may have been interrupted: another one leads, too."""
+"""Seconds, beside two deadlines. A thread that leads for longer may have been interrupted, so another one leads too."""
 
 
 class _Place:
@@ -47,7 +47,7 @@ class _Place:
 class SpendQueue:
     """Sends the spends of one limiter. One call is under way at a time: its thread leads, and then the first who waits.
 
-    A thread that comes alone asks at once, by itself. Whoever is interrupted hands on the lead, and those whom it led
+    A thread that comes alone asks at once, by itself. A thread that is interrupted hands on the lead, and those it led
     come again. Should even that be interrupted, they do so after a while. A signal handler asks by itself too: it must
     not wait for the call of its own thread that it has interrupted.
     """
