@@ -69,6 +69,7 @@ class Storm:
                 pass
             except RuntimeError:  # the call before was interrupted twice, and has not ended yet
                 pass
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # first: the handler plans the next signal
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
