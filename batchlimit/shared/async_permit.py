@@ -96,7 +96,7 @@ class AsyncSharedPermit(BaseSharedPermit):
         watch.add(self)
         place.holder = ref(self)
         if place.is_lost(self._engine.clock()):
-            watch.loop.call_soon(self.look)  # a task that is cancelled while it runs may leave the block before it hears
+            watch.loop.call_soon(self.look)  # the block may end before a running task hears
 
     def _disarm(self) -> None:
         if self._watch is not None:
