@@ -1,7 +1,7 @@
 """The spends of tasks, sent together: what is asked in one turn of the event loop goes in one call."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.redaction import shown
+from batchlimit.waking import HEARTBEAT
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Group = Sequence[Spend]
@@ -30,6 +31,7 @@ class SpendQueue:
         self._store, self._spending, self._start = store, spending, start
         self._waiting: list[tuple[Group, Heard]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
+        self._lost_at = 0.0  # by its time: a signal handler that raised may have made it forget to
 
     def __repr__(self) -> str:
         return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
@@ -45,8 +47,10 @@ class SpendQueue:
     def spend(self, group: Group, heard: Heard) -> None:
         """Spend, and call `heard` with what became of it."""
         self._waiting.append((group, heard))
-        if (loop := asyncio.get_running_loop()) is not self._loop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._lost_at < loop.time():
             loop.call_soon(self._flush, context=Context())
+            self._lost_at = loop.time() + HEARTBEAT
             self._loop = loop  # last: a signal handler may raise between any two lines
 
     def _flush(self) -> None:
@@ -116,5 +120,13 @@ def _answers(reply: object, some: Sequence[tuple[Group, Heard]]) -> bool:
 
 
 def _tell(some: Sequence[tuple[Group, Heard]], outcomes: Sequence[Outcome]) -> None:
-    for (_, heard), outcome in zip(some, outcomes, strict=True):
-        heard(outcome)
+    _tell_on(zip(some, outcomes, strict=True))
+
+
+def _tell_on(those: Iterator[tuple[tuple[Group, Heard], Outcome]]) -> None:
+    try:
+        for (_, heard), outcome in those:
+            heard(outcome)
+    except BaseException:  # a signal handler of the user's own: the others are told in the next turn
+        asyncio.get_running_loop().call_soon(_tell_on, those, context=Context())
+        raise

@@ -97,9 +97,15 @@ class Spends:
         return outcome
 
     def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
-        outcome, idle_at = self._spending.settle(begun, outcome)
-        if idle_at < math.inf:
-            self._idle(idle_at)
+        try:
+            outcome, idle_at = self._spending.settle(begun, outcome)
+            if idle_at < math.inf:
+                self._idle(idle_at)
+        except BaseException:  # a signal handler of the user's own: the caller asks again
+            if not answer.done():
+                answer.set_result(None)
+            self._spending.end(begun)
+            raise
         if not answer.done():
             answer.set_result(outcome)
         else:

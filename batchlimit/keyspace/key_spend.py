@@ -52,6 +52,7 @@ class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
     __slots__ = (
+        "__weakref__",
         "_epoch",
         "_round_trip",
         "code",

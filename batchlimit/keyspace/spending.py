@@ -7,6 +7,7 @@ in use spends, unless the sizer wants more for its callers than this call costs,
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
+from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
@@ -74,13 +75,17 @@ class Spending(Generic[E]):
         self._clock, self._settled, self.code = clock, settled, code
         self._counts_at = -math.inf
         self._patience = max(_WAITING, 2 * options.deadline)
-        self._in_flight: dict[str, KeySpend] = {}  # of keys whose calls wait for an answer, the last one
+        # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
+        self._in_flight: dict[str, ref[KeySpend]] = {}
 
     def __repr__(self) -> str:
         return f"<Spending of {self._instance.name}: {len(self)} keys>"
 
     def __len__(self) -> int:
-        """At how many keys spends are in flight: one whose call was interrupted counts until the next at its key."""
+        """At how many keys spends are in flight."""
+        for place, each in tuple(self._in_flight.items()):
+            if each() is None:
+                self._in_flight.pop(place, None)
         return len(self._in_flight)
 
     @property
@@ -159,7 +164,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (before := self._in_flight.get(place)) is not None:
+        if (before := self._last(place)) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -170,11 +175,16 @@ class Spending(Generic[E]):
         demand.observe(cost, now)
         epoch, trip, fill = (0, 0.0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
-        begun = self._in_flight[place] = KeySpend(key, place, message, own, Known(demand, epoch, trip, snapshot), now)
+        begun = KeySpend(key, place, message, own, Known(demand, epoch, trip, snapshot), now)
+        self._in_flight[place] = ref(begun)
         return begun
 
+    def _last(self, place: str) -> KeySpend | None:
+        found = self._in_flight.get(place)
+        return None if found is None else found()
+
     def _answered(self, spend: KeySpend) -> None:
-        if self._in_flight.get(spend.place) is spend:
+        if self._last(spend.place) is spend:
             del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:

@@ -96,6 +96,7 @@ class Registry:
             find=self.live_entry,
             check_open=self.check_open,
             idle=self._refresher.come_by,
+            finish=self.finish,
         )
 
     def entry(self, key: str) -> KeyEntry:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from batchlimit.blocking import free, own_lock
 from batchlimit.bucket.messages import Spend
@@ -48,13 +48,17 @@ class SpendQueue:
     """Sends the spends of one limiter. One call is under way at a time: its thread leads, and then the first who waits.
 
     A thread that comes alone asks at once, by itself. A thread that is interrupted hands on the lead, and those it led
-    come again. Should even that be interrupted, they do so after a while. A signal handler asks by itself too: it must
-    not wait for the call of its own thread that it has interrupted.
+    come again. Should even that be interrupted, the background thread does it; without one they come after a while. A
+    signal handler asks by itself too: it must not wait for the call of its own thread that it has interrupted.
+
+    An interrupt may come between any two lines: a place is put where it goes before it is taken from where it was.
     """
 
-    def __init__(self, store: GuardedStore, spending: Spending[KeyEntry]) -> None:
-        """`spending` is told the revision of the overrides."""
-        self._store, self._spending = store, spending
+    def __init__(
+        self, store: GuardedStore, spending: Spending[KeyEntry], finish: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """`spending` is told the revision of the overrides; see KeyEntry for `finish`."""
+        self._store, self._spending, self._finish = store, spending, finish
         self._patience = _PATIENCE + 2 * store.deadline
         self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
         self._lock = own_lock()  # held to touch the three below
@@ -82,6 +86,7 @@ class SpendQueue:
             self._leave(place)
             return place.outcome
         except BaseException:
+            self._finish(lambda: self._leave(place))
             self._leave(place)
             raise
         finally:
@@ -95,6 +100,7 @@ class SpendQueue:
                 self._leader = place
             if self._leader is place:
                 self._led_until = now + self._patience
+                self._waiting.pop(place, None)
                 return True
             self._waiting[place] = None
         return False
@@ -102,8 +108,9 @@ class SpendQueue:
     def _lead(self, place: _Place) -> None:
         buckets = len(place.group)
         with free(self._lock):
-            while self._waiting and (buckets := buckets + len(next(iter(self._waiting)).group)) <= _MOST:
-                place.others.append(self._waiting.popitem(last=False)[0])
+            while self._waiting and (buckets := buckets + len((first := next(iter(self._waiting))).group)) <= _MOST:
+                place.others.append(first)
+                del self._waiting[first]
         if not place.others and not place.is_answered:
             (place.outcome,) = self._ask([place.group])
             return
@@ -119,7 +126,7 @@ class SpendQueue:
             for each in place.others:
                 each.wake()
             if self._leader is place:
-                self._leader = self._waiting.popitem(last=False)[0] if self._waiting else None
+                self._leader = next(iter(self._waiting), None)
             if self._leader is not None:
                 self._leader.wake()
 

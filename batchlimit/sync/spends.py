@@ -32,6 +32,7 @@ class Spends:
         find: Callable[[str], KeyEntry],
         check_open: Callable[[], None],
         idle: Callable[[float], None],
+        finish: Callable[[Callable[[], object]], object],
     ) -> None:
         """Begin.
 
@@ -43,10 +44,11 @@ class Spends:
             find: brings a key into use, or raises LimiterClosed.
             check_open: raises LimiterClosed after close().
             idle: is called with the instant at which to forget a key (inf: no need).
+            finish: has the background thread end what an interrupted caller began.
         """
         self._spending, self._lock, self._store, self._clock = spending, lock, store, clock
         self._find, self._check_open, self._idle = find, check_open, idle
-        self._queue = SpendQueue(store, spending)
+        self._queue = SpendQueue(store, spending, finish)
 
     def __repr__(self) -> str:
         return f"<Spends by {self._queue!r}>"

@@ -14,8 +14,10 @@ from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
+from batchlimit.keyspace.spending import Spending
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.waking import HEARTBEAT
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on
 from tests.servers import Server
@@ -314,6 +316,39 @@ async def test_callers_ask_again_after_a_signal_handler_raised_while_their_call_
     loop.set_exception_handler(lambda _loop, context: raised.append(context))
     assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
     assert limiter.statistics().waiting == 0
+    await limiter.close()
+
+
+async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hear_of_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It raises amid the first one's: that one asks again."""
+    till = Sender()
+    limiter = limiter_on(till)
+
+    def interrupted(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise asyncio.CancelledError  # a BaseException that a loop survives
+
+    monkeypatch.setattr(Spending, "settle", interrupted)
+    virtual_loop().set_exception_handler(lambda *_: None)
+    assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
+    assert limiter.statistics().waiting == 0
+    await limiter.close()
+
+
+async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
+    """As one does where a signal handler raises just then: nobody was served at a key not in use from then on."""
+    till = Sender()
+    limiter = limiter_on(till)
+    assert await limiter.try_acquire("a")
+    queue = limiter._registry._spend_queue
+    queue._loop, queue._lost_at = asyncio.get_running_loop(), virtual_loop().time() + HEARTBEAT
+    forgotten = asyncio.create_task(limiter.try_acquire("b"))
+    await asyncio.sleep(2 * HEARTBEAT)
+    assert not forgotten.done()
+    assert await asyncio.wait_for(all_of(limiter, "cd"), 60.0) == [True] * 2
+    assert await forgotten
     await limiter.close()
 
 

@@ -1,6 +1,7 @@
 """Signals that raise amid the calls of one kind of limiter: `python -m tests.life.signal_storm KIND RAISED`.
 
 The process ends with 0 if all is as before the signals. In a process of its own: signals come to its main thread.
+It says how many were raised. `python -m benchmarks.interrupts` plays all kinds, one after the other.
 """
 
 import contextlib
@@ -17,9 +18,11 @@ from types import FrameType
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Queue, RateLimiter
 from batchlimit.admission import Admission
+from batchlimit.batching import FixedBatch
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from batchlimit.shared import SharedConcurrencyLimiter
+from batchlimit.stores import MemoryStore
 from tests.life import task_storm
 from tests.nodes import await_fact
 
@@ -29,6 +32,8 @@ CLOSE = 0.00005
 PAUSE = 0.0001
 LOST = 0.01
 """Seconds after which another signal comes if Python has lost one: it does so where a handler raises just then."""
+LONGEST = 400.0
+"""Seconds after which a storm is over, however many signals are left."""
 QUOTA = "100000/s burst 1000"
 
 Kind = tuple[Callable[[], object], Callable[[], bool]]
@@ -46,13 +51,14 @@ class Storm:
     """
 
     def __init__(self, raised: int, pause: float) -> None:
-        self._left, self._pause = raised, pause
+        self.left, self._pause = raised, pause
+        self._ends_at = time.monotonic() + LONGEST
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         """Raise, but where the storm itself runs."""
         self._plan()
-        if self._left > 0 and frame is not None and frame.f_code not in _OWN:
-            self._left -= 1
+        if self.left > 0 and frame is not None and frame.f_code not in _OWN:
+            self.left -= 1
             raise Raised
 
     def _plan(self) -> None:
@@ -62,7 +68,7 @@ class Storm:
     def play(self, call: Callable[[], object]) -> None:
         signal.signal(signal.SIGALRM, self._handle)
         self._plan()
-        while self._left > 0:
+        while self.left > 0 and time.monotonic() < self._ends_at:
             try:
                 call()
             except Raised:
@@ -108,6 +114,47 @@ def refunds() -> Kind:
 
 def several() -> Kind:
     return _rates(lambda limiter: limiter.acquire_all({"a": 3, "b": 1}))
+
+
+def _spends(call: Callable[[RateLimiter], object]) -> Kind:
+    """At keys that are not in use, beside threads that are led by the one that is interrupted, and that lead it."""
+    limiter = RateLimiter(MemoryStore(), QUOTA, sizer=FixedBatch(1), idle_after=1.0)
+    limiter.acquire(_any())  # the background thread begins
+    queue, over = limiter._registry.spends._queue, threading.Event()
+    queue._patience = 1000.0  # a thread that is forgotten shows
+
+    def others() -> None:
+        while not over.is_set():
+            limiter.try_acquire(_any())
+
+    threads = [threading.Thread(target=others, daemon=True) for _ in range(2)]
+    for each in threads:
+        each.start()
+
+    def rests() -> bool:
+        over.set()
+        for each in threads:
+            each.join(1.0)
+        ended = not any(each.is_alive() for each in threads)
+        return ended and not queue._waiting and queue._leader is None and not limiter.statistics().waiting
+
+    return lambda: call(limiter), rests
+
+
+def _any() -> str:
+    return f"{random.randrange(10_000)}"
+
+
+def spends() -> Kind:
+    return _spends(lambda limiter: limiter.acquire(_any(), 3))
+
+
+def spends_together() -> Kind:
+    return _spends(lambda limiter: limiter.decide_all({_any(): 1, _any(): 2}))
+
+
+def reservations() -> Kind:
+    return _spends(lambda limiter: limiter.reserve(_any(), 4).settle(1))
 
 
 def shared() -> Kind:
@@ -193,7 +240,22 @@ def admission() -> Kind:
 
 
 KINDS = {
-    each.__name__: each for each in (rate, rates, refunds, several, shared, concurrency, queue, later, keyed, admission)
+    each.__name__: each
+    for each in (
+        rate,
+        rates,
+        refunds,
+        several,
+        spends,
+        spends_together,
+        reservations,
+        shared,
+        concurrency,
+        queue,
+        later,
+        keyed,
+        admission,
+    )
 }
 
 
@@ -203,10 +265,12 @@ ALL_KINDS = KINDS | task_storm.KINDS
 def main(kind: str, raised: str) -> None:
     faulthandler.dump_traceback_later(550, exit=True)
     warnings.simplefilter("ignore", ResourceWarning)
-    sys.unraisablehook = lambda _: None  # what is raised in a destructor
+    sys.unraisablehook = id  # what is raised in a destructor
     logging.disable()  # of what an event loop tells of its callbacks
     call, is_at_rest = ALL_KINDS[kind]()
-    Storm(int(raised), PAUSE if kind in KINDS else task_storm.PAUSE).play(call)
+    storm = Storm(int(raised), PAUSE if kind in KINDS else task_storm.PAUSE)
+    storm.play(call)
+    sys.stdout.write(f"{int(raised) - storm.left}\n")
     await_fact(is_at_rest, "nobody waits, and nothing is under way")
     for _ in range(10):
         call()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, BatchLimitError, Queue
 from batchlimit.admission import AsyncAdmission
+from batchlimit.batching import FixedBatch
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
 from batchlimit.laws import Fixed
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
@@ -115,6 +116,15 @@ def rate_tasks() -> Kind:
     return _kind(use, lambda: not limiter.statistics().waiting)
 
 
+def spend_tasks() -> Kind:
+    limiter = AsyncRateLimiter.from_url("memory://", QUOTA, sizer=FixedBatch(1), idle_after=1.0)
+
+    async def use() -> None:
+        await limiter.acquire(f"{random.randrange(10_000)}", 3)
+
+    return _kind(use, lambda: not limiter.statistics().waiting)
+
+
 def admission_tasks() -> Kind:
     limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, None))
     rates = AsyncRateLimiter.from_url("memory://", QUOTA, idle_after=1.0)
@@ -127,4 +137,4 @@ def admission_tasks() -> Kind:
     return _kind(use, lambda: not limiter.statistics().in_flight)
 
 
-KINDS = {each.__name__: each for each in (tasks, keyed_tasks, shared_tasks, rate_tasks, admission_tasks)}
+KINDS = {each.__name__: each for each in (tasks, keyed_tasks, shared_tasks, rate_tasks, spend_tasks, admission_tasks)}

@@ -16,7 +16,7 @@ def play(kind: str, raised: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", ["rate", "several", "concurrency", "keyed"])
+@pytest.mark.parametrize("kind", ["rate", "several", "spends", "concurrency", "keyed"])
 def test_after_a_thousand_signals_amid_its_calls_a_limiter_serves(kind: str) -> None:
     """Callers waited for ever for the answer to an ask whose caller was gone, and slots had no holder."""
     play(kind, 1000)
