@@ -3,23 +3,24 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from batchlimit.integrations.enforcement import Outcome
+T = TypeVar("T")
 
 
 @contextmanager
-def kept() -> Iterator[list[Outcome]]:
-    """Collect nothing in this block; at its end the list has what is left of the requests that it made."""
+def kept(kind: type[T]) -> Iterator[list[T]]:
+    """Collect nothing in this block; at its end the list has what is left of this kind that was made in it."""
     gc.collect()
-    before, found = _all(), list[Outcome]()
+    before, found = _all(kind), list[T]()
     known = {id(each) for each in before}
     gc.disable()
     try:
         yield found
-        found += [each for each in _all() if id(each) not in known]
+        found += [each for each in _all(kind) if id(each) not in known]
     finally:
         gc.enable()
 
 
-def _all() -> list[Outcome]:
-    return [each for each in gc.get_objects() if type(each) is Outcome]
+def _all(kind: type[T]) -> list[T]:
+    return [each for each in gc.get_objects() if type(each) is kind]

@@ -788,7 +788,7 @@ async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
     route = RouteLimitMiddleware(Hello(), "search", charge=[200])
     async with limited(route, IP, Rule("search", "9/hour", key="search", match=None)) as middleware:
         await call(middleware, http())
-        with kept() as left:
+        with kept(Outcome) as left:
             assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
         assert left == []
 

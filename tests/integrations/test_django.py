@@ -14,6 +14,7 @@ from django.test import Client, override_settings
 
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware, statistics
+from batchlimit.integrations.enforcement import Outcome
 from batchlimit.rules import Rule
 from batchlimit.rules.file import rules_of
 from tests.integrations.django_site import MIDDLEWARE, Site
@@ -304,6 +305,6 @@ def _errors() -> list[Any]:
 def test_a_request_leaves_nothing_for_the_garbage_collector(site: Make, path: str) -> None:
     service = site(Rule("all", "100/hour", key="all"), SEARCH)
     service.call(path)
-    with kept() as left:
+    with kept(Outcome) as left:
         service.call(path)
     assert left == []

@@ -13,6 +13,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from batchlimit import RateLimiter
 from batchlimit.batching import FixedBatch
+from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules, RulesError
@@ -417,6 +418,6 @@ def test_a_request_that_is_admitted_leaves_nothing_for_the_garbage_collector(lim
     search = service.limits.limited("search:{user}")(lambda: "found")
     service.app.add_url_rule("/search", "search", search)
     service.call("/search")
-    with kept() as left:
+    with kept(Outcome) as left:
         assert [service.call(path).status_code for path in ("/search", "/")] == [200, 200]
     assert left == []

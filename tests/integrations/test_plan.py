@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from batchlimit import RateLimiter
+from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.enforcement.bill import Bill
 from batchlimit.integrations.enforcement.plan import Bills, Plan
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
+from tests.integrations.garbage import kept
 
 RULES = Rules(
     [
@@ -30,7 +33,24 @@ class Planned:
     def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
         matching = RULES.templates("GET", path)
         hits = self._hits.setdefault(tuple(rule.name for rule, _, _ in matching), count())
-        return Plan(matching, hits, self.bills).bill(identity)
+        plan = Plan(matching, hits, self.bills)
+        plan.remember(bill := plan.bill(identity), identity)
+        return bill
+
+
+def test_only_what_memory_paid_is_remembered() -> None:
+    """Users seen once would leave thousands of objects, which the garbage collector looks at for 50 ms each second."""
+    rules = Rules([Rule("user", "9/minute", key="user:{user}"), Rule("all", "9000/s", key="all")])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter, kept(Bill) as left:
+        enforcer = Enforcer(limiter, rules)
+        for number in range(20):
+            assert enforcer.admit(Request("GET", "/", {"user": str(number)})).refusal is None
+    assert left == []
+    rules = Rules([Rule("user", "9000/s", key="user:{user}")])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter:
+        enforcer = Enforcer(limiter, rules)
+        bills = [enforcer.admit(Request("GET", "/", {"user": "ann"})).bill for _ in range(50)]
+    assert bills[-1] is bills[-2]
 
 
 VALUES: list[object] = ["ann", "1", 1, True, None, "", [], "x" * 300, "\udcff", 2.0]

@@ -1,11 +1,12 @@
 """How one request is admitted or refused: from memory where that is possible, else step by step."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from batchlimit.admission.steps import Steps
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.bill import Charged
+from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.charging import Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
 from batchlimit.integrations.enforcement.plan import Bills, Plan
@@ -43,8 +44,10 @@ class Admission:
             return None
         return Plan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
 
-    def hit(self, request: Request, plan: Plan, identity: Mapping[str, object]) -> Outcome | None:
-        """Charge a request by tokens that are here; None: nothing was charged, and `begin` says what becomes of it.
+    def decide(
+        self, request: Request, plan: Plan, identity: Mapping[str, object], timeout: float | None = 0.0
+    ) -> Outcome | Steps[Outcome] | None:
+        """Charge a request by tokens that are here, or return the steps by which it is charged.
 
         A request that no rule matches is admitted.
 
@@ -52,16 +55,24 @@ class Admission:
             request: the request.
             plan: the rules.
             identity: values for keys.
+            timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
+
+        Returns:
+            What becomes of it, or the steps; None: a key cannot be made, and `begin` says what becomes of it.
         """
         if not plan.rules:
             return self._unmatched(request)
+        left: Left | None = None
         try:
             bill = plan.bill(identity)
+        except Exception:  # noqa: BLE001  the identity is the user's
+            return None
+        with suppress(Exception):  # such as a limiter that cannot be made: the steps find it again, and say so
             left = self._limiter().take_leased(bill.costs)
-        except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
-            return None
         if not left:
-            return None
+            return self._charge(Outcome(request=request), bill, timeout)
+        if bill.prepared is None:
+            plan.remember(bill, identity)
         next(plan.hits)
         if bill.settled:
             self._charging.begin(bill)
@@ -78,6 +89,12 @@ class Admission:
         if not found.applied and not found.unmade:
             return self._unmatched(request)
         return self._steps(Outcome(request=request), request, found, timeout)
+
+    def _charge(self, outcome: Outcome, bill: Bill, timeout: float | None) -> Steps[Outcome]:
+        for rule, _, _ in bill.charged:
+            next(self._counters.rules[rule.name].matched)
+        yield from self._charging.charge(outcome, bill, timeout)
+        return outcome
 
     def _steps(self, outcome: Outcome, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
         for rule in [*(each.rule for each in found.applied), *(each.rule for each in found.unmade)]:
@@ -98,7 +115,7 @@ class Admission:
                         return outcome
                     continue
             charged.append((rule, key, cost))
-        yield from self._charging.charge(outcome, charged, timeout)
+        yield from self._charging.charge(outcome, Bill(charged), timeout)
         return outcome
 
     def _unmatched(self, request: Request) -> Outcome:

@@ -33,23 +33,25 @@ class Charging:
         self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
         self._underway = settlement.underway
 
-    def charge(self, outcome: Outcome, rules: list[Charged], timeout: float | None = 0.0) -> Steps[None]:
+    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None = 0.0) -> Steps[None]:
         """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
 
         Where a response under way may give back what is short, it is heard first.
 
         Args:
             outcome: takes what was decided.
-            rules: what to charge; what is not charged is taken out.
+            bill: what to charge.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
-        until: float | None = None
+        until, rules = None, list(bill.charged)  # of which is taken out what is not charged
         while rules and outcome.refusal is None:
+            if len(rules) < len(bill.charged):
+                bill = Bill(rules)
             were = self._underway.among(rules)
             try:
-                decisions: dict[str, Decision] = yield self._limiter().decide_all(Bill(rules).costs)
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
                 if timeout != 0.0 and not all(decisions.values()):
-                    decisions = yield from self._wait(rules, timeout)
+                    decisions = yield from self._wait(bill, timeout)
             except StoreUnavailable as error:
                 outcome.refusal = self._away(rules, error)
             except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
@@ -57,7 +59,7 @@ class Charging:
             else:
                 short = next((key for key, decision in decisions.items() if not decision.allowed), None)
                 if short is None:
-                    yield from self._charged(outcome, rules, decisions)
+                    yield from self._charged(outcome, bill, decisions)
                     return
                 until = until or self._underway.patience()
                 if not (yield self._underway.outcome(short, were, decisions[short].limit, until)):
@@ -94,31 +96,32 @@ class Charging:
         problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
         return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
-    def _wait(self, rules: list[Charged], timeout: float | None) -> Steps[dict[str, Decision]]:
+    def _wait(self, bill: Bill, timeout: float | None) -> Steps[dict[str, Decision]]:
         try:
-            yield self._limiter().acquire_all(Bill(rules).costs, timeout=timeout)
+            yield self._limiter().acquire_all(bill.costs, timeout=timeout)
         except RateLimited as error:
             return {error.key: error.decision}
         # A caller that waited took the last tokens that there were.
-        found = {key: self._limiter().rules.explain(key).quota for _, key, _ in rules}
+        found = {key: self._limiter().rules.explain(key).quota for key in bill.costs}
         return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
 
-    def _charged(self, outcome: Outcome, rules: list[Charged], decisions: dict[str, Decision]) -> Steps[None]:
-        for rule, key, _ in rules:
+    def _charged(self, outcome: Outcome, bill: Bill, decisions: dict[str, Decision]) -> Steps[None]:
+        for rule, key, _ in bill.charged:
             is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
             if is_closed and decisions[key].source == "fallback":
-                yield from self._settlement.take_back(rules)
+                yield from self._settlement.take_back(bill.charged)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-        for rule, key, _ in rules:
+        for rule, key, _ in bill.charged:
             counts = self._counters.rules[rule.name]
             next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
         # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
-        outcome.charges = Bill(each for each in rules if decisions[each[1]].source != "shadow").settled
-        self._underway.begin(outcome.charges)
-        outcome.bill = Bill(rules)
+        outcome.bill = bill
+        if bill.settled:
+            outcome.charges = tuple(each for each in bill.settled if decisions[each[1]].source != "shadow")
+            self._underway.begin(outcome.charges)
         outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
-        outcome.headers = self.fields(outcome.bill, outcome.left)
+        outcome.headers = self.fields(bill, outcome.left)
 
     def _failed(self, rules: list[Charged], error: Exception) -> Refusal | None:
         too_much = _beyond(rules) if isinstance(error, ValueError) else None

@@ -114,8 +114,8 @@ class _Enforcement(Generic[L]):
         method, path, identity, _, root = request
         self.counters.request(identity)
         plan = self._plans[method, path, root]
-        if plan is not None and (hit := self._admission.hit(request, plan, identity)):
-            return hit
+        if plan is not None and (decided := self._admission.decide(request, plan, identity, timeout)):
+            return decided
         return self._admission.begin(request, self.rules.applicable(request), timeout)
 
     def _asked(
@@ -136,8 +136,8 @@ class _Enforcement(Generic[L]):
         known = known_of(request.identity, identity)
         if plan is not None:
             values = known_of(parameters, known) if parameters else known
-            if hit := self._admission.hit(request, plan, values):
-                return hit
+            if decided := self._admission.decide(request, plan, values):
+                return decided
         return self._admission.begin(request, self._routes.applicable(limit, known, parameters))
 
     def _route_plan(self, limit: RouteLimit) -> Plan | None:

@@ -38,18 +38,26 @@ class Plan:
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
-        asked: list[object] = [self.hits]
-        for name, otherwise in self._values:
-            asked.append(identity.get(name, otherwise))
-        of = tuple(asked)
-        return self._bills.get(of) or self._made(of, identity)
+        return self._bills.get(self._asked(identity)) or Bill(
+            [(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self.rules]  # type: ignore[misc]  # no function
+        )
 
-    def _made(self, of: tuple[object, ...], identity: Mapping[str, object]) -> Bill:
-        """Make a Bill, and remember it if its values are short texts. Many are forgotten, all at once."""
-        bill = Bill([(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self.rules])  # type: ignore[misc]  # no function
+    def remember(self, bill: Bill, identity: Mapping[str, object]) -> None:
+        """Remember a Bill if its values are short texts. Many are forgotten, all at once.
+
+        Only those are worth it that memory paid. Where each request is another user, the garbage collector would have
+        to look at thousands of others, again and again.
+        """
+        of = self._asked(identity)
         texts = [value for value in of[1:] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
             if len(self._bills) >= _MOST:
                 self._bills.clear()
             self._bills[of] = bill
-        return bill
+
+    def _asked(self, identity: Mapping[str, object]) -> tuple[object, ...]:
+        """Return what a Bill is remembered by."""
+        asked: list[object] = [self.hits]
+        for name, otherwise in self._values:
+            asked.append(identity.get(name, otherwise))
+        return tuple(asked)
