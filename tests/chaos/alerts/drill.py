@@ -71,6 +71,18 @@ def _opened(town: Town) -> Iterator[None]:
             admin.unset("search:*")
 
 
+@contextmanager
+def _overrides_lost(town: Town) -> Iterator[None]:
+    with town.admin() as admin:
+        admin.set("search:*", "1/s", why="a drill")
+        town.await_series('rate(batchlimit_requests_total{policy="search", result="refused"}[5s]) > 0')  # they obey it
+        town.server.ask("FLUSHALL")
+        try:
+            yield
+        finally:
+            admin.unset("search:*")
+
+
 DRILLS = (
     Drill(
         "the store is away",
@@ -84,4 +96,5 @@ DRILLS = (
     Drill("requests of nobody", _wrong(service.NAMELESS), frozenset({"BatchlimitKeysNotMade"})),
     Drill("slow work behind the limiter", _wrong(service.SLOW), frozenset({"BatchlimitConcurrencyFull"})),
     Drill("limits are left open", _opened, frozenset({"BatchlimitLimitsOpen"})),
+    Drill("the store loses its overrides", _overrides_lost, frozenset({"BatchlimitOverridesLost"})),
 )

@@ -84,6 +84,13 @@ class Town:
             time.sleep(0.1)
         return time.monotonic() - began
 
+    def await_series(self, expression: str) -> None:
+        """Return once there is one."""
+        began = time.monotonic()
+        while not self.prometheus.answer(expression):
+            assert time.monotonic() < began + _PATIENCE, f"after {_PATIENCE:g} s nothing is {expression}"
+            time.sleep(0.1)
+
 
 @contextmanager
 def town() -> Iterator[Town]:
