@@ -59,8 +59,8 @@ class InstanceTable:
 
     def clear(self) -> None:
         """Forget all of them."""
-        self.instances.clear()
         self.outstanding = self.active = self.weights = self.lasts = 0
+        self.instances.clear()
 
     def over(self, now: int, own: str, every: int | float) -> list[tuple[str, InstanceEntry]]:
         """Return from whom something is to be taken, in the order in which their leases ended.

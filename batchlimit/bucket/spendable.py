@@ -52,14 +52,15 @@ class SpendableBucket:
         is_young = self._since is None
         if spend.quota != self._quota or not (is_young or self._rank == (spend.rules, spend.revision)):
             return None
-        before = self._levels[:], self._now, self._time
-        self._now = max(self._now, now - self._epoch)
-        is_plain = self._is_plain()
+        instant = max(self._now, now - self._epoch)
+        if not self._is_plain(instant):
+            return None
+        before, self._now = (self._levels[:], self._now, self._time), instant
         self._flow()
         wait = max((spend.cost - level) / band.rate for band, level in self._each())
         told = Spent(wait <= 0, rounded(wait) / _SECOND if wait > 0 else 0.0, self._epoch, self._told())
         self._levels, self._now, self._time = before
-        return None if not is_plain or (is_young and wait > 0) else told
+        return None if is_young and wait > 0 else told
 
     def charge(self, spend: Spend, now: int) -> Spent:
         """Spend what is offered now."""
@@ -88,9 +89,9 @@ class SpendableBucket:
     def _is_leased(self) -> bool:
         return self._table.active > 0 or self._reserved is not None
 
-    def _is_plain(self) -> bool:
+    def _is_plain(self, now: int) -> bool:
         """Whether nobody leases of it, or nobody was heard for so long that all leases are over."""
-        is_quiet = self._now - self._time >= QUIET and self._known <= self._now
+        is_quiet = now - self._time >= QUIET and self._known <= now
         return is_quiet or not self._is_leased
 
     def _flow(self) -> None:

@@ -37,8 +37,8 @@ class Expiring(MutableMapping[str, tuple[T, int]]):
         return self._unseen[key] if found is None else found
 
     def __setitem__(self, key: str, thing: tuple[T, int]) -> None:
+        self._seen[key] = thing  # first: a signal handler may raise between the two
         self._unseen.pop(key, None)
-        self._seen[key] = thing
 
     def __delitem__(self, key: str) -> None:
         if self._seen.pop(key, None) is None:

@@ -1,13 +1,16 @@
 """What only the store in this process can show, for its clock is ours: what time does to a bucket."""
 
 import threading
-from itertools import pairwise
+from collections.abc import Callable
+from functools import partial
+from itertools import count, pairwise
 
 import pytest
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
+from tests.opcodes import Signals
 
 KEY = "tenant:42"
 TEN = Quota(10.0, 10)  # full again in a second, leases of 0.4 s
@@ -167,3 +170,43 @@ def test_of_a_lasting_flood_no_more_are_kept_than_twice_those_that_are_not_full(
         clock.now += 0.01
         store.take(f"key-{i}", TEN, Ask("a", 1, need=1, queued=1, want=1))
     assert len(store._buckets) <= 2 * lasts / 0.01
+
+
+# A signal handler that raises
+
+SLOW = Quota(0.5, 10)
+OPERATIONS: dict[str, tuple[float, Callable[[MemoryStore], object]]] = {
+    "take": (0.0, lambda store: store.take(KEY, SLOW, Ask("a", 2, 1, 1, 3, held=2))),
+    "take of another": (0.0, lambda store: store.take(KEY, SLOW, Ask("b", 1, 2, 2, 5))),
+    "take after all": (11.0, lambda store: store.take(KEY, SLOW, Ask("a", 2, 1, 1, 3))),
+    "spend beside a lease": (0.0, lambda store: store.spend([[Spend(KEY, SLOW, 2)]])),
+    "spend after all leases": (11.0, lambda store: store.spend([[Spend(KEY, SLOW, 2)]])),
+    "spend of two": (11.0, lambda store: store.spend([[Spend(KEY, SLOW, 2), Spend("other", SLOW, 1)]])),
+    "give back": (0.0, lambda store: store.give_back(KEY, SLOW, GiveBack("a", 2, 3))),
+    "peek": (0.0, lambda store: store.peek(KEY, SLOW)),
+    "reset": (0.0, lambda store: store.reset(KEY, forget=False)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_that_a_signal_ends_makes_no_token_and_none_is_gone_for_ever(name: str) -> None:
+    """A spend that looked at a leased bucket could leave it eight seconds ahead, which cost all that flows in then."""
+    later, operation = OPERATIONS[name]
+    for place in count(1):
+        clock = Clock()
+        store, signals = MemoryStore(clock), Signals(place)
+        assert store.take(KEY, SLOW, Ask("a", 1, 4, 4, 4)).granted == 4
+        _flood(store, 9)
+        clock.now += later
+        before = store.peek(KEY, SLOW)
+        signals.run(partial(operation, store))
+        after, where = store.peek(KEY, SLOW), signals.raised
+        assert after.level + (0 if later else after.outstanding) <= 10, where  # leases may be over
+        if not later and name not in ("give back", "reset"):
+            assert before.level - 5 <= after.level <= before.level, where
+        for seq in (1, 2):
+            clock.now += 30.0
+            assert store.take(KEY, SLOW, Ask("c", seq, 10, 10, 10)).granted == 10, where
+        if not where:
+            break
+    assert place > 10
