@@ -1,4 +1,4 @@
-"""Storms of signals that raise amid the calls of each kind of limiter: is all as before, or was something lost?
+"""Storms of signals that raise during the calls of each kind of limiter: is all as before, or was something lost?
 
     python -m benchmarks.interrupts [--raised 1000000] [--kinds NAME...] [--jobs 2]
 

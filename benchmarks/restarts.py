@@ -2,13 +2,15 @@
 
     python -m benchmarks.restarts [--seconds 10] [--workers 4] [--rate 50] [--restarts 2] [--servers NAME...] [--bare]
 
-Each server is asked at twice the rate, on a timetable that no slow answer delays: half over connections that stay open,
-half over fresh ones. Whoever is cut off on an open one asks again. SIGHUP restarts the workers. gunicorn lets all old
-ones go before the new ones have imported the application, and answers nobody until then ("silence"); a bucket that is
-full by then is refilled no more, whoever keeps it. So what the limiter lost is told beside one plain bucket that
-decides on the same requests at the instants of their answers; tokens that are there at the end are lost by neither.
-"died" are tokens that were granted and neither spent nor returned. Exit status 1 if a window has more than burst +
-rate * T, or the limiter lost more than 2 % although no silence lasted for half the time in which the bucket fills.
+Each server gets twice as many requests as the rate allows, on a timetable that no slow answer delays. Half of them come
+over connections that stay open, half over fresh ones. A client that is cut off on an open one asks again. SIGHUP
+restarts the workers. gunicorn lets all old ones go before the new ones have imported the application. It answers nobody
+until then ("silence"). A bucket that is full by then gets no more refill, whoever keeps it. So a plain bucket stands
+beside the limiter. It decides on the same requests at the instants of their answers. Tokens that are there at the end
+are lost by neither. "died" are tokens that were granted and neither spent nor returned.
+
+Exit status 1 if a window has more than burst + rate * T. The same if the limiter lost more than 2 %, unless a silence
+lasted for half the time in which the bucket fills.
 """
 
 import argparse

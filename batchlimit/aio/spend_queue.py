@@ -27,7 +27,7 @@ class SpendQueue:
     """Sends the spends of one limiter, at the end of the turn in which they came."""
 
     def __init__(self, store: GuardedStore, spending: Spending[KeyEntry], start: Start) -> None:
-        """`spending` is told the revision of the overrides; `start` starts a task."""
+        """`spending` gets the revision of the overrides; `start` starts a task."""
         self._store, self._spending, self._start = store, spending, start
         self._waiting: list[tuple[Group, Heard]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
@@ -127,6 +127,6 @@ def _tell_on(those: Iterator[tuple[tuple[Group, Heard], Outcome]]) -> None:
     try:
         for (_, heard), outcome in those:
             heard(outcome)
-    except BaseException:  # a signal handler of the user's own: the others are told in the next turn
+    except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
         asyncio.get_running_loop().call_soon(_tell_on, those, context=Context())
         raise

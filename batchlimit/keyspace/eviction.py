@@ -79,8 +79,9 @@ class ClockCache(Generic[K]):
 
     def leave(self, one: K) -> None:
         """Remove an entry, once."""
-        one.seen = _GONE
-        self._kept -= 1
+        if one.seen != _GONE:
+            one.seen = _GONE
+            self._kept -= 1
         self._tidy()
 
     def clear(self) -> None:

@@ -117,16 +117,19 @@ class Keyspace(Generic[E]):
         return True
 
     def let_go(self, entry: E) -> None:
-        """Forget an entry that has retired, once; keep its statistics, and its snapshot if it left one."""
+        """Forget an entry that has retired, once; keep its statistics, and its snapshot if it left one.
+
+        Whoever is interrupted here does it again: so the entry is in the dict until all is done.
+        """
         place = place_of(entry.key)
         if self._entries.get(place) is not entry:
             return
-        del self._entries[place]
         self.remember(entry)
         self._cache.leave(entry)
         if (snapshot := entry.reservoir.lifecycle.snapshot) is not None:
             self._dormant.put(place, snapshot, self._clock())
         self._left(entry)
+        del self._entries[place]
 
     def remember(self, entry: E) -> None:
         """Keep counting what an entry did that is gone, once."""

@@ -61,12 +61,15 @@ class Page:
         entry.page = self
 
     def leave(self, entry: Counted) -> None:
-        """Remove an entry, and keep what it did."""
-        self._begun += 1
-        del self._entries[entry]
+        """Remove an entry, once, and keep what it did. No signal handler raises within the last four lines."""
+        if entry not in self._entries:
+            return
         with entry.lock or nullcontext():
             figures = entry.reservoir.state.figures()
-        self._past = tuple(map(add, self._past, done_of(figures)))
+        past = tuple(map(add, self._past, done_of(figures)))
+        self._begun += 1
+        del self._entries[entry]
+        self._past = past
         self._left = self._begun
 
     def come(self, entry: Counted) -> None:
@@ -141,6 +144,7 @@ class Pages:
     def leave(self, entry: Counted) -> None:
         """Remove an entry, once."""
         page = entry.page
-        if len(page) == SIZE:
-            self._roomy[page.number].append(page)
+        was_full = len(page) == SIZE
         page.leave(entry)
+        if was_full and len(page) < SIZE:
+            self._roomy[page.number].append(page)

@@ -50,7 +50,7 @@ class RuleReader:
                 message = "the overrides in the store are not used, and those known before still are: %s"
                 tell("rules.unreadable", message, error, reason=str(error))
             if isinstance(error, Lost):
-                with contextlib.suppress(Exception):  # people are told; this instance does not need it
+                with contextlib.suppress(Exception):  # it is for people to read; this instance does not need it
                     self._rules.remind(self.known.in_force.overrides)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             self.known.fail(error)

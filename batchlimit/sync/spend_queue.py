@@ -57,7 +57,7 @@ class SpendQueue:
     def __init__(
         self, store: GuardedStore, spending: Spending[KeyEntry], finish: Callable[[Callable[[], object]], object]
     ) -> None:
-        """`spending` is told the revision of the overrides; see KeyEntry for `finish`."""
+        """`spending` gets the revision of the overrides; see KeyEntry for `finish`."""
         self._store, self._spending, self._finish = store, spending, finish
         self._patience = _PATIENCE + 2 * store.deadline
         self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
