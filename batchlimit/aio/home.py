@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.events import named, tell
 from batchlimit.keyspace.timer_heap import TimerHeap
+from batchlimit.waking import HEARTBEAT
 
 AT_ONCE = 64
 """So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
@@ -19,15 +20,17 @@ AT_ONCE = 64
 class Turns:
     """Does things in the order in which they come, AT_ONCE of them in one turn of the loop; the rest in the next turns.
 
-    A loop that is closed turns no more: what is left then is not done.
+    A loop that is closed turns no more: what is left then is not done. One in which a signal handler raised may have
+    forgotten the next turn: it is planned anew with what comes a second later.
     """
 
-    __slots__ = ("_left", "_loop", "_room")
+    __slots__ = ("_left", "_loop", "_lost_at", "_room")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left: deque[Callable[[], object]] = deque()
         self._room = AT_ONCE  # how many more may be done until the next turn begins
+        self._lost_at = math.inf  # by the time of the loop, while none are: when it should have begun for long
 
     def __repr__(self) -> str:
         return f"<Turns with {len(self._left)} left>"
@@ -35,12 +38,15 @@ class Turns:
     def do(self, work: Callable[[], object]) -> None:
         """Do this now, or in a turn soon, if much was done in this one."""
         self._left.append(work)
+        if not self._room and self._lost_at < self._loop.time():
+            self._begin()
         self._go_on()
 
     def _go_on(self) -> None:
         while self._left and self._room:
             if self._room == 1 and not self._loop.is_closed():  # first: who is interrupted leaves the rest to others
                 self._loop.call_soon(self._begin, context=Context())
+                self._lost_at = self._loop.time() + HEARTBEAT
             self._room -= 1
             self._left.popleft()()
 
@@ -78,8 +84,8 @@ class Timer:
     def watch(self, thing: Due) -> None:
         """Come to this thing at its `due`."""
         self._plans.add(thing)
-        if thing.due < self._rings_at:
-            self._set_timer(thing.due)
+        if thing.due < self._rings_at or self._rings_at < self._clock() - HEARTBEAT:  # a signal handler made it forget
+            self._set_timer(self._plans.first_at)
 
     def stop(self) -> None:
         """Never ring again."""

@@ -146,3 +146,16 @@ async def test_a_stopped_keeper_rings_no_more() -> None:
     found.stop()
     await asyncio.sleep(5.0)
     assert (rung, planned()) == ([], 0)
+
+
+async def test_a_loop_that_forgot_to_ring_does_so_with_what_is_watched_next() -> None:
+    """As one does where a signal handler raises just then: no key was looked after from then on."""
+    found, rung = timer(), []  # type: ignore[var-annotated]
+    found.watch(Thing(1001.0, rung))
+    assert found._timer is not None
+    found._timer.cancel()
+    await asyncio.sleep(2.5)
+    assert rung == []
+    found.watch(Thing(1009.0, rung))
+    await asyncio.sleep(10.0)
+    assert rung == pytest.approx([1002.5, 1009.0])

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited
-from batchlimit.aio.home import AT_ONCE
+from batchlimit.aio.home import AT_ONCE, Turns
 from batchlimit.errors import BatchLimitError, BucketUnavailable
 from batchlimit.stores import MemoryStore
+from batchlimit.waking import HEARTBEAT
 from tests.aio.loop import VirtualLoop, virtual_loop
 from tests.aio.stage import KEY, Gate, Stage, in_line, limiter_on
 
@@ -185,3 +186,17 @@ def test_what_is_left_when_a_loop_is_closed_holds_up_nobody_on_the_next() -> Non
         gc.collect()
     finally:
         logging.disable(logging.NOTSET)
+
+
+async def test_a_loop_that_forgot_a_turn_begins_one_with_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does where a signal handler raises just then: no task woke any more."""
+    loop, done = virtual_loop(), Counter[str]()
+    turns = Turns(loop)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_soon", lambda *_, **__: None)
+        for _ in range(AT_ONCE + 1):
+            turns.do(lambda: done.update(["before"]))
+    await asyncio.sleep(2 * HEARTBEAT)
+    assert done["before"] == AT_ONCE
+    turns.do(lambda: done.update(["after"]))
+    assert done == Counter(before=AT_ONCE + 1, after=1)
