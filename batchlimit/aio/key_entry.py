@@ -17,9 +17,13 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
 from batchlimit.waiting import NO_WAIT
+from batchlimit.waking import HEARTBEAT
 
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone after looking after it failed."""
+
+
+_NOTHING = None, 0.0
 
 
 class KeyEntry:
@@ -29,7 +33,8 @@ class KeyEntry:
     """
 
     __slots__ = (
-        "_asker", "_is_dead", "_is_waking", "due", "home", "key", "page", "refill_gate", "reservoir", "seen", "tokens"
+        "_asker", "_is_dead", "_is_waking", "_seen_in_flight", "due", "home", "key", "page", "refill_gate", "reservoir",
+        "seen", "tokens"
     )  # fmt: skip
     lock = None
     """Nothing keeps the loop out while another thread counts: it changes its entries whenever it likes."""
@@ -45,6 +50,7 @@ class KeyEntry:
         self.home = home
         self._asker: WaitingTask | None = None  # the caller whose request is in flight
         self._is_waking = self._is_dead = False
+        self._seen_in_flight: tuple[object, float] = _NOTHING  # a request that a caller found in flight, and when
 
     def __repr__(self) -> str:
         return f"<KeyEntry {shown(self.key)}: {self.reservoir}>"
@@ -69,6 +75,8 @@ class KeyEntry:
         """Put a caller in the queue, in its old place if it has a number, and do for it what can be done at once."""
         caller = WaitingTask(self, cost, deadline, prompt=prompt)
         caller.waiter.number = number
+        if (request := self.reservoir.state.in_flight) is not None:
+            self._look_after(request)
         try:
             self._step(caller, self._enter)
         except BaseException:  # a signal handler of the user's own, while a request was sent
@@ -87,6 +95,17 @@ class KeyEntry:
             return None
         caller.waiter.request = None  # the limiter's own: the caller may leave
         return caller
+
+    def _look_after(self, request: Fetch | GiveBack) -> None:
+        """Give up a request for whose end nobody hears: a signal handler that raised made the loop forget to tell."""
+        now, (seen, since) = self.home.clock(), self._seen_in_flight
+        if seen is not request:
+            self._seen_in_flight = request, now
+        elif now - since > self.home.store.longest + HEARTBEAT:
+            if isinstance(request, Fetch):
+                self._failed(request, None)
+            else:
+                self.reservoir.gave_back(now, None)
 
     def leave(self, caller: WaitingTask) -> None:
         """Take a caller out of the queue; what it was given is for others."""

@@ -41,6 +41,11 @@ class Timeouts:
         return self._deadline
 
     @property
+    def longest(self) -> float:
+        """How long (s) a call may take, with a connection that has to be made first."""
+        return self._deadline + self._connecting
+
+    @property
     def brief(self) -> float:
         """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
         return self._deadline * _PART

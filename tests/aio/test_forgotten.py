@@ -1,0 +1,55 @@
+"""An event loop in which a signal handler raised may forget a callback: the key serves those who come later."""
+
+import asyncio
+
+import pytest
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.aio import key_entry, store_calls
+from tests.aio.stage import KEY, Stage, limiter_on
+
+LATER = 100.0
+"""Seconds: an answer takes no longer, not even with a connection that has to be made first."""
+
+
+def forget(*_: object, **__: object) -> None:
+    """What a loop does with a callback that it has forgotten."""
+
+
+async def later_callers_are_served(limiter: AsyncRateLimiter) -> None:
+    """The first one sees that a request is in flight, and the other one after a while that it still is."""
+    asked = [asyncio.create_task(limiter.acquire(KEY))]
+    await asyncio.sleep(LATER)
+    asked.append(asyncio.create_task(limiter.acquire(KEY)))
+    await asyncio.wait_for(asyncio.gather(*asked), LATER)
+
+
+async def test_an_answer_of_which_nobody_hears_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key was dead for good."""
+    stage = Stage()
+    limiter = limiter_on(stage)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_calls, "_taken", forget)
+        patch.setattr(key_entry, "hear", forget)
+        lost = asyncio.create_task(limiter.acquire(KEY))
+        await asyncio.sleep(1.0)
+    assert len(stage.asks) == 1
+    await later_callers_are_served(limiter)
+    assert stage.asks[1].seq == stage.asks[0].seq
+    await lost
+    await limiter.close()
+
+
+async def test_a_return_of_tokens_of_which_nobody_hears_is_over_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    limiter = limiter_on(stage, idle_after=1000.0)
+    assert await limiter.try_acquire(KEY, 10)
+    await asyncio.sleep(LATER)  # its lease is over, so that what comes back is for the bucket
+    with monkeypatch.context() as patch:
+        patch.setattr(store_calls, "_gave", forget)
+        refund = asyncio.create_task(limiter.refund(KEY, 10))
+        await asyncio.sleep(1.0)
+        await refund
+    assert len(stage.backs) == 1
+    await later_callers_are_served(limiter)
+    await limiter.close()
