@@ -76,7 +76,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         weights, lasts = weights + weight, lasts + weight * instance.last
     end
 
-    -- The quota of the highest rank wins, and of one rank the younger, whichever instance asks first: an old process
+    -- The quota of the highest rank wins, and of one rank the younger, whichever instance asks first. So an old process
     -- that starts or uses a key again does not restore its own. Once no instance wants the winner any more, as after a
     -- rollback, the next that asks for another gets it.
     local is_level = claim == (rank or '0 0')
@@ -129,13 +129,13 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     --
     -- Each active instance accrues its share of the rate, by its weight, since it was last served. It may take what it
     -- accrued (mine), or what is left after the others' accruals are set aside, whichever is more. But only half of the
-    -- level can be set aside. (Simulated with all of it, 20 instances and twice the rate: a bucket of 10 was full and
-    -- yet refused every third caller.) And only whole tokens: half a token set aside is of use to nobody. (With it,
-    -- 8 instances got 2 % of 1/s burst 1 at ten times the rate.) An instance that is alone takes all that is left once
-    -- that is refilled within LAST: so its callers get the whole burst, and no refusal comes while the bucket holds a
+    -- level can be set aside. Simulated with all of it, 20 instances and twice the rate, a bucket of 10 was full and
+    -- yet refused every third caller. And only whole tokens: half a token set aside is of use to nobody. With it,
+    -- 8 instances got 2 % of 1/s burst 1 at ten times the rate. An instance that is alone takes all that is left once
+    -- that is refilled within LAST. So its callers get the whole burst, and no refusal comes while the bucket holds a
     -- few tokens.
     --
-    -- A refused caller is told when its need fits the bucket, whichever instance it then comes to.
+    -- A refusal says when the need fits the bucket, whichever instance its caller then comes to.
     local part, foreign = weight / weights, reserved and reserved.name ~= name
     local waited = (weights - weight) * now - (lasts - weight * instance.last)
     local wait, soon, accrued, spends = 0, 0, math.huge, false
@@ -163,8 +163,8 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         wait = ceil(min(wait, LONGEST * 1000)) + 1 -- + 1 us, so that a rounding error never makes it too early
         granted, retry_after = 0, ceil(min(soon, LONGEST * 1000)) + 1
 
-        -- With more instances each of them asks more rarely. Simulated with 200 instances at twice the rate of
-        -- 10,000/s: asks are 19 % of all decisions at 50 ms and 4.9 % at 200 ms, and shares are as even.
+        -- With more instances each of them asks more rarely. It was simulated with 200 instances at twice the rate of
+        -- 10,000/s. Asks are 19 % of all decisions at 50 ms and 4.9 % at 200 ms. Shares are as even.
         local pace = LONG_PACE
         for i = 1, #bands do
             local rate, burst = bands[i].rate, bands[i].burst
@@ -196,7 +196,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
 
     instance.seq, instance.seen, instance.held, instance.granted = seq, now, still, granted
     if retry_after == 0 then
-        -- Tokens for waiting callers need only reach them, unless these sleep until the grant begins; if the grant is
+        -- Tokens for waiting callers need only reach them, unless these sleep until the grant begins. If the grant is
         -- only a part of their need, some may be kept for the next caller. A reserve lasts longer while the bucket is
         -- rich, because further refill would be wasted. That saves a third of the asks at half the rate, an eighth at
         -- nine tenths (simulated). The price: spent tokens count as leased until they are reported. After a sudden rise
