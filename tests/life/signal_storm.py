@@ -51,13 +51,13 @@ class Storm:
     """
 
     def __init__(self, raised: int, pause: float) -> None:
-        self.left, self._pause = raised, pause
+        self.left, self._pause, self._is_over = raised, pause, False
         self._ends_at = time.monotonic() + LONGEST
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         """Raise, but where the storm itself runs."""
         self._plan()
-        if self.left > 0 and frame is not None and frame.f_code not in _OWN:
+        if self.left > 0 and not self._is_over and frame is not None and frame.f_code not in _OWN:
             self.left -= 1
             raise Raised
 
@@ -75,6 +75,7 @@ class Storm:
                 pass
             except RuntimeError:  # the call before was interrupted twice, and has not ended yet
                 pass
+        self._is_over = True
         signal.signal(signal.SIGALRM, signal.SIG_IGN)  # first: the handler plans the next signal
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
