@@ -20,6 +20,7 @@ from batchlimit.fleet.server import Work
 from batchlimit.quota.quota import Quota
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Process
+from tests.simulation.limiter import Limiter
 from tests.simulation.network import Post, Undisturbed
 from tests.simulation.server import Server
 
@@ -199,5 +200,5 @@ def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], Simul
     server, quota = Server(agenda), Quota.parse(plan.quota)
     post = Post(agenda, Undisturbed(round_trip), timeout=1.0)
     return lambda number: OursInVirtualTime(
-        agenda, Process(f"instance-{number}", quota, agenda, server, post, _Silence())
+        agenda, Limiter(f"instance-{number}", quota, agenda, server, post, _Silence())
     )

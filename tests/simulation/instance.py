@@ -115,9 +115,9 @@ class Process:
         self._options = Options(sizer=sizer, idle_after=idle_after, weight=weight, revision=revision)
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
-        self._since, self._numbers = self.clock(), itertools.count(1)
-        self._rank = Rank(revision, self._since)
-        self.known = Known(self.clock, self._read_rules)
+        since, self.known = self.clock(), Known(self.clock, self._read_rules)
+        self._rank = Rank(revision, since)
+        self._instance = Instance(name, itertools.count(1), since, rules=self.known)
         self._callers: dict[int, Caller] = {}
         self._frozen: list[Happening] | None = None
         self._looks_at = math.inf
@@ -261,8 +261,8 @@ class Process:
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
-        instance = Instance(self.name, self._numbers, self._since, rules=self.known)
-        return Reservoir(self.quota, instance, self._options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
+        quota, instance, options = self.quota, self._instance, self._options
+        return Reservoir(quota, instance, options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
 
     def _do(self, happening: Happening) -> None:
         """Do it now; or, if the process is stopped, when it goes on."""
@@ -453,6 +453,9 @@ class Process:
             case None:
                 pass
         if self.reservoir.state.is_retired:
-            admitted, refused, calls, *_ = self.reservoir.state.statistics
-            self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
-            self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0
+            self._retire()
+
+    def _retire(self) -> None:
+        admitted, refused, calls, *_ = self.reservoir.state.statistics
+        self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
+        self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0
