@@ -114,10 +114,10 @@ class KeySpend:
         return Fetch(ask, self.quota, self.sent, cost, False)
 
     def refusal(self) -> Grant:
-        """Return the answer to such an ask."""
+        """Return the answer to such an ask; nobody leases of the bucket, which is short."""
         spent = self.spent
         assert spent is not None
-        return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 1, spent.epoch, 1, None, -1, spent.levels)
+        return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 0, spent.epoch, 1, None, -1, spent.levels)
 
 
 Settled = AdmissionResult | KeySpend

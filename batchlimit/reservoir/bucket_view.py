@@ -101,6 +101,7 @@ class BucketView:
         "_instance_count",
         "_leased",
         "_levels",
+        "_told_instances",
         "active_instances",
         "binding",
         "level",
@@ -118,6 +119,7 @@ class BucketView:
         self._leased = 0  # tokens that the bucket counted as leased to this instance
         self._ends = LONG_AGO  # when it counts them no more, at the latest
         self.active_instances = 1
+        self._told_instances = 0  # 0: nobody leases of the bucket, as far as it told
         self.round_trip = 0.0
         self._fill = fill
 
@@ -126,7 +128,7 @@ class BucketView:
 
     def known(self) -> tuple[float, float, float, float, float]:
         """Return what a KeySnapshot keeps of this, in its order."""
-        return self._epoch, self.level, self.active_instances, self.round_trip, self._heard
+        return self._epoch, self.level, self._told_instances, self.round_trip, self._heard
 
     def recall(self, snapshot: KeySnapshot) -> None:
         """Begin with what a snapshot kept."""
@@ -135,6 +137,8 @@ class BucketView:
             int(snapshot.level),
             max(1, int(snapshot.active_instances)),
         )
+        self._told_instances = int(snapshot.active_instances)
+        self._told_instances = int(snapshot.active_instances)
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
     @property
@@ -217,6 +221,7 @@ class BucketView:
         self._levels, self._leased = _levels(fetch, grant), grant.kept + grant.granted
         self.binding = binding_of(self._levels, grant.quota or fetch.quota)
         self._ends = now + grant.starts_in + grant.lease
+        self._told_instances = grant.active_instances
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
 

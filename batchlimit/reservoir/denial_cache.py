@@ -7,6 +7,7 @@ from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.overrides.known import REFRESH
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.waiting import LONG_AGO
 
@@ -21,6 +22,8 @@ _PACES = 2.0
 begins after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97.
 Each was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
+_ROUNDED = 2e-6
+"""Seconds by which a bucket rounds its waits up, at the most."""
 MOMENT = 0.01
 """Seconds until a hold ends, at the least: whoever is to end it may be late."""
 
@@ -85,12 +88,26 @@ class DenialCache(NamedTuple):
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)
             early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
-            return cls.pausing(wait, fetch.cost, now, early=max(0.0, early))
+            pause = cls.pausing(wait, fetch.cost, now, early=max(0.0, early))
+            if fetch.ask.max_wait or fetch.repeated:
+                return pause
+            return pause.until_asked(fetch, grant, quota, shortest, now)
         if grant.level < flow >= 1.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
             # where less than a token is refilled meanwhile, only a refusal tells when there is one
             large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.pausing(denials, 1, now, large_cost=large)
         return NO_DENIALS
+
+    def until_asked(self, fetch: Fetch, grant: Grant, quota: Quota, shortest: float, now: float) -> "DenialCache":
+        """End the pause as soon as an ask may find the token that its caller, who does not wait, was refused.
+
+        The bucket counted from when it heard the ask, and another takes as long to come there: so the round trip is not
+        lost to the rate. One that travels faster comes too early, and is sent again. With a pause from the answer on,
+        1 ms away, 100/s burst 1 admitted 89 % of what a plain bucket did (simulated).
+        """
+        pause = shortest if shortest * fastest_rate(quota) >= 1.0 else 0.0  # else there is an ask a token at most
+        soonest, due = now + pause, fetch.sent + grant.retry_after - _ROUNDED
+        return self._replace(dry_until=max(soonest, min(self.dry_until, due)))
 
     def pause(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""

@@ -287,6 +287,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     assert reservoir.state.view.epoch(HUNDRED, NOW) == 8
     assert waiter.verdict is not None
     assert reservoir.forecast.denied_for(30, NOW) == pytest.approx(0.1, rel=1e-3)
+    assert reservoir.state.view.known()[2] == 0  # a call that comes once this is dormant may spend
 
 
 @pytest.mark.parametrize(

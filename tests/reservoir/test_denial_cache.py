@@ -19,10 +19,12 @@ THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
 SMALL = Quota(100.0, 10)  # its pace is a fifth of the time to fill: 20 ms
 
 
-def fetch(need: int, *, queued: int | None = None, cost: int | None = None, repeated: bool = False) -> Fetch:
+def fetch(
+    need: int, *, queued: int | None = None, cost: int | None = None, repeated: bool = False, sent: float = 0.0
+) -> Fetch:
     queued = need if queued is None else queued
     ask = Ask("a", 1, need, queued, queued)
-    return Fetch(ask, THOUSAND, 0.0, need if cost is None else cost, repeated)
+    return Fetch(ask, THOUSAND, sent, need if cost is None else cost, repeated)
 
 
 def learned(
@@ -92,9 +94,29 @@ def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> Non
 
 
 def test_a_pause_ends() -> None:
-    denials = learned(fetch(10), answer(0, retry_after=0.4, level=6), now=100.0)
+    denials = learned(fetch(10, sent=100.0), answer(0, retry_after=0.4, level=6), now=100.0)
     for now, pause in [(100.0, 0.4), (100.3, 0.1), (100.4001, 0.0), (200.0, 0.0)]:
         assert (now, denials.pause(10, now)) == (now, about(pause))
+
+
+@pytest.mark.parametrize(
+    ("quota", "retry_after", "pause"),
+    [
+        (Quota(100.0, 1), 0.010, 0.007),
+        (Quota(100.0, 1), 0.002, 0.0),
+        (Quota(100.0, 1), 0.0031, 0.0001),  # no pace where a token takes longer: there is an ask a token at most
+        (THOUSAND, 0.06, 0.057),
+        (THOUSAND, 0.01, 0.05),
+    ],
+    ids=str,
+)
+def test_the_way_of_an_ask_is_not_lost_to_a_caller_that_does_not_wait(
+    quota: Quota, retry_after: float, pause: float
+) -> None:
+    """The answer took 3 ms: an ask that leaves as much before the token finds it. A caller is told the safe time."""
+    denials = learned(fetch(1), answer(0, retry_after=retry_after, level=0), quota=quota, now=0.003)
+    assert denials.pause(1, 0.003) == about(pause)
+    assert denials.wait(1, 0.003) >= retry_after - 1e-9
 
 
 @pytest.mark.parametrize(("cost", "pauses"), [(1, False), (9, False), (10, True), (11, True), (1000, True)])

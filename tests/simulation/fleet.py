@@ -5,7 +5,7 @@ is told to. So calls, excess, use and fairness can be compared with those of rea
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, pairwise
 from random import Random
 from typing import Protocol
@@ -26,6 +26,30 @@ from tests.simulation.server import Server
 
 TICK = 1000
 """A thread wakes once in so many us at most, and then makes every call that is due."""
+
+Spell = Callable[[float, float], Iterator[float]]
+"""Yields when (s) calls come that come at a rate (1/s), for so many seconds."""
+Arrivals = Callable[[Random], Spell]
+"""How the calls of one thread come, by its dice."""
+
+
+def evenly(dice: Random) -> Spell:
+    """Have the calls of one thread come at even intervals, which begin at random."""
+    offset = dice.random()
+    return lambda rate, seconds: ((n + 1 - offset) / rate for n in range(int(seconds * rate + offset)))
+
+
+def at_random(dice: Random) -> Spell:
+    """Have calls come as they will, none of which knows of the others: a Poisson process."""
+
+    def spell(rate: float, seconds: float) -> Iterator[float]:
+        at = dice.expovariate(rate)
+        while at < seconds:
+            yield at
+            at += dice.expovariate(rate)
+
+    return spell
+
 
 Verdict = Callable[[bool, bool], None]
 """Hears whether a call was admitted, and whether it waited for the store."""
@@ -52,23 +76,36 @@ Maker = Callable[[Agenda, Plan, float], Callable[[int], SimulatedLimiter]]
 """For a world, a plan and a round trip (s): what makes the limiter of each instance. They share one store."""
 
 
-def simulate(plan: Plan, make: Maker, round_trip: float) -> Report:
-    """Carry the plan out, and draw up the report that a real fleet would get."""
+def simulate(plan: Plan, make: Maker, round_trip: float, arrivals: Arrivals = evenly) -> Report:
+    """Carry the plan out, and draw up the report that a real fleet would get; calls come evenly, unless said."""
+    logs = carried_out(plan, make, round_trip, arrivals)
+    return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")
+
+
+def carried_out(plan: Plan, make: Maker, round_trip: float, arrivals: Arrivals) -> list[InstanceLog]:
+    """Carry the plan out, and return what was logged: a report looks at each hundredth of a second."""
     agenda = Agenda()
     new_limiter = make(agenda, plan, round_trip)
-    instances = [SimulatedInstance(agenda, plan, instance, new_limiter) for instance in range(plan.processes)]
+    instances = [SimulatedInstance(agenda, plan, instance, new_limiter, arrivals) for instance in range(plan.processes)]
     agenda.run(round(plan.seconds * SECOND))
-    logs = [instance.log() for instance in instances]
-    return report(plan, FleetLog(0.0, logs), Work(sum(log.calls for log in logs), 0.0), f"simulated, {round_trip:g} s")
+    return [instance.log() for instance in instances]
 
 
 class SimulatedInstance:
     """One instance of the plan: it joins, its threads call, and perhaps it vanishes."""
 
-    def __init__(self, agenda: Agenda, plan: Plan, number: int, new_limiter: Callable[[int], SimulatedLimiter]) -> None:
+    def __init__(
+        self,
+        agenda: Agenda,
+        plan: Plan,
+        number: int,
+        new_limiter: Callable[[int], SimulatedLimiter],
+        arrivals: Arrivals,
+    ) -> None:
         self.admitted, self.refused = CallLog(), CallLog()
         self.offered = array("q", bytes(8 * (int(plan.seconds / SPELL) + 1)))
         self._agenda, self._plan, self._number, self._new_limiter = agenda, plan, number, new_limiter
+        self._arrivals = arrivals
         self._limiter: SimulatedLimiter | None = None
         joins, leaves = plan.stay(number)
         agenda.at(round(joins * SECOND), self._join)
@@ -82,7 +119,9 @@ class SimulatedInstance:
     def _join(self) -> None:
         self._limiter = self._new_limiter(self._number)
         for thread in range(self._plan.threads):
-            Thread(self, self._agenda, self._limiter, self._plan, self._number, thread)
+            dice = Random(f"{self._plan.seed} {self._number * self._plan.threads + thread}")
+            due = _schedule(self._plan, self._number, self._arrivals(dice))
+            Thread(self, self._agenda, self._limiter, due, dice.sample(self._plan.costs, len(self._plan.costs)))
 
     def _vanish(self) -> None:
         if self._limiter is not None:
@@ -97,14 +136,12 @@ class Thread:
         instance: SimulatedInstance,
         agenda: Agenda,
         limiter: SimulatedLimiter,
-        plan: Plan,
-        number: int,
-        thread: int,
+        due: Iterator[int],
+        costs: Sequence[int],
     ) -> None:
-        dice = Random(f"{plan.seed} {number * plan.threads + thread}")
+        """Its calls are `due` at these instants (us), and cost so much by turns."""
         self._instance, self._agenda, self._limiter = instance, agenda, limiter
-        self._due = _schedule(plan, number, dice.random())
-        self._costs = cycle(dice.sample(plan.costs, len(plan.costs)))
+        self._due, self._costs = due, cycle(costs)
         self._next = next(self._due, None)
         self._sleep()
 
@@ -137,19 +174,17 @@ class Thread:
         return decided
 
 
-def _schedule(plan: Plan, instance: int, offset: float) -> Iterator[int]:
+def _schedule(plan: Plan, instance: int, spell: Spell) -> Iterator[int]:
     """When (us) each call of one thread is due."""
     joins, leaves = plan.stay(instance)
     for phase, (begin, end) in zip(plan.phases, pairwise([0.0, *plan.ends]), strict=True):
         first, last = max(begin, joins), min(end, leaves)
         rate = phase.rate * plan.share(instance) / plan.threads
         if rate > 0.0:
-            yield from (
-                round((first + (n + 1 - offset) / rate) * SECOND) for n in range(int((last - first) * rate + offset))
-            )
+            yield from (round((first + each) * SECOND) for each in spell(rate, last - first))
 
 
-class _Silence:
+class Silence:
     """Nobody watches: what a fleet does is in its logs."""
 
     def spent(self, instance: Process, cost: int) -> None:
@@ -200,5 +235,5 @@ def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], Simul
     server, quota = Server(agenda), Quota.parse(plan.quota)
     post = Post(agenda, Undisturbed(round_trip), timeout=1.0)
     return lambda number: OursInVirtualTime(
-        agenda, Limiter(f"instance-{number}", quota, agenda, server, post, _Silence())
+        agenda, Limiter(f"instance-{number}", quota, agenda, server, post, Silence())
     )

@@ -38,9 +38,7 @@ class _Call(NamedTuple):
 class Limiter(Process):
     """A process whose key is in use, dormant or unknown; callers come by `call` or `decide`."""
 
-    def __init__(
-        self, name: str, quota: Quota, agenda: Agenda, server: Server, post: Post, witness: Witness
-    ) -> None:
+    def __init__(self, name: str, quota: Quota, agenda: Agenda, server: Server, post: Post, witness: Witness) -> None:
         super().__init__(name, quota, agenda, server, post, witness)
         self.spends = 0
         """Calls of the store that spent, or were to."""
