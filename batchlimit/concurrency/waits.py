@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, MutableMapping
 from typing import Protocol
 
+from batchlimit.waking import HEARTBEAT
+
 _AT_ONCE = 64
 """Tasks that are woken in one turn of the loop: what each does then takes 20 us and more."""
 
@@ -88,6 +90,8 @@ class Waits:
         found = self._looks.get(look)
         if found is None:
             found = self._looks[look] = _Look(look, pause, self._catch_up)
+        else:
+            found.keep_on()
         found.watchers += 1
 
     def unwatch(self, look: Callable[[], object]) -> None:
@@ -102,14 +106,22 @@ class Waits:
 class _Look:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
-    __slots__ = ("_after", "_look", "_pause", "_timer", "watchers")
+    __slots__ = ("_after", "_look", "_lost_at", "_pause", "_timer", "watchers")
 
     def __init__(self, look: Callable[[], object], pause: Callable[[], float], after: Callable[[], object]) -> None:
         self._look, self._pause, self._after, self.watchers = look, pause, after, 0
         self._plan()
 
     def _plan(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._pause(), self._ring)
+        loop, pause = asyncio.get_running_loop(), self._pause()
+        self._lost_at = loop.time() + pause + HEARTBEAT
+        self._timer = loop.call_later(pause, self._ring)
+
+    def keep_on(self) -> None:
+        """Look, if a signal handler that raised in the loop made it forget to."""
+        if self._lost_at < asyncio.get_running_loop().time():
+            self.stop()
+            self._ring()
 
     def _ring(self) -> None:
         self._plan()

@@ -209,6 +209,30 @@ def test_a_look_that_fails_is_followed_by_the_next() -> None:
     run(main)
 
 
+def test_a_loop_that_forgot_to_look_does_so_when_the_next_one_waits() -> None:
+    """As one does where a signal handler raises just then: no place that was lost came back to those who wait."""
+
+    async def main() -> None:
+        turns, looks = [Turn(), Turn()], []
+
+        def look() -> None:
+            looks.append(asyncio.get_running_loop().time())
+
+        first = asyncio.create_task(turns[0].wait(math.inf, lambda: 1.0, look))
+        await asyncio.sleep(0)
+        next(iter(waits_of(asyncio.get_running_loop())._looks.values()))._timer.cancel()
+        await asyncio.sleep(9)
+        assert looks == []
+        second = asyncio.create_task(turns[1].wait(math.inf, lambda: 1.0, look))
+        await asyncio.sleep(2.5)
+        assert len(looks) == 3
+        for turn in turns:
+            turn.wake()
+        await asyncio.gather(first, second)
+
+    run(main)
+
+
 def test_a_loop_that_is_gone_is_forgotten() -> None:
     """The waits of a loop live as long as it does, and no longer."""
     from batchlimit.concurrency import waits
