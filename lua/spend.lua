@@ -2,21 +2,23 @@
 --
 -- A caller has its answer later than the script ran, and is admitted then, unless its deadline is over. So a window of
 -- the callers' time may hold what was refilled in a deadline before it: b + r * (t + deadline) bounds the admissions.
--- A spend has no number. If its answer is lost so are its tokens, and a repetition is another spend.
+-- A spend has no number. If its answer is lost so are its tokens, and a repetition is another spend. But where the
+-- server was stopped until nobody waits for the answer any more, nothing is charged.
 --
 -- Several buckets may be charged together, all or none. One script has many such groups. What happens to one of them
 -- is nothing to the others.
 --
 -- KEYS          buckets, group after group
 -- ARGV[1]       rules  (name of the hash of overrides; '': nobody wants to know their revision)
--- ARGV[2 n]     quota of bucket n, written as in the hash
--- ARGV[2 n + 1] of bucket n, numbers on one line:
+-- ARGV[2]       latest (us since the epoch; '': never)  from then on all buckets are ELSE
+-- ARGV[2 n + 1] quota of bucket n, written as in the hash
+-- ARGV[2 n + 2] of bucket n, numbers on one line:
 --   cost   (tokens)
 --   group  (how many buckets are charged together, from this one on; of the others of the group it is not read)
 --   age    (us since the caller's quota was set)
 --   fill   (share of the burst at which the bucket begins if it is not there)
 --   claim  (the rank of the caller's quota, two numbers)
--- returns {revision of the overrides (-1: not seen), and of each bucket:
+-- returns {revision of the overrides (-1: not seen), now (us since the epoch), and of each bucket:
 --          verdict, retry_after (us), epoch (us), level of each bandwidth of the caller's quota (thousandths)...}
 -- verdict: CHARGED, SHORT, or ELSE: take has to say what is there. It says so where the quota is another one, where
 --          tokens are leased or reserved, and where something is wrong. In a group one ELSE is ELSE for all, and SHORT
@@ -35,14 +37,14 @@ local function forget(key)
     call('HSET', key, 'outstanding', 0, 'shares', '0 0 0')
 end
 
-local reply, quotas = {-1}, {} -- what each text of a quota says: most buckets of one script have the same
+local reply, quotas = {-1, clock}, {} -- what each text of a quota says: most buckets of one script have the same
 
 -- Charges the buckets from `first` to `last`, all or none; returns them, or nil where take has to decide.
 local function spend(first, last)
     local group, is_short = {}, false
     for n = first, last do
-        local key, quota = KEYS[n], ARGV[2 * n]
-        local cost, age, fill, claim = match(ARGV[2 * n + 1], '^(%d+) %d+ (%d+) (%S+) (%d+ %d+)$')
+        local key, quota = KEYS[n], ARGV[2 * n + 1]
+        local cost, age, fill, claim = match(ARGV[2 * n + 2], '^(%d+) %d+ (%d+) (%S+) (%d+ %d+)$')
         local bands, levels, wait, now, refund, over = quotas[quota], {}, 0, 0, 0, nil
         local found, epoch, level, shares, times, used, rank, written = unpack(call('HMGET', key,
             'quota', 'epoch', 'level', 'shares', 'times', 'used', 'rank', 'format'))
@@ -106,7 +108,7 @@ local function spend(first, last)
         times = format('%d %d %d %d', now, swept, kept, since)
         if refund > 0 then times = times .. format(' %d 0', refund) end
         if not found then
-            call('HSET', key, 'quota', ARGV[2 * n], 'epoch', epoch, 'version', 1, 'format', FORMAT, 'outstanding', 0,
+            call('HSET', key, 'quota', ARGV[2 * n + 1], 'epoch', epoch, 'version', 1, 'format', FORMAT, 'outstanding', 0,
                 'shares', '0 0 0')
         elseif over then
             forget(key)
@@ -120,17 +122,18 @@ local function spend(first, last)
     return group, is_short
 end
 
-local first = 1
+local is_late, first = ARGV[2] ~= '' and clock >= ARGV[2] + 0, 1
 while first <= #KEYS do
-    local last = first + match(ARGV[2 * first + 1], '^%d+ (%d+)') - 1
+    local last = first + match(ARGV[2 * first + 2], '^%d+ (%d+)') - 1
     for n = first, last do
-        local quota = ARGV[2 * n]
+        local quota = ARGV[2 * n + 1]
         if not quotas[quota] then
             local bands, lease = bandwidths(quota)
             bands.lease, quotas[quota] = lease, bands
         end
     end
-    local is_fine, group, is_short = pcall(spend, first, last)
+    local is_fine, group, is_short = false, nil, false
+    if not is_late then is_fine, group, is_short = pcall(spend, first, last) end
     for n = first, last do
         local one, at = is_fine and group and group[n], #reply
         if one then
@@ -138,7 +141,7 @@ while first <= #KEYS do
         else
             reply[at + 1], reply[at + 2], reply[at + 3] = ELSE, 0, 0
         end
-        for i = 1, #quotas[ARGV[2 * n]] do reply[at + 3 + i] = one and floor(one[3][i] * 1000) or 0 end
+        for i = 1, #quotas[ARGV[2 * n + 1]] do reply[at + 3 + i] = one and floor(one[3][i] * 1000) or 0 end
     end
     first = last + 1
 end

@@ -74,7 +74,7 @@ class GuardedStore(Timeouts):
         sender = self._spend_sender
         return sender is not None and self._send(
             groups[0][0].key,
-            lambda: sender.send_spend(groups, look=look),
+            lambda: sender.send_spend(groups, look=look, within=self._deadline),
             lambda answer: sender.receive_spend(answer, groups),
             took,
         )
@@ -125,7 +125,7 @@ class GuardedStore(Timeouts):
         """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
         store = self._store
         assert isinstance(store, AsyncSpender)
-        return await self._call(groups[0][0].key, lambda: store.spend(groups, look=look))
+        return await self._call(groups[0][0].key, lambda: store.spend(groups, look=look, within=self._deadline))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -1,6 +1,7 @@
 """Buckets in Redis or Valkey, for tasks: each call is one EVALSHA of an atomic script."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -27,14 +28,13 @@ from batchlimit.stores.client.rulebook import Command, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
+    SpendScript,
     bucket_name,
     give_back_arguments,
     peek_arguments,
     probe_name,
     read_grant,
     read_level,
-    read_spent,
-    spend_call,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -79,6 +79,7 @@ class AsyncRedisStore(Unique):
         self._connect_timeout, self._prompt = 0.0, False
         self._use(_transport_of(client))
         self._seen = () if isinstance(self._transport, AsyncClusterTransport) else (rules_name(prefix),)
+        self._spending = SpendScript("".join(self._seen))
 
     def _use(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -172,22 +173,20 @@ class AsyncRedisStore(Unique):
         """See Spender."""
         return not isinstance(self._transport, AsyncClusterTransport)
 
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        transport, call = self._transport, spend_call(self._prefix, groups, self._sees(look))
-        return read_spent(await self._talk(transport, lambda: transport.run(*call)), groups)
+        transport, server = self._transport, self.part(groups[0][0].key)
+        call = self._spending.call(self._prefix, groups, look, within, server)
+        return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server)
 
-    def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
+    def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
         """See AsyncSpendSender.send_spend. Only an AsyncDirectTransport can."""
-        transport, call = self._transport, spend_call(self._prefix, groups, self._sees(look))
+        transport, call = self._transport, self._spending.call(self._prefix, groups, look, within, "")
         return transport.send(*call) if isinstance(transport, AsyncDirectTransport) else None
 
     def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
         """See AsyncSpendSender.receive_spend."""
-        return self._received(answer, lambda reply: read_spent(reply, groups))
-
-    def _sees(self, look: bool) -> str:
-        return self._seen[0] if look and self._seen else ""
+        return self._received(answer, lambda reply: self._spending.read(reply, groups, ""))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -1,5 +1,6 @@
 """Buckets in the memory of this process: the same rules without a server, for one process and for tests."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -64,7 +65,7 @@ class MemoryStore(Unique):
         revision = self.rules.revision
         return grant._replace(rules=revision) if revision else grant
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
         with free(self._lock):
             now = self._now()
@@ -245,7 +246,7 @@ class AsyncMemoryStore(Unique):
 
     spends_together = True
 
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
         return self._store.spend(groups, look=look)
 

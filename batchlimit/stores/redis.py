@@ -1,5 +1,6 @@
 """Buckets in Redis or Valkey, for threads: each call is one EVALSHA of an atomic script."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar, TypeVarTuple
@@ -21,6 +22,7 @@ from batchlimit.stores.client.rulebook import Command, log_name, note, rules_nam
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
+    SpendScript,
     bucket_name,
     give_back_arguments,
     peek_arguments,
@@ -28,9 +30,7 @@ from batchlimit.stores.client.scripts import (
     read_grant,
     read_level,
     read_reset,
-    read_spent,
     reset_arguments,
-    spend_call,
     take_arguments,
 )
 from batchlimit.stores.client.syntax import look, sure_redis
@@ -73,6 +73,7 @@ class RedisStore(Unique):
         self._transport: Transport = transport_of(client)
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
+        self._spending = SpendScript("".join(self._seen))
 
     @classmethod
     def from_url(
@@ -175,10 +176,11 @@ class RedisStore(Unique):
         replies = self._talk(transport, _served, transport, calls)
         return [self._outcome(each) for each in replies]
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        transport, seen = self._transport, self._seen[0] if look and self._seen else ""
-        return read_spent(self._talk(transport, transport.run, *spend_call(self._prefix, groups, seen)), groups)
+        transport, server = self._transport, self.part(groups[0][0].key)
+        call = self._spending.call(self._prefix, groups, look, within, server)
+        return self._spending.read(self._talk(transport, transport.run, *call), groups, server)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -1,6 +1,7 @@
 """Protocols of stores that spend: what a Store may do beside `take`, for keys of which nobody leases."""
 
 import asyncio
+import math
 from typing import Any, Protocol, runtime_checkable
 
 from batchlimit.bucket.messages import Groups, SpendReply
@@ -23,12 +24,14 @@ class Spender(_SpendsTogether, Protocol):
         True
     """
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """Charge each group of buckets, all of it or nothing; what happens to one is nothing to the others.
 
         Args:
             groups: what is to be spent, and which of it together.
             look: whether to tell the revision of the overrides (default False).
+            within: seconds that somebody waits for the answer (default inf): later nothing is to be charged, if the
+                store can help it. It may answer None for such a group.
 
         Returns:
             What became of each group.
@@ -47,12 +50,14 @@ class AsyncSpender(_SpendsTogether, Protocol):
         True
     """
 
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """Charge each group of buckets, as Spender.spend does.
 
         Args:
             groups: what is to be spent, and which of it together.
             look: whether to tell the revision of the overrides (default False).
+            within: seconds that somebody waits for the answer (default inf): later nothing is to be charged, if the
+                store can help it. It may answer None for such a group.
 
         Returns:
             What became of each group.
@@ -64,7 +69,7 @@ class AsyncSpender(_SpendsTogether, Protocol):
 class AsyncSpendSender(Protocol):
     """Optional for a prompt AsyncSpender, as AsyncSender is for an AsyncStore."""
 
-    def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
+    def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
         """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
         ...
 

@@ -81,7 +81,7 @@ class GuardedStore(Timeouts):
         """See Spender; only for a store that is one. The first key says which part of the store is asked."""
         store = self._store
         assert isinstance(store, Spender)
-        return self.call(groups[0][0].key, partial(store.spend, look=look), groups)
+        return self.call(groups[0][0].key, partial(store.spend, look=look, within=self._deadline), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -1,6 +1,7 @@
 """FaultStore and AsyncFaultStore: stores that fail on command."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -123,13 +124,13 @@ class FaultStore(_Faulty[Store]):
         """See Store.take."""
         return self._do(lambda inner: inner.take(key, quota, ask))
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
 
         def spent(inner: Store) -> SpendReply:
             if not isinstance(inner, Spender):
                 return SpendReply(-1, [None] * len(groups))
-            return inner.spend(groups, look=look)
+            return inner.spend(groups, look=look, within=within)
 
         return self._do(spent)
 
@@ -176,13 +177,13 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
         """See Store.take."""
         return await self._do(lambda inner: inner.take(key, quota, ask))
 
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
 
         async def spent(inner: AsyncStore) -> SpendReply:
             if not isinstance(inner, AsyncSpender):
                 return SpendReply(-1, [None] * len(groups))
-            return await inner.spend(groups, look=look)
+            return await inner.spend(groups, look=look, within=within)
 
         return await self._do(spent)
 

@@ -1,5 +1,6 @@
 """limiting_off and limiting_on: no limiter of the process refuses, for a block or from now on."""
 
+import math
 from collections.abc import Callable
 from types import TracebackType
 
@@ -22,7 +23,7 @@ class FullStore(VirtualStore):
         """See Store.take."""
         return Grant(ask.want, ask.held, 0.0, _LEASE, 0.0, quota.largest_cost, 1, 1, 1)
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
         return SpendReply(-1, [tuple([_spent(each) for each in group]) for group in groups])
 

@@ -118,9 +118,9 @@ class FaultyVirtualStore(MemoryStore):
         """See Store.take."""
         return self._do(lambda: self._inner.take(key, quota, ask))
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        return self._do(lambda: self._inner.spend(groups, look=look))
+        return self._do(lambda: self._inner.spend(groups, look=look, within=within))
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

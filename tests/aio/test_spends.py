@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,10 +37,10 @@ class Till(Stage):
         super().__init__(AsyncMemoryStore(self.memory))
         self.calls: list[list[list[str]]] = []
 
-    async def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         self.calls.append([[each.key for each in group] for group in groups])
         await self.before()
-        reply = self.memory.spend(groups, look=look)
+        reply = self.memory.spend(groups, look=look, within=within)
         await self.after()
         return reply
 
@@ -53,11 +54,13 @@ class Sender(Till):
         self.make: Callable[[SpendReply], object] = lambda reply: reply
         self.sent: list[asyncio.Future[Any]] = []
 
-    def send_spend(self, groups: Groups, *, look: bool = False) -> "asyncio.Future[Any] | None":
+    def send_spend(
+        self, groups: Groups, *, look: bool = False, within: float = math.inf
+    ) -> "asyncio.Future[Any] | None":
         self.calls.append([[each.key for each in group] for group in groups])
         answer = asyncio.get_running_loop().create_future()
         self.sent.append(answer)
-        reply = self.make(self.memory.spend(groups, look=look))
+        reply = self.make(self.memory.spend(groups, look=look, within=within))
 
         def arrive() -> None:
             if not answer.done():
@@ -265,8 +268,8 @@ async def test_a_store_that_answers_nonsense_leaves_nobody_waiting(make: Make, r
     else:
         right = till.memory.spend
 
-        def wrong(groups: Groups, *, look: bool = False) -> Any:
-            told = reply(right(groups, look=look))
+        def wrong(groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
+            told = reply(right(groups, look=look, within=within))
             if isinstance(told, Exception):
                 raise told
             return told
@@ -308,7 +311,7 @@ async def test_callers_ask_again_after_a_signal_handler_raised_while_their_call_
     limiter = limiter_on(till)
     send, loop, raised = till.send_spend, virtual_loop(), list[object]()
 
-    def interrupted(groups: Groups, *, look: bool = False) -> Any:
+    def interrupted(groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
         till.send_spend = send  # type: ignore[method-assign]
         raise asyncio.CancelledError  # a BaseException that a loop survives
 

@@ -109,10 +109,10 @@ def test_tokens_whose_lease_ended_before_the_answer_admit_nobody(
     """The call is decided anew, and what was charged meanwhile comes back."""
     spend: Any = store.spend
 
-    def slow(groups: Any, *, look: bool = False) -> Any:
+    def slow(groups: Any, *, look: bool = False, within: float = math.inf) -> Any:
         store.spend = spend  # type: ignore[method-assign]
         clock.pass_by(60.0)
-        return spend(groups, look=look)
+        return spend(groups, look=look, within=within)
 
     store.spend = slow  # type: ignore[method-assign]
     assert all(leasing.decide_all({"tenant": 2, "user": 1}).values())

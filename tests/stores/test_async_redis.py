@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import StoreUnavailable
-from batchlimit.bucket.messages import Ask, Level
+from batchlimit.bucket.messages import Ask, Level, Spend
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
 from tests.awaiting import awaited
@@ -146,6 +146,25 @@ def test_a_lost_server_fails_every_call(valkey: Server) -> None:
             assert all(isinstance(each, StoreUnavailable) for each in await gathered(calls))
             one.start()
             assert (await store.peek("k", HUNDRED)).level == 100
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_answer() -> None:
+    async def run(one: Node) -> None:
+        async with opened(one.url, "still") as store:
+            spend = [[Spend("k", HUNDRED, 10)]]
+            assert (await store.spend(spend)).groups[0]
+            one.stop()
+            answer = store.send_spend(spend, look=False, within=0.01)
+            assert answer is not None
+            await asyncio.wait([answer], timeout=0.02)
+            answer.cancel()
+            one.go_on()
+            assert (await store.peek("k", HUNDRED)).level == 90
+            assert (await store.spend(spend, within=60.0)).groups[0]
+            assert (await store.peek("k", HUNDRED)).level == 80
 
     with node(valkey_binary()) as one:
         awaited(run, one)

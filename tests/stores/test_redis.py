@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from batchlimit.bucket.messages import Ask, GiveBack, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Level, Spend
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import deadline_scope
@@ -291,6 +291,25 @@ def test_a_server_that_stands_still_is_left_in_time_and_an_ask_it_got_is_not_cha
         os.kill(pid, signal.SIGCONT)
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50
     assert store.peek(KEY, HUNDRED) == Level(level=40, outstanding=60, active_instances=2)
+    store.close()
+
+
+def test_a_server_that_stood_still_charges_no_spend_of_which_nobody_awaits_the_answer(private: Server) -> None:
+    with private.client() as client:
+        pid = client.info("server")["process_id"]
+    store = RedisStore.from_url(private.url, deadline=3600.0)
+    spend = [[Spend(KEY, HUNDRED, 10)]]
+    assert store.spend(spend).groups[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable, match=r"(?i)time"), deadline_scope(time.monotonic() + 0.1):
+            store.spend(spend, within=0.05)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert store.peek(KEY, HUNDRED).level == 90
+    assert store.spend(spend, within=-0.05).groups == [None]
+    assert store.spend(spend, within=60.0).groups[0]
+    assert store.peek(KEY, HUNDRED).level == 80
     store.close()
 
 

@@ -1,5 +1,6 @@
 """Threads that spend for keys that are not in use go together: one call at a time, and nobody waits for ever."""
 
+import math
 import signal
 import threading
 import time
@@ -36,11 +37,11 @@ class Till(MemoryStore):
         self.before: Callable[[], None] = nothing
         self.after: Callable[[], None] = nothing
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         self.calls.append([[each.key for each in group] for group in groups])
         self.looks.append(look)
         self.before()
-        reply = super().spend(groups, look=look)
+        reply = super().spend(groups, look=look, within=within)
         self.after()
         return reply
 
@@ -422,10 +423,10 @@ def test_a_child_that_was_forked_while_a_thread_leads_asks_for_itself(valkey: Se
     held, go = threading.Event(), threading.Event()
     store, spend = limiter._registry.store._store, RedisStore.spend
 
-    def slow(self, groups, *, look=False):
+    def slow(self, groups, **options):
         held.set()
         go.wait()
-        return spend(self, groups, look=look)
+        return spend(self, groups, **options)
 
     RedisStore.spend = slow
     leader = threading.Thread(target=limiter.try_acquire, args=("first",))

@@ -175,12 +175,12 @@ class _Counting(MemoryStore):
         self._count(key)
         return super().take(key, quota, ask)
 
-    def spend(self, groups: Groups, *, look: bool = False) -> SpendReply:
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
         for group in groups:
             for each in group:
                 self._count(each.key)
-        return super().spend(groups, look=look)
+        return super().spend(groups, look=look, within=within)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

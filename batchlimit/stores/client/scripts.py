@@ -5,6 +5,8 @@ text because hiredis 3.5.0 crashes if a signal handler raises while it formats a
 caller's client may decode all replies to text.
 """
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha1
@@ -114,33 +116,56 @@ Call = tuple[str, list[str], list[str | bytes]]
 """The script that is to run, the names of its buckets, and its arguments."""
 
 
-def spend_call(prefix: str, groups: Groups, seen: str = "") -> Call:
-    """Return the call of spend.lua; `seen` is the name of the hash of overrides, if the script is to read it."""
-    names = [bucket_name(prefix, spend.key) for group in groups for spend in group]
-    return "spend", names, spend_arguments(groups, seen)
+class SpendScript:
+    """The calls of spend.lua by one store; it knows what the servers' clocks showed last.
+
+    A server that was stopped for a while carries out what came meanwhile, when nobody waits for it any more. So a call
+    tells until when its caller waits, by the server's clock: later the script charges nothing.
+    """
+
+    __slots__ = ("_ahead", "_seen")
+
+    def __init__(self, seen: str) -> None:
+        """`seen` names the hash of overrides ("": the script cannot read it)."""
+        self._seen = seen
+        self._ahead: dict[str, float] = {}  # us, by server: its clock less time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<SpendScript that sees {self._seen!r}>"
+
+    def call(self, prefix: str, groups: Groups, look: bool, within: float, server: str) -> Call:
+        """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them."""
+        names = [bucket_name(prefix, spend.key) for group in groups for spend in group]
+        ahead = self._ahead.get(server, math.inf)
+        latest = (time.monotonic() + within) * _SECOND + ahead
+        return "spend", names, spend_arguments(groups, self._seen if look else "", latest)
+
+    def read(self, reply: Sequence[int], groups: Groups, server: str) -> SpendReply:
+        """Return what became of the groups."""
+        self._ahead[server] = reply[1] - time.monotonic() * _SECOND
+        return read_spent(reply, groups)
 
 
-def spend_arguments(groups: Groups, seen: str = "") -> list[str | bytes]:
-    """Return ARGV of spend.lua; `seen` is the name of the hash of overrides, if the script is to read it."""
-    found: list[str | bytes] = [seen]
+def spend_arguments(groups: Groups, seen: str = "", latest: float = math.inf) -> list[str | bytes]:
+    """Return ARGV of spend.lua; `latest` is an instant of the server (us) from which on nothing is charged."""
+    found: list[str | bytes] = [seen, "%d" % latest if latest < math.inf else ""]  # noqa: UP031  as in take_arguments
     for group in groups:
         size = len(group)
         for _, quota, cost, age, fill, rules, revision in group:
             found.append(spelled(quota))
             numbers = cost, size, age * _SECOND, fill, rules, revision
-            found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031  see above
+            found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031
     return found
 
 
 def read_spent(reply: Sequence[int], groups: Groups) -> SpendReply:
     """Return the SpendReply in a reply of spend.lua."""
-    rules, *numbers = reply
+    rules, _, *numbers = reply
     at, found = 0, list[tuple[Spent, ...] | None]()
     for group in groups:
         spent = []
         for each in group:
-            quota = each.quota
-            ends = at + 4 + len(quota.also)
+            ends = at + 4 + len(each.quota.also)
             verdict, wait, epoch, *levels = numbers[at:ends]
             if verdict != _ELSE:
                 told = tuple([level / 1000 for level in levels])
