@@ -20,7 +20,7 @@ from os import cpu_count
 from pathlib import Path
 
 from benchmarks.markdown import table
-from benchmarks.small_limits.cells import BURSTS, INSTANCES, QUICK, RATES, Cell, Found, cells, measured
+from benchmarks.small_limits.cells import BURSTS, INSTANCES, QUICK, RATES, Found, cells, measured
 from benchmarks.small_limits.told import AMISS, POLLED, simulated
 
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -37,11 +37,7 @@ def lines(found: Sequence[Found]) -> Iterator[list[str]]:
 
 def faults(found: Sequence[Found]) -> list[str]:
     """Say of each cell what is not as it is to be."""
-    return [f"{_name(one.cell)}: {fault}" for one in found for fault in one.faults]
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.quota}, {cell.instances} instances, {cell.demand:g}x, {cell.arrivals}"
+    return [f"{one.cell}: {fault}" for one in found for fault in one.faults]
 
 
 def told() -> Iterator[tuple[str, str]]:
@@ -61,9 +57,9 @@ def document(found: Sequence[Found], missed: Sequence[str]) -> str:
     return "\n".join(
         (
             table(head, lines(found)),
-            f"Least: {least.part:.3f} ({_name(least.cell)}). Excess: {max(one.excess for one in found):.2f} tokens.",
+            f"Least: {least.part:.3f} ({least.cell}). Excess: {max(one.excess for one in found):.2f} tokens.",
             f"Jain's index over instances: the least of ours beside the plain bucket's is {jain.jain:.3f} and "
-            f"{jain.plain_jain:.3f} ({_name(jain.cell)}).",
+            f"{jain.plain_jain:.3f} ({jain.cell}).",
             f"\nNot as it is to be, of {len(found)} cells: {len(missed)}\n",
             *(f"- {each}" for each in missed),
             "\nHow long a client waits that comes again when it was told to, over what it was told: "

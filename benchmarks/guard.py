@@ -35,6 +35,8 @@ from benchmarks.asks import PING, PLAIN, misses, scripts
 from benchmarks.figures import ran_on
 from benchmarks.floor import TIMED, in_turn, timed
 from benchmarks.hits import FLOOR, contenders
+from benchmarks.small_limits.cells import GUARDED
+from benchmarks.small_limits.cells import measured as measured_cell
 
 _RECORD = Path(__file__).with_name("results") / "guard.json"
 UNSEEN = "a hit, without"
@@ -43,6 +45,8 @@ _AT_MOST = {f"a hit, with telemetry / {UNSEEN}": 1.02}
 """Ratios that fail above this, whatever is recorded."""
 _TOLERANCES = {f"a miss / {PING}": 0.6}
 """Of ratios whose floor is not the same on every day: see docs/performance."""
+_SMALL = "small limits, a plain bucket / ours: "
+_TOLERANCES |= {f"{_SMALL}{cell}": 0.01 for cell in GUARDED}
 _PASSES = 20
 """All races come so many times: a machine that is busy for some seconds disturbs a part of each, and not all of one."""
 _PATIENCE = 40.0
@@ -99,6 +103,11 @@ def many(url: str) -> dict[str, float]:
     return {f"many keys, {api} / EVALSHA": many_keys.whole_ratio(turns) for api, turns in seen.items()}
 
 
+def small() -> dict[str, float]:
+    """Return what a plain bucket admits of small limits, over what limiters do: simulated, the same every time."""
+    return {f"{_SMALL}{cell}": 1 / measured_cell(cell).part for cell in GUARDED}
+
+
 def main() -> int:
     """Measure and compare, or record; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,7 +125,7 @@ def main() -> int:
         print(f"benchmarks/guard.py: {reason}", file=sys.stderr)
         return 2
     now = {name: ratio for race in races for name, ratio in record.ratios(race.times, race.floor).items()}
-    now |= shares
+    now |= shares | small()
     rows = list(record.compare(now, {} if chosen.record else record.read(_RECORD), _TOLERANCES))
     print(ran_on(), *races, f"{'':<56} {'now':>8} {'recorded':>9}", *rows, sep="\n")
     if chosen.record:

@@ -1,7 +1,7 @@
 """What a decision costs where nearly every call comes with another key, as limits by user do: a miss each.
 
     python benchmarks/many_keys.py [--url embedded://] [--script plain] [--keys N] [--seconds S] [--rounds N]
-        [--callers N] [--json]
+        [--callers N] [--json] [--all]
 
 Processor time of one process, all of its threads counted: also what the background thread does later for a key that was
 used once. Beside it redis-py runs a plain token bucket by EVALSHA; with `--script take` the limiter's own script, and
@@ -9,10 +9,11 @@ nothing around it. Each contender has a process of its own, and they take turns,
 would share what they leave to the background.
 
 Turns are short. A decision takes 35 to 190 us, as threads happen to hand each other the interpreter, and as the system
-places client and server on its cores. Such a state lasts for seconds, and with turns of 1 to 2 s the ratio of threads
-went from 1.0 to 1.6 with it. Turns of 0.1 s meet all states, of both contenders. One caller decides, unless
-`--callers` says more: eight threads have 0.9 where a core is free, and 1.4 to 1.6 where none is. The ratio is that of
-all turns together, as `scripts/guard` takes it too.
+places client and server on its cores: turns of 0.1 s meet all states, of both contenders. One caller decides, unless
+`--callers` says more. The ratio is that of all turns together, as `scripts/guard` takes it too.
+
+`--all` shows decisions/s, and processor time of client and server, of every client that Python has, over keys with
+equal demand and by Zipf's law. valkey-glide takes part where it is installed, and needs `--url redis://...`.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from itertools import count, cycle
+from itertools import accumulate, count, cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,6 +51,9 @@ KEYS, TURN, ROUNDS, CALLERS = 200_000, 0.1, 60, 1
 SCRIPTS = ("plain", "take")
 """What redis-py may run: a plain token bucket, or the script of a limiter's asks."""
 _DEADLINE = 1.0  # seconds: on a busy machine a call is to be late, and not to fail
+Names = Iterator[str]
+Run = Callable[[Connection, str, Names, int], None]
+"""Decides at a server for keys of these names, by so many callers, whenever the other end of a pipe says so."""
 Turn = tuple[int, float]
 """Decisions, and seconds of processor time."""
 
@@ -57,17 +61,28 @@ Turn = tuple[int, float]
 class Contender:
     """One way to decide, in a process of its own."""
 
-    def __init__(self, run: Callable[..., None], url: str, keys: int, callers: int) -> None:
+    def __init__(self, run: Run, url: str, keys: int, callers: int, crowd: str = "uniform") -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=run, args=(theirs, url, keys, callers), daemon=True)
+        self._process = context.Process(target=_run, args=(run, theirs, url, keys, callers, crowd), daemon=True)
         self._process.start()
+        self._made = 0
         self._seen = self._turn(0.0)
 
     def take_turn(self, seconds: float) -> Turn:
         """Decide for so long. What is returned is of the turn before, with all that the process did since."""
         before, self._seen = self._seen, self._turn(seconds)
         return before[0], self._seen[1] - before[1]
+
+    def turn(self, seconds: float) -> None:
+        """Decide for so long."""
+        self._made += self._turn(seconds)[0]
+
+    def total(self) -> Turn:
+        """Return the decisions of all turns, and the processor time for them, up to now."""
+        made, (more, spent) = self._made, self._turn(0.0)
+        self._made += more
+        return made, spent
 
     def _turn(self, seconds: float) -> Turn:
         """Return the decisions of this turn, and the processor time up to its begin."""
@@ -82,20 +97,33 @@ class Contender:
         self._process.kill()
 
 
+def _run(run: Run, pipe: Connection, url: str, keys: int, callers: int, crowd: str) -> None:
+    run(pipe, url, CROWDS[crowd](keys), callers)
+
+
 def _turns(pipe: Connection) -> Iterator[tuple[float, float]]:
     """Yield how long each turn lasts (s), and the processor time before it."""
     while (seconds := pipe.recv()) is not None:
         yield seconds, time.process_time()
 
 
-def _names(keys: int) -> Iterator[str]:
+def uniform(keys: int) -> Iterator[str]:
     """Yield keys at random, for ever; drawn before, because to draw one takes as long as a hit."""
     dice = random.Random(1)
     return cycle([f"user:{dice.randrange(keys)}" for _ in range(keys)])
 
 
-def _in_threads(call: Callable[[str], object], pipe: Connection, keys: int, callers: int) -> None:
-    names = _names(keys)
+def zipf(keys: int) -> Iterator[str]:
+    """Do the same, but the demand of each key is as 1 over its rank."""
+    ranks, weights = range(keys), list(accumulate(1 / (rank + 1) for rank in range(keys)))
+    return cycle([f"user:{rank}" for rank in random.Random(1).choices(ranks, cum_weights=weights, k=keys)])
+
+
+CROWDS = {"uniform": uniform, "Zipf": zipf}
+
+
+def in_threads(call: Callable[[str], object], pipe: Connection, names: Names, callers: int) -> None:
+    """Have threads decide."""
     for seconds, spent in _turns(pipe):
         made: list[int] = []
         ends = time.monotonic() + seconds
@@ -115,13 +143,16 @@ def _decide(call: Callable[[str], object], names: Iterator[str], ends: float, ma
     made.append(calls)
 
 
-async def _in_tasks(call: Callable[[str], Awaitable[object]], pipe: Connection, keys: int, callers: int) -> None:
-    names, turns = _names(keys), _turns(pipe)
+async def in_tasks(
+    call: Callable[[str], Awaitable[object]], pipe: Connection, names: Names, callers: int, at_once: int = 1
+) -> None:
+    """Have tasks decide, each so many keys at once."""
+    turns = _turns(pipe)
     while (turn := await asyncio.to_thread(next, turns, None)) is not None:
         seconds, spent = turn
         ends = time.monotonic() + seconds
         made = await asyncio.gather(*(_decide_awaited(call, names, ends) for _ in range(callers)))
-        pipe.send((sum(made), spent))
+        pipe.send((at_once * sum(made), spent))
 
 
 async def _decide_awaited(call: Callable[[str], Awaitable[object]], names: Iterator[str], ends: float) -> int:
@@ -132,7 +163,8 @@ async def _decide_awaited(call: Callable[[str], Awaitable[object]], names: Itera
     return calls
 
 
-def _plain_words(key: str) -> tuple[Any, ...]:
+def plain_words(key: str) -> tuple[Any, ...]:
+    """Return the key and the arguments of a plain token bucket's script."""
     return f"plain:{key}", QUOTA.rate, QUOTA.burst, "whole", 1
 
 
@@ -140,44 +172,55 @@ def _take_words(number: Iterator[int], key: str) -> tuple[Any, ...]:
     return bucket_name("plain", key), QUOTA.encode(), "redis-py", f"{next(number)} 0 0 1 1 1 1 0 0 0"
 
 
-def _by_redis_py(script: str) -> tuple[str, Callable[[str], tuple[Any, ...]]]:
+def _script_of(script: str) -> tuple[str, Callable[[str], tuple[Any, ...]]]:
     """Return the text of one of SCRIPTS, and what makes a key's words of it."""
-    return (SCRIPT, _plain_words) if script == "plain" else (scripts.script("take"), partial(_take_words, count(1)))
+    return (SCRIPT, plain_words) if script == "plain" else (scripts.script("take"), partial(_take_words, count(1)))
 
 
-def _limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
-    with RateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as limiter:
-        _in_threads(limiter.try_acquire, pipe, keys, callers)
+def limiter(pipe: Connection, url: str, names: Names, callers: int) -> None:
+    """Decide by a RateLimiter."""
+    with RateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as ours:
+        in_threads(ours.try_acquire, pipe, names, callers)
 
 
-def _plain(script: str, pipe: Connection, url: str, keys: int, callers: int) -> None:
+def by_redis_py(script: str, pipe: Connection, url: str, names: Names, callers: int) -> None:
+    """Decide by a script and redis-py."""
     client: Any = redis.Redis.from_url(url)
-    text, words = _by_redis_py(script)
+    text, words = _script_of(script)
     with closing(client):
         evalsha = partial(client.evalsha, client.script_load(text), 1)
-        _in_threads(lambda key: evalsha(*words(key)), pipe, keys, callers)
+        in_threads(lambda key: evalsha(*words(key)), pipe, names, callers)
 
 
-def _async_limiter(pipe: Connection, url: str, keys: int, callers: int) -> None:
+def limiter_awaited(pipe: Connection, url: str, names: Names, callers: int) -> None:
+    """Decide by an AsyncRateLimiter."""
+
     async def run() -> None:
         async with AsyncRateLimiter.from_url(url, QUOTA, deadline=_DEADLINE) as limiter:
-            await _in_tasks(limiter.try_acquire, pipe, keys, callers)
+            await in_tasks(limiter.try_acquire, pipe, names, callers)
 
     asyncio.run(run())
 
 
-def _async_plain(script: str, pipe: Connection, url: str, keys: int, callers: int) -> None:
+def connected(url: str) -> "redis.asyncio.Redis":
+    """Return a client whose callers wait for a connection: its own default fails them beyond a hundred."""
+    return redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool.from_url(url, timeout=None))
+
+
+def by_redis_asyncio(script: str, pipe: Connection, url: str, names: Names, callers: int) -> None:
+    """Decide by a script and redis.asyncio."""
+
     async def run() -> None:
-        client: Any = redis.asyncio.Redis.from_url(url)
-        text, words = _by_redis_py(script)
+        client: Any = connected(url)
+        text, words = _script_of(script)
         evalsha = partial(client.evalsha, await client.script_load(text), 1)
-        await _in_tasks(lambda key: evalsha(*words(key)), pipe, keys, callers)
+        await in_tasks(lambda key: evalsha(*words(key)), pipe, names, callers)
         await client.aclose()
 
     asyncio.run(run())
 
 
-_EVERY = {"threads": (_plain, _limiter), "tasks": (_async_plain, _async_limiter)}
+_EVERY = {"threads": (by_redis_py, limiter), "tasks": (by_redis_asyncio, limiter_awaited)}
 
 
 @contextmanager
@@ -259,10 +302,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--callers", type=int, default=CALLERS, help="threads or tasks of each contender")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--all", action="store_true", help="every client, by 1 to 64 threads and 1 to 1,000 tasks")
     chosen = parser.parse_args()
     with ExitStack() as stack:
         embedded = chosen.url == "embedded://"
         url = stack.enter_context(closing(EmbeddedServer())).url if embedded else chosen.url
+        if chosen.all:
+            from benchmarks.many_rivals import show
+
+            return show(url, chosen.keys)
         found = report(
             figures(url, chosen.script, chosen.keys, chosen.seconds, chosen.rounds, chosen.callers),
             as_document=chosen.json,

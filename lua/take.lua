@@ -32,7 +32,7 @@ if rest ~= '' then
 end
 
 local ALPHA = 0.5       -- the share of a bucket that all instances together may hold in reserve
-local LEASABLE = 2      -- an instance that may hold fewer tokens than these in reserve spends instead of leasing
+local LEASABLE = 3      -- an instance that may hold fewer tokens than these in reserve spends instead of leasing
 local RICH = 1500000    -- the longest lease while the bucket is rich (us)
 local WAITING = 250000  -- the longest lease of tokens for waiting callers: a busy machine wakes them by then (us)
 local UNKNOWN = 100000  -- the shortest lease of an instance that does not yet know how long answers take (us)

@@ -8,7 +8,7 @@ from batchlimit.quota.quota import Quota
 # What the scripts call by the same names; tests/lua holds them equal. Microseconds.
 ALPHA = 0.5
 """The share of a bucket that all instances together may hold in reserve; the rest stays for whoever comes."""
-LEASABLE = 2
+LEASABLE = 3
 """An instance that may hold fewer tokens than these in reserve spends instead of leasing."""
 LEASE = 1_000_000
 """The longest lease while the bucket is poor, but for an instance whose answers take long."""

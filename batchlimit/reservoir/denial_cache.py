@@ -92,8 +92,8 @@ class DenialCache(NamedTuple):
             if fetch.ask.max_wait or fetch.repeated:
                 return pause
             return pause.until_asked(fetch, grant, quota, shortest, now)
-        if grant.level < flow >= 1.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
-            # where less than a token is refilled meanwhile, only a refusal tells when there is one
+        if grant.level < flow >= 2.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
+            # where less than two are refilled meanwhile, only a refusal tells when there is one
             large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.pausing(denials, 1, now, large_cost=large)
         return NO_DENIALS

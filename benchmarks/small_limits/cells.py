@@ -27,7 +27,9 @@ UNFAIR = 0.02
 _ROUND_TRIP = 0.001
 """Seconds."""
 _TOKENS, _FEW = 100, 20
-"""A run lasts until so many tokens have flowed in for each instance, and for four at the least."""
+"""A run lasts until so many tokens have flowed in for each instance, and for four at the least,"""
+_BURSTS = 20
+"""and until so many bursts have: what instances hold at the end is not to count for much."""
 
 
 class Cell(NamedTuple):
@@ -39,13 +41,18 @@ class Cell(NamedTuple):
     instances: int
     demand: float
 
+    def __str__(self) -> str:
+        return f"{self.quota}, {self.instances} instance{'s' * (self.instances > 1)}, {self.demand:g}x, {self.arrivals}"
+
     @property
     def quota(self) -> str:
         return f"{self.rate} burst {self.burst}"
 
     @property
     def seconds(self) -> float:
-        return max((_TOKENS if self.is_long else _FEW) * max(4, self.instances), 2 * self.burst) / RATES[self.rate]
+        return (
+            max((_TOKENS if self.is_long else _FEW) * max(4, self.instances), _BURSTS * self.burst) / RATES[self.rate]
+        )
 
     @property
     def is_long(self) -> bool:
@@ -57,6 +64,16 @@ class Cell(NamedTuple):
         """Whether no instance can lease: a bucket divides by those that asked within a second."""
         asking = min(self.instances, max(1, int(self.demand * RATES[self.rate])))
         return spends(bands_of(Quota.parse(self.quota)), Claims(1, asking, 0, 0))
+
+
+GUARDED = (
+    Cell("1/s", 1, "random", 8, 2),
+    Cell("10/s", 2, "random", 8, 10),
+    Cell("100/s", 1, "random", 1, 10),
+    Cell("100/s", 5, "random", 1, 0.9),
+    Cell("100/s", 50, "random", 4, 2),
+)
+"""Those that are held to what they were."""
 
 
 class Found(NamedTuple):

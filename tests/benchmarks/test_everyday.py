@@ -19,6 +19,12 @@ def test_the_way_to_the_store_is_not_lost_at_a_burst_of_1(arrivals: str, instanc
     assert measured(Cell("100/s", 1, arrivals, instances, 10)).part >= 0.985
 
 
+@pytest.mark.parametrize("quota", [("100/s", 5, 1), ("100/s", 10, 2), ("10/s", 5, 1)])
+def test_below_the_rate_a_small_burst_is_spent_and_not_held(quota: tuple[str, int, int]) -> None:
+    rate, burst, instances = quota
+    assert measured(Cell(rate, burst, "random", instances, 0.9)).part >= 0.98
+
+
 @pytest.mark.parametrize("quota", ["5/minute", "10/s burst 2"])
 @pytest.mark.parametrize("wanders", [False, True])
 def test_a_client_that_comes_when_it_was_told_to_is_admitted(quota: str, wanders: bool) -> None:

@@ -19,9 +19,9 @@ def crowd(quota: Quota, instances: int) -> Desk:
 
 @pytest.mark.parametrize(
     ("burst", "instances", "outstanding"),
-    [(1, 1, 0), (3, 1, 0), (4, 1, 1), (7, 2, 0), (8, 2, 1), (31, 8, 0), (32, 8, 1)],
+    [(1, 1, 0), (5, 1, 0), (6, 1, 1), (11, 2, 0), (12, 2, 1), (47, 8, 0), (48, 8, 1)],
 )
-def test_an_instance_leases_if_half_of_its_part_of_the_burst_is_two_tokens(
+def test_an_instance_leases_if_half_of_its_part_of_the_burst_is_three_tokens(
     burst: int, instances: int, outstanding: int
 ) -> None:
     desk = crowd(Quota(1.0, burst), instances)

@@ -869,8 +869,8 @@ def test_a_refund_goes_to_the_store_if_the_lease_ends_before_it_can_be_renewed(
 
 @pytest.mark.parametrize(("instances", "back"), [(1, None), (2, GiveBack("a", 2, tokens=0, refund=1))])
 def test_a_refund_goes_to_the_store_if_that_counts_the_grant_as_spent(instances: int, back: GiveBack | None) -> None:
-    """Of a burst of 8 two instances may hold two tokens each in reserve; with other weights one of them spends."""
-    entry = Entry(Quota(0.1, 8))
+    """Of a burst of 12 two instances may hold three tokens each in reserve; with other weights one of them spends."""
+    entry = Entry(Quota(0.1, 12))
     entry.grant(entry.fetch(entry.join(1)), 0.0, 1, active_instances=instances)
     assert entry.refund(1) == back
     assert entry.held == (0 if back else 1)
