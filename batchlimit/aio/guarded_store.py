@@ -37,8 +37,9 @@ class GuardedStore(Timeouts):
         self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
         self._spend_sender = store if isinstance(store, AsyncSpendSender) and self._remote.is_prompt else None
-        self.spends = isinstance(store, AsyncSpender)
-        self.spends_together = isinstance(store, AsyncSpender) and store.spends_together
+        self._spender = store if isinstance(store, AsyncSpender) else None
+        self.spends = self._spender is not None
+        self.spends_together = self._spender is not None and self._spender.spends_together
         self._begin()
 
     def _begin(self) -> None:
@@ -123,8 +124,8 @@ class GuardedStore(Timeouts):
 
     async def spend(self, groups: Groups, look: bool) -> SpendReply:
         """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
-        store = self._store
-        assert isinstance(store, AsyncSpender)
+        store = self._spender
+        assert store is not None
         return await self._call(groups[0][0].key, lambda: store.spend(groups, look=look, within=self._deadline))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:

@@ -40,9 +40,12 @@ class GuardedStore(Timeouts):
         self._store = store
         self._remote = store if isinstance(store, Remote) else _Whole(store)
         self._is_prompt = self._remote.is_prompt
-        self.is_pipelined = isinstance(store, Pipelined) and self._is_prompt
-        self.spends = isinstance(store, Spender)
-        self.spends_together = isinstance(store, Spender) and store.spends_together
+        # Which protocols it keeps is looked at once: to look takes 10 us.
+        self._pipelined = store if isinstance(store, Pipelined) else None
+        self._spender = store if isinstance(store, Spender) else None
+        self.is_pipelined = self._pipelined is not None and self._is_prompt
+        self.spends = self._spender is not None
+        self.spends_together = self._spender is not None and self._spender.spends_together
         self._begin()
 
     def _begin(self) -> None:
@@ -66,8 +69,8 @@ class GuardedStore(Timeouts):
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
         """See Pipelined; only for a store that is one. It never raises. A failure of all asks counts as one failure."""
-        store = self._store
-        assert isinstance(store, Pipelined)
+        store = self._pipelined
+        assert store is not None
         try:
             outcomes = self.call(asks[0][0], store.take_many, asks)
         except StoreUnavailable as error:
@@ -79,8 +82,8 @@ class GuardedStore(Timeouts):
 
     def spend(self, groups: Groups, look: bool) -> SpendReply:
         """See Spender; only for a store that is one. The first key says which part of the store is asked."""
-        store = self._store
-        assert isinstance(store, Spender)
+        store = self._spender
+        assert store is not None
         return self.call(groups[0][0].key, partial(store.spend, look=look, within=self._deadline), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
