@@ -30,7 +30,7 @@ from tests.integrations.worker_commands import working
 
 CLIENTS = 16
 # A client that stalls finds its connection open still.
-_UVICORN = ["uvicorn", "--fd", "{fd}", "--log-level", "error", "--timeout-keep-alive", "1000"]
+UVICORN = ["uvicorn", "--fd", "{fd}", "--log-level", "error", "--timeout-keep-alive", "1000"]
 _APP = """import os
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.rules import Rule
@@ -64,7 +64,7 @@ def audited(url: str, workers: int, quota: str, requests: int, pace: float) -> T
     traffic = Traffic([], Counter(), Counter())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "audited.py").write_text(_APP.format(quota=quota, url=url, prefix=uuid.uuid4().hex), "utf-8")
-        with working([*_UVICORN, "--workers", str(workers), "audited:app"], Path(folder)) as crew:
+        with working([*UVICORN, "--workers", str(workers), "audited:app"], Path(folder)) as crew:
             meet(crew.port, workers)
             clients = [
                 threading.Thread(target=_client, args=(crew.port, requests // CLIENTS, CLIENTS / pace, traffic))
