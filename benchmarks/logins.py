@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from os import getloadavg
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +70,8 @@ def rounds(port: int, number: int) -> Iterator[Figure]:
     with ThreadPoolExecutor(_RIGHT) as pool:
         for _ in range(number):
             right, wrong = (uuid.uuid4().hex for _ in range(2))
-            refused += sum(each.status != 200 for each in pool.map(login, *zip(*[(port, right, "/right")] * _RIGHT)))
+            calls = [pool.submit(login, port, right, "/right") for _ in range(_RIGHT)]
+            refused += sum(each.result().status != 200 for each in calls)
             replies = [login(port, wrong, "/wrong") for _ in range(_WRONG)]
             tried.append(sum(each.status == 401 for each in replies))
             began, reply = time.monotonic(), replies[-1]
@@ -96,8 +97,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--url", default="", help="of the store (default: a Valkey of its own)")
     chosen = parser.parse_args()
-    with nullcontext() if chosen.url else closing(EmbeddedStore()) as store, tempfile.TemporaryDirectory() as folder:
-        url = chosen.url or store.url
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        url = chosen.url or stack.enter_context(closing(EmbeddedStore())).url
         Path(folder, "logins.py").write_text(_APP.format(url=url, prefix=uuid.uuid4().hex), "utf-8")
         with working([*UVICORN, "--workers", str(chosen.workers), "logins:app"], Path(folder)) as crew:
             meet(crew.port, chosen.workers)

@@ -7,7 +7,7 @@ FOLLOWED_BY_REFUSALS = [  # at, cost, allowed, retry after
     (0.09, 1, False, 0.01),
     (0.20, 2, True, 0.0),
     (0.20, 3, False, 0.3),
-    (0.25, 1, False, 0.15),
+    (0.25, 1, False, 0.05),
     (0.41, 3, False, 0.09),
     (0.41, 1, True, 0.0),
     (9.00, 10, True, 0.0),

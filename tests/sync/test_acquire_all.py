@@ -77,7 +77,10 @@ def test_not_too_many_at_a_time(stage: Piped, limiter: RateLimiter) -> None:
     assert limiter.statistics().admitted == 40
 
 
-def test_one_is_asked_for_by_itself_and_what_is_here_not_at_all(stage: Piped, limiter: RateLimiter) -> None:
+def test_one_is_asked_for_by_itself_and_what_is_here_not_at_all(
+    stage: Piped, clock: Clock, without_refresher: None
+) -> None:
+    limiter = RateLimiter(stage, Quota(0.001, 12), sizer=FixedBatch(1), clock=clock)  # a smaller burst is not leased
     limiter.reserve("a", 4).settle(0)
     limiter.acquire_all(dict.fromkeys(["a", "b"], 4))
     assert stage.together == []

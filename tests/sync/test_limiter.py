@@ -58,7 +58,7 @@ def test_a_cost_is_spent_whole_or_not_at_all(limiter: RateLimiter) -> None:
 def test_time_brings_tokens_and_a_refusal_says_when(
     clock: Clock, without_refresher: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bucket is asked no more than once in a fifth of its second after it gave its last tokens."""
+    """After the last tokens as well: it is the bucket's own time."""
     monkeypatch.setattr("batchlimit.sync.key_entry.uniform", lambda low, high: 1.0)
     limiter = RateLimiter(MemoryStore(clock), "10/s", clock=clock)
     for at, cost, allowed, retry_after in FOLLOWED_BY_REFUSALS:
