@@ -65,6 +65,23 @@ class Reference:
         self.level += tokens
 
 
+def wrong_sum(bucket: Bucket) -> str:
+    """Return what of a bucket does not add up; "": all does."""
+    table, entries = bucket._table, bucket._table.instances.values()
+    if table.outstanding != sum(each.held for each in entries):
+        return "outstanding is not the sum of what instances hold"
+    if table.weights != sum(each.weight for each in entries):
+        return "the weights do not add up"
+    if table.lasts != sum(each.weight * each.last for each in entries):
+        return "the instances' last services do not add up"
+    if table.active != sum(each.weight > 0 for each in entries):
+        return "the active instances do not add up"
+    for band, level in bucket._each():
+        if level > max(0, band.burst - table.outstanding) * (1 + 1e-12) + 1e-9:
+            return f"level {level} + outstanding {table.outstanding} > burst {band.burst}"
+    return ""
+
+
 class Watch:
     """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
 
@@ -263,19 +280,9 @@ class Watch:
         bucket = self._server.bucket
         if bucket is None:
             return
-        table = bucket._table
-        if table.outstanding != sum(instance.held for instance in table.instances.values()):
-            raise self._violation("outstanding is not the sum of what instances hold")
-        if table.weights != sum(instance.weight for instance in table.instances.values()):
-            raise self._violation("the weights do not add up")
-        if table.lasts != sum(instance.weight * instance.last for instance in table.instances.values()):
-            raise self._violation("the instances' last services do not add up")
-        if table.active != sum(instance.weight > 0 for instance in table.instances.values()):
-            raise self._violation("the active instances do not add up")
+        if wrong := wrong_sum(bucket):
+            raise self._violation(wrong)
         self._check_rank(bucket)
-        for band, level in bucket._each():
-            if level > max(0, band.burst - table.outstanding) * (1 + 1e-12) + 1e-9:
-                raise self._violation(f"level {level} + outstanding {table.outstanding} > burst {band.burst}")
         for instance in self._instances:
             self._check_instance(instance)
             self._check_figures(instance)

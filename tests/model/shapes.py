@@ -1,0 +1,81 @@
+"""Which worlds are explored to the end: how many instances and callers, of what quota, and what may go wrong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One kind of world. Times are seconds, but `slowest` is in us."""
+
+    quota: str
+    most: Mapping[str, int]
+    """How often each thing happens at the most: `calls`, `faults` of messages, and what else may happen."""
+    callers: tuple[tuple[int, float], ...] = ((1, 0.0), (1, inf))
+    """Kinds of callers: what they cost, and how long they wait."""
+    instances: int = 2
+    sizers: tuple[BatchSizer, ...] = (FixedBatch(0),)
+    """By instance; the last one is that of all further instances."""
+    idle_after: float = 1.0
+    timeout: float = 0.3
+    slowest: int = 5000
+    """A message is on its way for so long (us), unless it is lost."""
+    refund: int = 1
+    """What a caller takes back."""
+
+    def role(self, place: int) -> int:
+        """Instances of one role are alike."""
+        return min(place, len(self.sizers) - 1)
+
+
+Size = Literal["usual", "deep", "all"]
+BOTH = FixedBatch(0), FixedBatch(2)
+"""One instance spends, the others lease."""
+TWO = (FixedBatch(2),)
+NOW, WAITS = ((1, 0.0),), ((1, inf),)
+
+SOME = ((1, 0.0), (5, 0.0))
+
+USUAL: dict[str, Shape] = {
+    "one spends": Shape("2/s burst 1", {"calls": 3}, instances=1, slowest=0),
+    "two spend": Shape("2/s burst 1", {"calls": 2}),
+    "one leases": Shape("10/s burst 6", {"calls": 3}, SOME, 1, TWO, 0.2, slowest=0),
+    "one spends, one leases": Shape("10/s burst 12", {"calls": 2}, sizers=BOTH),
+    "two lease": Shape("20/s burst 12", {"calls": 2}, ((1, 0.0), (6, inf)), sizers=TWO),
+    "three wait at one": Shape("10/s burst 2", {"calls": 3}, WAITS, 1, TWO, slowest=0),
+    "three wait at two": Shape("10/s burst 1", {"calls": 3}, WAITS, slowest=0),
+    "one leases, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, NOW, 1, TWO, slowest=0),
+    "refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, NOW, 1, TWO, slowest=0),
+    "refunded, a message is lost": Shape("4/s burst 2", {"calls": 2, "refunds": 1, "faults": 1}, NOW, 1, slowest=0),
+    "owed": Shape("10/s burst 2", {"calls": 2, "debits": 1}, NOW, 1, TWO),
+    "interrupted": Shape("10/s burst 2", {"calls": 2, "cancels": 1}, sizers=BOTH),
+    "closed": Shape("10/s burst 12", {"calls": 2, "closes": 1}, NOW, sizers=BOTH, slowest=0, idle_after=0.2),
+    "died": Shape("10/s burst 12", {"calls": 2, "deaths": 1}, NOW, sizers=BOTH, slowest=0, idle_after=0.2),
+    "forgotten": Shape("10/s burst 12", {"calls": 2, "losses": 1}, NOW, sizers=BOTH, slowest=0, idle_after=0.2),
+    "two bandwidths": Shape("10/s burst 2; 4/s burst 3", {"calls": 2}, sizers=BOTH),
+    "larger costs": Shape("10/s burst 4", {"calls": 2}, ((2, 0.0), (3, inf)), sizers=TWO),
+    "stopped": Shape("10/s burst 6", {"calls": 2, "stops": 1}, NOW, 1, TWO, 0.2),
+}
+"""A minute of the suite."""
+DEEP: dict[str, Shape] = {
+    "two lease, stopped": Shape("10/s burst 12", {"calls": 2, "stops": 1}, NOW, 2, TWO, 0.2),
+    "one leases longer, a message is lost": Shape("10/s burst 6", {"calls": 3, "faults": 1}, NOW, 1, TWO, slowest=0),
+    "one leases, waits, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, instances=1, sizers=TWO),
+    "one spends, waits, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}, instances=1),
+    "some wait, refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, instances=1, sizers=TWO),
+    "some wait, owed": Shape("10/s burst 6", {"calls": 2, "debits": 1}, instances=1, sizers=TWO),
+    "four spend": Shape("4/s burst 2", {"calls": 4}, ((1, 0.0), (2, 0.0)), 1, idle_after=0.2, slowest=0),
+    "two lease again and again": Shape("20/s burst 12", {"calls": 3}, NOW, 2, TWO, 0.2, slowest=0),
+}
+"""Half an hour on two processors."""
+ALL: dict[str, Shape] = {}
+"""A night."""
+
+
+def shapes_of(size: Size) -> Mapping[str, Shape]:
+    """Return the shapes of a size, and those of the smaller ones, by name."""
+    return {**USUAL, **(DEEP if size != "usual" else {}), **(ALL if size == "all" else {})}
