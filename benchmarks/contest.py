@@ -6,10 +6,10 @@ Runs are short, so tokens that instances have leased and not spent at the end we
 from collections.abc import Iterator
 from dataclasses import replace
 
-from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.plan import Api, ours
-from batchlimit.fleet.report import Report
-from batchlimit.fleet.trial import trial
+from benchmarks.audited_fleet.fleet import unwatched
+from benchmarks.audited_fleet.plan import Api, ours
+from benchmarks.audited_fleet.report import Report
+from benchmarks.audited_fleet.trial import trial
 from benchmarks.figures import Figure
 from benchmarks.rivals import RIVALS
 from benchmarks.scenarios import SCENARIOS, Scenario

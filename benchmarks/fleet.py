@@ -14,11 +14,11 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 
 from batchlimit import Quota
-from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.plan import Api, Phase, Plan, burst, steady
-from batchlimit.fleet.report import Report
-from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.fleet import unwatched
+from benchmarks.audited_fleet.plan import Api, Phase, Plan, burst, steady
+from benchmarks.audited_fleet.report import Report
+from benchmarks.audited_fleet.trial import trial
 from benchmarks.contest import rivals, scenarios
 from benchmarks.figures import Figure, ran_on, report
 from benchmarks.hits import blocks, hit

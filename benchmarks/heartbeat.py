@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from batchlimit.fleet.caller import Stint
+from benchmarks.audited_fleet.caller import Stint
 
 CALLS = 5000
 """How many calls all tasks together make, in a second."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit import Quota
-from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.report import Report
-from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.fleet import unwatched
+from benchmarks.audited_fleet.report import Report
+from benchmarks.audited_fleet.trial import trial
 from benchmarks.figures import ran_on
 from benchmarks.markdown import between_marks, percent, table
 from benchmarks.plot import draw

@@ -21,8 +21,8 @@ import redis
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from batchlimit.fleet.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.server import Server
 from benchmarks.compose import NoDocker, composed
 from benchmarks.distance import distant
 from benchmarks.markdown import between_marks

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 
 from batchlimit import Quota
 from batchlimit.admin import Admin
-from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.audit import Admission, excess
 from benchmarks.figures import ran_on
 from benchmarks.markdown import percent, table
 from benchmarks.web_audit import meet

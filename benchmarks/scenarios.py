@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from batchlimit import Quota
-from batchlimit.fleet.limiter import Limiter
-from batchlimit.fleet.plan import Phase, Plan, ours
+from benchmarks.audited_fleet.limiter import Limiter
+from benchmarks.audited_fleet.plan import Phase, Plan, ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from batchlimit import Quota
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.fleet.limiter import AsyncWatchedLimiter
 from batchlimit.stores import AsyncRedisStore, AsyncStore, MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
+from benchmarks.audited_fleet.limiter import AsyncWatchedLimiter
 from benchmarks.distance import distant
 from benchmarks.figures import Figure
 from benchmarks.heartbeat import CALLS, KEYS, TASKS, Laps, Seen, observe

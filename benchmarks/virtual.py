@@ -1,6 +1,6 @@
 """Scenarios in virtual time, ours and its rivals by name; a run of its own can be a process of its own."""
 
-from batchlimit.fleet.report import Report
+from benchmarks.audited_fleet.report import Report
 from benchmarks.rivals import MACHINES
 from benchmarks.rivals.virtual import virtual
 from benchmarks.scenarios import Scenario

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.audit import Admission, excess
 from benchmarks.figures import ran_on
 from tests.integrations.worker_commands import working
 

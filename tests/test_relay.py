@@ -16,9 +16,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from batchlimit import Quota
-from batchlimit.fleet.fleet import Row
-from batchlimit.fleet.plan import Plan, burst
-from batchlimit.fleet.trial import trial
+from benchmarks.audited_fleet.fleet import Row
+from benchmarks.audited_fleet.plan import Plan, burst
+from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 from tests.relay import Relay
 from tests.servers import Server

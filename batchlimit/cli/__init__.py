@@ -1,4 +1,4 @@
-"""The command line: `batchlimit set`, `hold`, `open`, `unset`, `refill`, `clear`, `rules`, `log`, `get`, `demo`."""
+"""The command line: `batchlimit set`, `hold`, `open`, `unset`, `refill`, `clear`, `rules`, `log`, `get`."""
 
 import sys
 
@@ -8,7 +8,6 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command that the arguments name. Exit status 2 if the packages of the 'cli' extra are missing."""
     try:
-        # Here and not above: the processes of a fleet import this package too, and need neither rich nor typer.
         from batchlimit.cli.app import app
 
         app(prog_name="batchlimit")

@@ -2,6 +2,5 @@
 
 from batchlimit.cli import main
 
-# The processes of a fleet import this module under another name; they must not start fleets of their own.
 if __name__ == "__main__":
     main()

@@ -7,7 +7,6 @@ import typer
 from batchlimit import __version__
 from batchlimit.cli import bucket, files, rules
 from batchlimit.cli.apply import apply
-from batchlimit.cli.demo import demo
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.simulate.command import simulate
@@ -32,7 +31,6 @@ app.add_typer(_rules, name="rules")
 app.command()(rules.log)
 app.command()(files.check)
 app.command()(files.diff)
-app.command()(demo)
 
 
 def _tell_version(is_asked: bool) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from batchlimit.fleet.caller import TICK
+from benchmarks.audited_fleet.caller import TICK
 from benchmarks.peer.contender import Call, Line, Terms
 from benchmarks.peer.meter import Meter
 from benchmarks.peer.pinned import pinned

@@ -9,7 +9,7 @@ from itertools import repeat, starmap
 from typing import Self
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import Admission, excess
+from benchmarks.audited_fleet.audit import Admission, excess
 from benchmarks.peer.contender import Call, Terms
 from benchmarks.peer.meter import Counts
 

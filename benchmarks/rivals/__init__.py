@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from batchlimit import Quota
 from batchlimit.batching import FixedBatch, GrowingBatch
-from batchlimit.fleet.limiter import Limiter
-from batchlimit.fleet.plan import Plan
+from benchmarks.audited_fleet.limiter import Limiter
+from benchmarks.audited_fleet.plan import Plan
 from benchmarks.rivals.batched import Batched
 from benchmarks.rivals.bucket import PlainBucket
 from benchmarks.rivals.driver import Driver

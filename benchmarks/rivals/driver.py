@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from batchlimit import StoreUnavailable
-from batchlimit.fleet.limiter import Tally
+from benchmarks.audited_fleet.limiter import Tally
 from benchmarks.rivals.request import Course, Request, Rival
 
 

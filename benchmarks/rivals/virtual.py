@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from batchlimit import Quota
-from batchlimit.fleet.plan import Plan
+from benchmarks.audited_fleet.plan import Plan
 from benchmarks.rivals.bucket import PlainBucket
 from benchmarks.rivals.request import Course, Request, Rival
 from tests.simulation.agenda import SECOND, Agenda

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from batchlimit import Quota
 from batchlimit.bucket.fair_share import Claims, bands_of, spends
-from batchlimit.fleet.audit import excess, jain
-from batchlimit.fleet.instance import InstanceLog
+from benchmarks.audited_fleet.audit import excess, jain
+from benchmarks.audited_fleet.instance import InstanceLog
 from benchmarks.scenarios import Scenario, steady
 from benchmarks.virtual import LIMITERS, OURS
 from tests.simulation.fleet import Arrivals, at_random, carried_out, evenly

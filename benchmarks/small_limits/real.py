@@ -6,10 +6,10 @@ from contextlib import closing
 from itertools import product
 from os import getloadavg
 
-from batchlimit.fleet.fleet import unwatched
-from batchlimit.fleet.report import Report
-from batchlimit.fleet.trial import trial
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.fleet import unwatched
+from benchmarks.audited_fleet.report import Report
+from benchmarks.audited_fleet.trial import trial
 from benchmarks.figures import Figure, report
 from benchmarks.rivals import RIVALS
 from benchmarks.scenarios import Scenario, steady

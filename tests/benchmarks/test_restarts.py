@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import excess
+from benchmarks.audited_fleet.audit import excess
 from benchmarks.restarts import Run, Watch, plain_bucket, run
 from tests.depth import depth
 from tests.servers import Server

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet.fleet import Row
-from batchlimit.fleet.trial import trial
+from benchmarks.audited_fleet.fleet import Row
+from benchmarks.audited_fleet.trial import trial
 from benchmarks.rivals import RIVALS
 from benchmarks.scenarios import SCENARIOS, Scenario, steady
 from tests.depth import depth

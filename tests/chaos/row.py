@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import excess
+from benchmarks.audited_fleet.audit import excess
 from tests.chaos.calls import Call, Outcome, Source
 from tests.chaos.scenario import KEYS, QUOTA, Scenario
 from tests.chaos.task import Ended, Usage

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from batchlimit.fleet.plan import Api
+from benchmarks.audited_fleet.plan import Api
 from tests.chaos import fault, outage
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, network, told

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchlimit import Statistics
-from batchlimit.fleet.plan import Api
+from benchmarks.audited_fleet.plan import Api
 
 COSTS = (1, 1, 1, 1, 3)
 """Tokens a call, round and round."""

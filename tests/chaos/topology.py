@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from batchlimit.fleet.plan import Api
 from batchlimit.stores.client.scripts import bucket_name
+from benchmarks.audited_fleet.plan import Api
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, process_killed
 from tests.chaos.scenario import ANEW, BURST, RATE, Scenario

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, StoreUnavailable
-from batchlimit.fleet.plan import Api
+from benchmarks.audited_fleet.plan import Api
 from tests.chaos.calls import Notebook, Outcome, Source
 from tests.chaos.task import COSTS, Ended, Task, Usage
 from tests.chaos.witness import Witness

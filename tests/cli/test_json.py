@@ -30,7 +30,6 @@ COMMANDS = {
     "simulate": "simulate {folder}/rules.toml {folder}/access.log",
     "check": "check {folder}/wrong.toml",
     "diff": "diff {folder}/rules.toml {folder}/other.toml",
-    "demo": "demo --processes 1 --threads 1 --seconds 0.1 --quota 500/s",
 }
 
 
@@ -95,8 +94,3 @@ def test_a_look_of_get_watch_has_more_fields(environment: dict[str, str]) -> Non
 
 def test_the_table_names_no_other_command() -> None:
     assert {place.partition(":")[0] for place in documented()} == {*COMMANDS, "get --watch"}
-
-
-def test_demo_has_a_second_name_for_json(run: Run) -> None:
-    few = COMMANDS["demo"].split()
-    assert json.loads(run(*few, "--json").stdout).keys() == json.loads(run(*few, "-o", "json").stdout).keys()

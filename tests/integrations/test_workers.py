@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import excess
+from benchmarks.audited_fleet.audit import excess
 from benchmarks.web_audit import audited
 from tests.depth import depth, only_deep
 from tests.integrations.worker_app import FEW

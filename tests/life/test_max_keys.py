@@ -12,10 +12,10 @@ from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.clock import steady
-from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
 from batchlimit.sync.registry import Registry
+from benchmarks.audited_fleet.audit import Admission, excess
 from tests.aio.loop import run, virtual_loop
 from tests.apis.blocking import Api
 from tests.depth import depth

@@ -7,8 +7,8 @@ import pytest
 
 from batchlimit import Quota, RateLimiter
 from batchlimit.clock import steady
-from batchlimit.fleet.audit import Admission, excess
 from batchlimit.stores import RedisStore
+from benchmarks.audited_fleet.audit import Admission, excess
 from tests.servers import Server
 from tests.sync.stage import KEY, process, until
 

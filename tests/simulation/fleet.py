@@ -11,13 +11,13 @@ from random import Random
 from typing import Protocol
 
 from batchlimit.bucket.messages import Ask, Grant, Spend
-from batchlimit.fleet.caller import SPELL, CallLog
-from batchlimit.fleet.fleet import FleetLog
-from batchlimit.fleet.instance import InstanceLog
-from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.report import Report, report
-from batchlimit.fleet.server import Work
 from batchlimit.quota.quota import Quota
+from benchmarks.audited_fleet.caller import SPELL, CallLog
+from benchmarks.audited_fleet.fleet import FleetLog
+from benchmarks.audited_fleet.instance import InstanceLog
+from benchmarks.audited_fleet.plan import Plan
+from benchmarks.audited_fleet.report import Report, report
+from benchmarks.audited_fleet.server import Work
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Process
 from tests.simulation.limiter import Limiter

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet.plan import Phase, Plan, steady
+from benchmarks.audited_fleet.plan import Phase, Plan, steady
 from tests.depth import DEEP, depth
 from tests.simulation.fleet import ours, simulate
 

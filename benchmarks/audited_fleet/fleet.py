@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Self
 
-from batchlimit.fleet.instance import COUNTERS, InstanceLog
-from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.process import run_process
+from benchmarks.audited_fleet.instance import COUNTERS, InstanceLog
+from benchmarks.audited_fleet.plan import Plan
+from benchmarks.audited_fleet.process import run_process
 
 # Seconds from the last process's readiness to the start, so that every process learns the instant in time.
 _HEAD_START = 0.1

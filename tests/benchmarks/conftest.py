@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""What tests of whole programs share."""
 
 import signal
 from collections.abc import Iterator

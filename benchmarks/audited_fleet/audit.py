@@ -30,8 +30,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from batchlimit import Quota
-from batchlimit.fleet.instance import InstanceLog
-from batchlimit.fleet.plan import Plan
+from benchmarks.audited_fleet.instance import InstanceLog
+from benchmarks.audited_fleet.plan import Plan
 
 Admission = tuple[float, float, int]
 """(before, after, tokens): seconds on one clock, before <= after."""

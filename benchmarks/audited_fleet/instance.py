@@ -6,8 +6,8 @@ from ctypes import Array, c_double
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from batchlimit.fleet.caller import Caller, CallLog
-from batchlimit.fleet.plan import Plan
+from benchmarks.audited_fleet.caller import Caller, CallLog
+from benchmarks.audited_fleet.plan import Plan
 
 PUBLISHING = 0.15
 """Seconds between two updates of the counters that a watcher sees."""

@@ -7,9 +7,9 @@ from ctypes import Array, c_double
 from multiprocessing.connection import Connection
 
 from batchlimit import BatchLimitError
-from batchlimit.fleet import tasks, threads
-from batchlimit.fleet.instance import Instance, InstanceLog
-from batchlimit.fleet.plan import Api, Plan
+from benchmarks.audited_fleet import tasks, threads
+from benchmarks.audited_fleet.instance import Instance, InstanceLog
+from benchmarks.audited_fleet.plan import Api, Plan
 
 
 def run_process(link: Connection, board: Array[c_double], number: int, plan: Plan) -> None:

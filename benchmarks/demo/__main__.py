@@ -1,4 +1,4 @@
-"""`batchlimit demo`: processes share one quota, and an audit shows whether they kept it."""
+"""`scripts/demo`: processes share one quota, and an audit shows whether they kept it."""
 
 import secrets
 import sys
@@ -12,12 +12,12 @@ from rich.console import Console
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.cli.output import Output, Row, show
 from batchlimit.cli.store import Form
-from batchlimit.fleet.fleet import FleetError, unwatched
-from batchlimit.fleet.plan import Api, Plan, burst, steady
-from batchlimit.fleet.report import Report
-from batchlimit.fleet.screen import heading, verdict, watching
-from batchlimit.fleet.trial import trial
 from batchlimit.redaction import escaped
+from benchmarks.audited_fleet.fleet import FleetError, unwatched
+from benchmarks.audited_fleet.plan import Api, Plan, burst, steady
+from benchmarks.audited_fleet.report import Report
+from benchmarks.audited_fleet.trial import trial
+from benchmarks.demo.screen import heading, verdict, watching
 
 BROKEN, MISUSED, UNAVAILABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses: the promise was broken, wrong options, no store or a lost process, Ctrl-C."""
@@ -118,9 +118,20 @@ def _address(url: str) -> str:
 
 
 def _say(message: object) -> None:
-    print(f"batchlimit demo: {escaped(str(message))}", file=sys.stderr)
+    print(f"demo: {escaped(str(message))}", file=sys.stderr)
 
 
 def _fail(message: object, status: int) -> Never:
     _say(message)
     raise typer.Exit(status)
+
+
+def main() -> None:
+    """Run the demo that the arguments ask for."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(demo)
+    app(prog_name="scripts/demo")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice, pairwise
 from typing import NamedTuple
 
-from batchlimit.fleet.plan import Plan
+from benchmarks.audited_fleet.plan import Plan
 
 TICK = 0.001
 

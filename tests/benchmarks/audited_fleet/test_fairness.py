@@ -5,10 +5,10 @@ from array import array
 
 import pytest
 
-from batchlimit.fleet.audit import equals, evenness, jain, starvation
-from batchlimit.fleet.caller import CallLog
-from batchlimit.fleet.instance import InstanceLog
-from batchlimit.fleet.plan import Phase, Plan
+from benchmarks.audited_fleet.audit import equals, evenness, jain, starvation
+from benchmarks.audited_fleet.caller import CallLog
+from benchmarks.audited_fleet.instance import InstanceLog
+from benchmarks.audited_fleet.plan import Phase, Plan
 
 
 def process(*calls: tuple[float, float, bool]) -> InstanceLog:

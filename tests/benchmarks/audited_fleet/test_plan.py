@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet.fleet import Fleet, FleetLog, Row
-from batchlimit.fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
-from batchlimit.fleet.plan import Api, Phase, Plan, burst, steady
-from batchlimit.fleet.report import report
-from batchlimit.fleet.trial import trial
+from benchmarks.audited_fleet.fleet import Fleet, FleetLog, Row
+from benchmarks.audited_fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
+from benchmarks.audited_fleet.plan import Api, Phase, Plan, burst, steady
+from benchmarks.audited_fleet.report import report
+from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))

@@ -1,4 +1,4 @@
-"""`batchlimit demo`: what it prints, and what its exit status says."""
+"""`scripts/demo`: what it prints, and what its exit status says."""
 
 import json
 import signal
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from batchlimit.cli import main
+from benchmarks.demo.__main__ import main
 
 SMALL = ("--processes", "2", "--threads", "2", "--seconds", "1", "--quota", "500/s burst 100")
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "batchlimit.cli", "demo", *arguments]
+    command = [sys.executable, "-m", "benchmarks.demo", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -22,7 +22,7 @@ def here(
     arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[object, str, str]:
     """Run the command in this process, where it ends before it starts others; its status, and what it printed."""
-    monkeypatch.setattr(sys, "argv", ["batchlimit", "demo", *arguments])
+    monkeypatch.setattr(sys, "argv", ["demo", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code, *capsys.readouterr()
@@ -76,7 +76,7 @@ def test_wrong_options_print_one_line(
 ) -> None:
     ended, stdout, stderr = here(arguments, monkeypatch, capsys)
     assert ended == status
-    assert stderr.startswith("batchlimit demo: ")
+    assert stderr.startswith("demo: ")
     assert message in stderr
     assert stderr.count("\n") == 1
     assert "secret" not in stderr + stdout
@@ -96,20 +96,11 @@ def test_options_out_of_range_are_refused(
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_it_cleanly() -> None:
-    command = [sys.executable, "-m", "batchlimit.cli", "demo", *SMALL, "--seconds", "60"]
+    command = [sys.executable, "-m", "benchmarks.demo", *SMALL, "--seconds", "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.readline()
         running.send_signal(signal.SIGINT)
-        assert running.stderr.read() == "batchlimit demo: interrupted\n"
+        assert running.stderr.read() == "demo: interrupted\n"
         assert running.wait() == 130
-
-
-@pytest.mark.parametrize("missing", ["rich", "typer"])
-def test_without_its_packages_it_names_the_extra_to_install(missing: str) -> None:
-    script = f"import sys; sys.modules[{missing!r}] = None; from batchlimit.cli import main; main()"
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "pip install 'batchlimit[cli]'" in ended.stderr
-    assert ended.stderr.count("\n") == 1

@@ -9,12 +9,12 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import Admission, allowance, equals, evenness, excess, jain, share, starvation
-from batchlimit.fleet.caller import SPELL, Call
-from batchlimit.fleet.fleet import FleetLog
-from batchlimit.fleet.instance import InstanceLog
-from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.server import Work
+from benchmarks.audited_fleet.audit import Admission, allowance, equals, evenness, excess, jain, share, starvation
+from benchmarks.audited_fleet.caller import SPELL, Call
+from benchmarks.audited_fleet.fleet import FleetLog
+from benchmarks.audited_fleet.instance import InstanceLog
+from benchmarks.audited_fleet.plan import Plan
+from benchmarks.audited_fleet.server import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from batchlimit.fleet.fleet import Row, Watcher
-from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.report import Latency, Report
+from benchmarks.audited_fleet.fleet import Row, Watcher
+from benchmarks.audited_fleet.plan import Plan
+from benchmarks.audited_fleet.report import Latency, Report
 
 # Lines of the terminal besides the rows of processes: borders, heading, total, progress, and the line above.
 _FRAME = 8

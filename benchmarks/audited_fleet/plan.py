@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import accumulate, pairwise
 
 from batchlimit import Quota
-from batchlimit.fleet.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
+from benchmarks.audited_fleet.limiter import AsyncLimiter, AsyncWatchedLimiter, Limiter, WatchedLimiter
 
 _DEADLINE = 1.0
 """Seconds for a store call. Longer than the default, because all processes and the server share one busy machine."""

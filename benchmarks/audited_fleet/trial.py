@@ -3,11 +3,11 @@
 from contextlib import closing
 from dataclasses import replace
 
-from batchlimit.fleet.fleet import Fleet, Watcher
-from batchlimit.fleet.plan import Plan
-from batchlimit.fleet.report import Report, report
-from batchlimit.fleet.server import Server
 from batchlimit.stores.embedded import EmbeddedStore
+from benchmarks.audited_fleet.fleet import Fleet, Watcher
+from benchmarks.audited_fleet.plan import Plan
+from benchmarks.audited_fleet.report import Report, report
+from benchmarks.audited_fleet.server import Server
 
 # Schemes without one server to count: a store in each process, or several servers. The limiters' counts are used.
 _UNCOUNTED = ("memory", "redis+cluster", "redis+sentinel", "rediss+cluster", "rediss+sentinel")

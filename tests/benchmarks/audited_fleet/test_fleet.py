@@ -11,13 +11,13 @@ from multiprocessing.process import BaseProcess
 import pytest
 
 from batchlimit import Quota
-from batchlimit.fleet import fleet
-from batchlimit.fleet.fleet import Fleet, FleetError, FleetLog, Row
-from batchlimit.fleet.limiter import TaskTally
-from batchlimit.fleet.plan import Api, Phase, Plan, steady
-from batchlimit.fleet.report import Report, report
-from batchlimit.fleet.server import client_calls
-from batchlimit.fleet.trial import trial
+from benchmarks.audited_fleet import fleet
+from benchmarks.audited_fleet.fleet import Fleet, FleetError, FleetLog, Row
+from benchmarks.audited_fleet.limiter import TaskTally
+from benchmarks.audited_fleet.plan import Api, Phase, Plan, steady
+from benchmarks.audited_fleet.report import Report, report
+from benchmarks.audited_fleet.server import client_calls
+from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 
 both_apis = pytest.mark.parametrize("api", Api)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import Quota
-from batchlimit.fleet.audit import Admission, allowance, excess
+from benchmarks.audited_fleet.audit import Admission, allowance, excess
 
 
 def at(*instants: float, cost: int = 1) -> list[Admission]:

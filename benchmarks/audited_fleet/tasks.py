@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from batchlimit.fleet.caller import Caller, Stint
-from batchlimit.fleet.instance import PUBLISHING, Instance, InstanceLog
-from batchlimit.fleet.limiter import AsyncLimiter
+from benchmarks.audited_fleet.caller import Caller, Stint
+from benchmarks.audited_fleet.instance import PUBLISHING, Instance, InstanceLog
+from benchmarks.audited_fleet.limiter import AsyncLimiter
 
 
 async def run(instance: Instance) -> InstanceLog:

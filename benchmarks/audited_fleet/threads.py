@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 
-from batchlimit.fleet.caller import Caller, Stint
-from batchlimit.fleet.instance import PUBLISHING, Instance, InstanceLog
-from batchlimit.fleet.limiter import Limiter
+from benchmarks.audited_fleet.caller import Caller, Stint
+from benchmarks.audited_fleet.instance import PUBLISHING, Instance, InstanceLog
+from benchmarks.audited_fleet.limiter import Limiter
 
 
 def run(instance: Instance) -> InstanceLog:

@@ -1,0 +1,1 @@
+"""Runs and audits a fleet: processes on this machine that share one quota, for the demo, benchmarks and tests."""

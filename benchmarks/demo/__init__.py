@@ -1,0 +1,1 @@
+"""Shows batchlimit at work: `scripts/demo`, or `python -m benchmarks.demo`."""
