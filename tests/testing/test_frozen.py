@@ -279,7 +279,7 @@ def test_threads_that_wait_for_several_keys_come_to_an_end_as_soon_as_one_bucket
 
     for _ in range(10):
         with frozen_limits() as limits:
-            limiter = RateLimiter.from_url(URL, {"a": "5/minute", "b": "3/minute"})
+            limiter = RateLimiter.from_url(URL, {"a": "6/minute", "b": "3/minute"})  # one leases, one spends
             for each in [start(call) for _ in range(12)]:
                 each.result(DEADLINE)
             assert limits.elapsed == pytest.approx(9 * 20, abs=0.1)
