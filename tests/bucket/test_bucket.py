@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.instance_table import Reserved
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
 from batchlimit.quota.quota import Quota
 from tests.reservoir.world import SECOND, about, excess
 
@@ -711,3 +712,26 @@ def test_what_is_reserved_for_one_who_went_away_is_free_again(max_wait: float, f
     desk.ask(0.0, 0)
     desk.bucket._reserve(Ask("away", 1, 80, 80, 80, max_wait=max_wait), 10 * SECOND)
     assert [desk.ask(at, 50, queued=50).granted for at in (0.0, free_at - 0.01, free_at)] == [0, 0, 50]
+
+
+def test_an_ask_for_a_single_token_that_is_repeated_is_granted_once() -> None:
+    desk = Desk()
+    assert desk.ask(0.0, 1, seq=1).granted == 1
+    assert desk.ask(0.0, 1, seq=1).granted == 1
+    assert desk.look(0.0) == Level(99, 1, 1)
+
+
+def test_a_lease_of_a_single_token_ends() -> None:
+    desk = Desk()
+    assert desk.ask(0.0, 1, "a").granted == 1
+    desk.ask(0.9, 0, "b")
+    assert desk.look(0.9) == Level(100, 0, 2)
+
+
+def test_a_spend_after_a_long_silence_finds_nothing_reserved() -> None:
+    desk = Desk()
+    desk.ask(0.0, 0, "a")
+    desk.bucket._reserved = Reserved("a", 2, math.inf)
+    spend = Spend("key", HUNDRED, 1)
+    assert desk.bucket.charge(spend, instant(11.0)).is_charged
+    assert desk.bucket.offer(spend, instant(11.0)) is not None

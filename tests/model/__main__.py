@@ -1,9 +1,9 @@
 """Explore small worlds to their end: python -m tests.model --jobs 2
 
-It prints a row for each shape: states, steps, the longest history, seconds. `--deep` explores larger shapes too, half
-an hour on two processors, and `--all` all of them, a night. Where a rule is broken, the shortest history that breaks it
-is told, and the exit status is 1. `--break all` breaks each rule of tests/model/broken.py on purpose, to see that it is
-found; `--break RULE` breaks one of them.
+It prints a row for each shape: states, steps, the longest history, seconds. `--deep` explores larger shapes too,
+some minutes more, and `--all` all of them, which nobody has waited for yet. Where a rule is broken, the shortest
+history that breaks it is told, and the exit status is 1. `--break all` breaks each rule of tests/model/broken.py
+on purpose, to see that it is found; `--break RULE` breaks one of them.
 """
 
 import argparse
@@ -12,25 +12,10 @@ import sys
 from functools import partial
 
 from tests.model.broken import BREAKS
-from tests.model.explore import Found, explore, story
+from tests.model.play import broken, explored
 from tests.model.shapes import Size, shapes_of
 
 _ROW = "{:<38} {:>10} {:>10} {:>6} {:>8}"
-
-
-def explored(name: str, size: Size) -> tuple[str, Found, list[str]]:
-    """Explore one shape; for another process."""
-    shape = shapes_of(size)[name]
-    found = explore(shape)
-    return name, found, [] if found.wrong is None else story(shape, found.wrong[0])
-
-
-def broken(rule: str) -> tuple[str, Found, list[str]]:
-    """Break a rule, and explore the shape in which that is found."""
-    shape = shapes_of("all")[BREAKS[rule].shape]
-    with BREAKS[rule].made():
-        found = explore(shape)
-        return rule, found, [] if found.wrong is None else story(shape, found.wrong[0])
 
 
 def _table(names: list[str], size: Size, jobs: int) -> bool:

@@ -1,8 +1,8 @@
 """States by value: a photograph of a world says what it holds, takes it back there, and tells equal worlds.
 
 One walk over the objects does both. It copies the fields of each object that may change; `put_back` puts them back into
-the same objects, so that no object is ever copied. (To copy a world took 2.1 ms, and to play its history again 0.9 ms;
-a photograph takes 0.2 ms.) And it lists the values: two worlds whose lists are equal go on alike.
+the same objects, so that no object is ever copied. (An event with its photograph takes 0.4 ms.)
+And it lists the values: two worlds whose lists are equal go on alike.
 
 Three things make lists equal that are not so as they stand. Instants count from now. Numbers of messages count from the
 last. Instances are named in the order of their own values, for it does not matter which of two alike did what.

@@ -28,13 +28,14 @@ class Promise:
 class Watch:
     """Hears what happens, and looks at all after each step; raises Violation."""
 
-    __slots__ = ("_taken_back", "_told", "flying", "promise", "references", "spent", "trusts")
+    __slots__ = ("_is_told", "_taken_back", "_told", "flying", "promise", "references", "spent", "trusts")
 
     def __init__(self, quota: Quota, places: int, now: int) -> None:
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._told = [[0, 0] for _ in range(places)]  # tokens admitted and refused, as callers heard
         self._taken_back = [0] * places
         self.promise: Promise | None = None
+        self._is_told = False  # whether the bucket has granted nothing since it refused somebody
         self.spent: dict[str, tuple[int, int]] = {}  # by instance: what the bucket counts as spent, and until when
         self.flying = 0  # tokens of spends that are under way, at the most
         self.trusts = True  # False: the store lost its state, so what it counts is less than what is leased
@@ -71,7 +72,8 @@ class Watch:
         self._settle(caller)
         if not 0 < retry_after < math.inf:
             raise Violation(f"{limiter.name} tells a caller to come back in {retry_after} s")
-        self.promise = Promise(limiter.place, caller.cost, now + math.ceil(retry_after * SECOND))
+        if self._is_told:
+            self.promise = Promise(limiter.place, caller.cost, now + math.ceil(retry_after * SECOND))
 
     def failed(self, limiter: Limiter, caller: Caller) -> None:
         """The store did not answer: such a caller counts as refused where it stood in line."""
@@ -129,8 +131,9 @@ class Watch:
         """The bucket has carried out an ask."""
         entry = bucket._table.instances.get(name)
         self._settle_others(name, grant.granted)
-        if entry is None or entry.seq != ask.seq:
-            return  # a late copy
+        self._is_told = grant.granted < ask.need
+        if entry is None or entry.seq != ask.seq or entry.seen < bucket._now:
+            return  # a late copy, or a repetition
         self._count_spent(name, bucket, grant, now)
         aside = bucket._reserved.tokens if bucket._reserved and bucket._reserved.name != name else 0
         level = min(bucket._levels) - aside
@@ -145,6 +148,7 @@ class Watch:
         """The bucket has carried out a spend, or refused it."""
         if told is None:
             return
+        self._is_told = not told.is_charged
         if told.is_charged:
             self._settle_others("", 1)
             for reference in self.references:
