@@ -88,6 +88,7 @@ docs/performance/permits
 docs/performance/live-rules
 docs/performance/web
 benchmarks/results/peers
+benchmarks/results/everyday
 CONTRIBUTING
 CHANGELOG
 ```

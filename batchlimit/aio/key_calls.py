@@ -181,11 +181,11 @@ class AsyncKeyCalls(BaseRateLimiter):
 
         Example:
             >>> from batchlimit import AsyncRateLimiter
-            >>> limiter = AsyncRateLimiter.from_url("memory://", "10/hour")
+            >>> limiter = AsyncRateLimiter.from_url("memory://", "20/hour")
             >>> async with limiter.reserve("ann", 5) as reservation:
             ...     await reservation.settle(2)
             >>> (await limiter.decide("ann", 0)).remaining
-            8
+            18
         """
         return AsyncReservation(key, cost, on_error, self._reserve(key, cost, timeout), self._slow_path.adjust)
 

@@ -26,12 +26,12 @@ class AsyncReservation(Unique):
         >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
         >>> async def main():
-        ...     async with AsyncRateLimiter.from_url("memory://", "10/hour") as limiter:
+        ...     async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
         ...         reservation = await limiter.reserve("ann", 5)
         ...         await reservation.settle(2)
         ...         return (await limiter.decide("ann", 0)).remaining
         >>> asyncio.run(main())
-        8
+        18
     """
 
     __slots__ = ("_adjust", "_charge", "_estimate", "key")

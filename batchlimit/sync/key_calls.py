@@ -181,11 +181,11 @@ class KeyCalls(BaseRateLimiter):
 
         Example:
             >>> from batchlimit import RateLimiter
-            >>> limiter = RateLimiter.from_url("memory://", "10/hour")
+            >>> limiter = RateLimiter.from_url("memory://", "20/hour")
             >>> with limiter.reserve("ann", 5) as reservation:
             ...     reservation.settle(2)
             >>> limiter.decide("ann", 0).remaining
-            8
+            18
         """
         reservation = Reservation(key, cost, on_error, self._slow_path.adjust)
         self._registry.entry(key)  # what is settled for less stays there

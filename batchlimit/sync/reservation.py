@@ -22,11 +22,11 @@ class Reservation(Unique):
 
     Example:
         >>> from batchlimit import RateLimiter
-        >>> limiter = RateLimiter.from_url("memory://", "10/hour")
+        >>> limiter = RateLimiter.from_url("memory://", "20/hour")
         >>> reservation = limiter.reserve("ann", 5)
         >>> reservation.settle(2)
         >>> reservation.settled, limiter.decide("ann", 0).remaining
-        (True, 8)
+        (True, 18)
     """
 
     __slots__ = ("_adjust", "_estimate", "key")
