@@ -105,7 +105,7 @@ class KeyEntry:
             if isinstance(request, Fetch):
                 self._failed(request, None)
             else:
-                self.reservoir.gave_back(now, None)
+                self.reservoir.gave_back(now)
 
     def leave(self, caller: WaitingTask) -> None:
         """Take a caller out of the queue; what it was given is for others."""

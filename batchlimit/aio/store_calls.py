@@ -119,7 +119,8 @@ def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailab
     if isinstance(error, StoreUnavailable):
         message = "tokens of %s were not given back; they will expire: %s"
         tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
-    entry.reservoir.gave_back(entry.home.clock(), back if isinstance(error, CircuitOpen) else None)
+    unsent = back if isinstance(error, CircuitOpen) else None
+    entry.reservoir.gave_back(entry.home.clock(), unsent, back)
     entry.changed()
 
 

@@ -138,7 +138,6 @@ class BucketView:
             max(1, int(snapshot.active_instances)),
         )
         self._told_instances = int(snapshot.active_instances)
-        self._told_instances = int(snapshot.active_instances)
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
     @property

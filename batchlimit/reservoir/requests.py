@@ -148,12 +148,14 @@ class Requests:
         else:
             self.lost_number = fetch.ask.seq
 
-    def gave_back(self, unsent: GiveBack | None, now: float) -> None:
-        """Take note that a GiveBack has ended; if it was not sent, its refunds go with the next one.
+    def gave_back(self, unsent: GiveBack | None, now: float, back: GiveBack | None = None) -> None:
+        """Take note that `back` has ended; if it was not sent, its refunds go with the next one.
 
         What an ask has told that was under way when tokens were refunded is not true any more.
         """
-        ended, self._state.in_flight = self._state.in_flight, None
+        ended = self._state.in_flight if back is None else back
+        if self._state.in_flight is ended:
+            self._state.in_flight = None
         if unsent is None and isinstance(ended, GiveBack) and ended.refund:
             self._state.denials = NO_DENIALS
         if unsent is not None:

@@ -256,12 +256,12 @@ class Reservoir:
         self.admission.serve()
         self._wake_next()
 
-    def gave_back(self, now: float, unsent: GiveBack | None = None) -> None:
-        """Take note that a GiveBack has ended, whether it arrived or not; `unsent`: it was not even sent.
+    def gave_back(self, now: float, unsent: GiveBack | None = None, back: GiveBack | None = None) -> None:
+        """Take note that `back`, or the one in flight, has ended, whether it arrived or not; `unsent`: it was not sent.
 
         It is never repeated: leased tokens expire, and the refunds of an unsent one go with the next.
         """
-        self.requests.gave_back(unsent, now)
+        self.requests.gave_back(unsent, now, back)
         self.admission.advance(now)
         self._wake_next()
 

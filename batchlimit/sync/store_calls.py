@@ -35,7 +35,7 @@ def give_back(entry: KeyEntry, back: GiveBack) -> None:
     except CircuitOpen:
         unsent = back
     finally:
-        entry.locked(lambda: entry.reservoir.gave_back(entry.clock(), unsent))
+        entry.locked(lambda: entry.reservoir.gave_back(entry.clock(), unsent, back))
 
 
 def refund(entry: KeyEntry, cost: int) -> bool:

@@ -1,12 +1,14 @@
 """An event loop in which a signal handler raised may forget a callback: the key serves those who come later."""
 
 import asyncio
+import contextlib
+from functools import partial
 
 import pytest
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.aio import key_entry, store_calls
-from tests.aio.stage import KEY, Stage, limiter_on
+from tests.aio.stage import KEY, Gate, Stage, limiter_on
 
 LATER = 100.0
 """Seconds: an answer takes no longer, not even with a connection that has to be made first."""
@@ -14,6 +16,14 @@ LATER = 100.0
 
 def forget(*_: object, **__: object) -> None:
     """What a loop does with a callback that it has forgotten."""
+
+
+async def ignores_cancellation(gate: Gate) -> None:
+    """What a store of a user's own may do: it ends when the gate is opened, and not before."""
+    passing = asyncio.create_task(gate())
+    while not passing.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(passing)
 
 
 async def later_callers_are_served(limiter: AsyncRateLimiter) -> None:
@@ -52,4 +62,26 @@ async def test_a_return_of_tokens_of_which_nobody_hears_is_over_after_a_while(mo
         await refund
     assert len(stage.backs) == 1
     await later_callers_are_served(limiter)
+    await limiter.close()
+
+
+async def test_a_return_that_ends_after_it_was_given_up_ends_no_other_request() -> None:
+    """The ask that followed was forgotten: its tokens were lost, and another one was in flight beside it."""
+    stage, back, ask = Stage(), Gate(), Gate()
+    limiter = limiter_on(stage, idle_after=1000.0)
+    assert await limiter.try_acquire(KEY, 10)
+    await asyncio.sleep(LATER)
+    stage.before_back = partial(ignores_cancellation, back)
+    refund = asyncio.create_task(limiter.refund(KEY, 5))
+    await back.await_someone()
+    first = asyncio.create_task(limiter.acquire(KEY))
+    await asyncio.sleep(LATER)
+    stage.before = ask
+    second = asyncio.create_task(limiter.acquire(KEY))
+    await ask.await_someone()
+    back.open()
+    await refund
+    ask.open()
+    await asyncio.gather(first, second)
+    assert stage.busiest == 1
     await limiter.close()
