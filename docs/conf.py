@@ -79,6 +79,7 @@ docs/reference/errors
 :caption: Behind it
 
 docs/how-it-works
+docs/how-it-is-tested
 docs/performance/README
 docs/performance/method
 docs/performance/overload
