@@ -72,11 +72,11 @@ class GuardedStore(Timeouts):
         self, groups: Groups, look: bool, took: "Callable[[SpendReply | StoreUnavailable | None], None]"
     ) -> bool:
         """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
-        sender = self._spend_sender
+        sender, sent = self._spend_sender, time.monotonic()
         return sender is not None and self._send(
             groups[0][0].key,
             lambda: sender.send_spend(groups, look=look, within=self._deadline),
-            lambda answer: sender.receive_spend(answer, groups),
+            lambda answer: sender.receive_spend(answer, groups, sent),
             took,
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -175,18 +176,18 @@ class AsyncRedisStore(Unique):
 
     async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        transport, server = self._transport, self.part(groups[0][0].key)
+        transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
         call = self._spending.call(self._prefix, groups, look, within, server)
-        return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server)
+        return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server, sent)
 
     def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
         """See AsyncSpendSender.send_spend. Only an AsyncDirectTransport can."""
         transport, call = self._transport, self._spending.call(self._prefix, groups, look, within, "")
         return transport.send(*call) if isinstance(transport, AsyncDirectTransport) else None
 
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
+    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
         """See AsyncSpendSender.receive_spend."""
-        return self._received(answer, lambda reply: self._spending.read(reply, groups, ""))
+        return self._received(answer, lambda reply: self._spending.read(reply, groups, "", sent))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

@@ -1,6 +1,7 @@
 """Buckets in Redis or Valkey, for threads: each call is one EVALSHA of an atomic script."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar, TypeVarTuple
@@ -178,9 +179,9 @@ class RedisStore(Unique):
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        transport, server = self._transport, self.part(groups[0][0].key)
+        transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
         call = self._spending.call(self._prefix, groups, look, within, server)
-        return self._spending.read(self._talk(transport, transport.run, *call), groups, server)
+        return self._spending.read(self._talk(transport, transport.run, *call), groups, server, sent)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

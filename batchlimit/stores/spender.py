@@ -73,6 +73,9 @@ class AsyncSpendSender(Protocol):
         """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
         ...
 
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
-        """Return what became of spends that were sent, or raise as `spend` does; None if `spend` has to repeat it."""
+    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
+        """Return what became of spends that were sent, or raise as `spend` does; None if `spend` has to repeat it.
+
+        They were `sent` then, by time.monotonic().
+        """
         ...

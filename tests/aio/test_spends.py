@@ -70,7 +70,7 @@ class Sender(Till):
             asyncio.get_running_loop().call_later(self.delay, arrive)
         return answer
 
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups) -> SpendReply | None:
+    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
         told: Any = answer.result()
         if isinstance(told, Exception):
             raise told

@@ -117,10 +117,13 @@ Call = tuple[str, list[str], list[str | bytes]]
 
 
 class SpendScript:
-    """The calls of spend.lua by one store; it knows what the servers' clocks showed last.
+    """The calls of spend.lua by one store; it knows what the servers' clocks show.
 
     A server that was stopped for a while carries out what came meanwhile, when nobody waits for it any more. So a call
     tells until when its caller waits, by the server's clock: later the script charges nothing.
+
+    A script ran at some instant between the call and the moment in which its reply was read. A busy process reads it
+    late, and a server that was stopped runs it late. So an answer changes what is known only where that cannot be true.
     """
 
     __slots__ = ("_ahead", "_seen")
@@ -140,9 +143,11 @@ class SpendScript:
         latest = (time.monotonic() + within) * _SECOND + ahead
         return "spend", names, spend_arguments(groups, self._seen if look else "", latest)
 
-    def read(self, reply: Sequence[int], groups: Groups, server: str) -> SpendReply:
-        """Return what became of the groups."""
-        self._ahead[server] = reply[1] - time.monotonic() * _SECOND
+    def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
+        """Return what became of the groups; they were `sent` then, by time.monotonic()."""
+        clock = reply[1]
+        least, most = clock - time.monotonic() * _SECOND, clock - sent * _SECOND
+        self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
         return read_spent(reply, groups)
 
 
