@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
+from weakref import ref
 
 from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.gate import Reason
@@ -15,12 +17,16 @@ from batchlimit.concurrency.waits import Waits, waits_of
 class Turn:
     """What a task waits for, of the loop that runs when it is made."""
 
-    __slots__ = ("_future", "_loop", "_waits")
+    __slots__ = ("__weakref__", "_future", "_loop", "_waits")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
         self._waits: Waits = waits_of(self._loop)
+
+    def waker(self) -> Callable[[], None]:
+        """Return its `wake` without keeping it: a queue keeps no task whose loop was closed, nor what that holds."""
+        return partial(_wake, ref(self))
 
     def wake(self) -> None:
         """End the wait, from any thread; RuntimeError if the loop is closed."""
@@ -45,6 +51,13 @@ class Turn:
         """End the wait, in its loop; a second time it changes nothing."""
         if not self._future.done():
             self._future.set_result(None)
+
+
+def _wake(turn: ref[Turn]) -> None:
+    found = turn()
+    if found is None:
+        raise RuntimeError("the task that waited is no more")
+    found.wake()
 
 
 class _NoLoop:
@@ -165,7 +178,7 @@ class AsyncPermit(BasePermit):
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         turn = Turn() if locked_gate.time is None else locked_gate.time.task_turn()
-        waiter = Waiter(turn.wake, self.priority)
+        waiter = Waiter(turn.waker(), self.priority)
         self._state = WAITING
         try:
             waiters.join(waiter, self._partition)

@@ -2,10 +2,10 @@
 
 import asyncio
 import math
-import weakref
 from collections import deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from batchlimit.waking import HEARTBEAT
 
@@ -32,14 +32,22 @@ class Waits:
 
     Waits that end at about the same time share a slot, and a slot has one timer. So a wait costs the same however many
     there are, and one that ends early leaves no timer behind.
+
+    The timers of the loop keep it, and it keeps the tasks that wait; no queue and no table does. So if the loop closes,
+    the garbage collector finds them, with the places that they hold.
+
+    Attributes:
+        loop: The event loop.
     """
 
-    __slots__ = ("__weakref__", "_due", "_looks", "_room", "_slots")
+    __slots__ = ("__weakref__", "_due", "_endless", "_looks", "_room", "_slots", "loop")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self._due: deque[Turn] = deque()
         self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
         self._slots: dict[tuple[int, int], dict[Turn, None]] = {}
+        self._endless: dict[Turn, None] = {}
         self._looks: dict[Callable[[], object], _Look] = {}
 
     def __repr__(self) -> str:
@@ -69,7 +77,7 @@ class Waits:
     def until(self, seconds: float) -> dict[Turn, None]:
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
-            return {}
+            return self._endless
         loop = asyncio.get_running_loop()
         power = max(math.frexp(seconds)[1], _LEAST) - _FINENESS
         width = math.ldexp(1.0, power)
@@ -132,12 +140,13 @@ class _Look:
         self._timer.cancel()
 
 
-_all: MutableMapping[asyncio.AbstractEventLoop, Waits] = weakref.WeakKeyDictionary()
+_all: WeakValueDictionary[int, Waits] = WeakValueDictionary()
+"""By the identity of the loop: its waits keep it, so no other object has that meanwhile."""
 
 
 def waits_of(loop: asyncio.AbstractEventLoop) -> Waits:
     """Return the waits of the loop that runs."""
-    found = _all.get(loop)
+    found = _all.get(id(loop))
     if found is None:
-        found = _all[loop] = Waits()
+        found = _all[id(loop)] = Waits(loop)
     return found

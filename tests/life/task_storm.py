@@ -54,7 +54,11 @@ class Loops:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.call_soon(loop.stop)
-            loop.run_forever()
+            again = loop.call_later(PATIENCE, loop.stop)  # the loop may lose the first one
+            try:
+                loop.run_forever()
+            finally:
+                again.cancel()
         if asyncio.all_tasks(loop):
             self._loops.append(asyncio.new_event_loop())
         while len(self._loops) > 1:
