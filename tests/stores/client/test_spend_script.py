@@ -47,7 +47,7 @@ def test_a_server_that_stood_still_charges_nothing(wire: Wire) -> None:
 def test_a_call_that_came_there_late_tells_nothing_new(wire: Wire) -> None:
     assert wire.is_charged()
     assert wire.is_charged(there=WITHIN)
-    assert not wire.is_charged(there=2 * WITHIN)
+    assert not wire.is_charged(there=1.5 * WITHIN)
 
 
 def test_a_busy_process_that_reads_its_answers_late_is_charged(wire: Wire) -> None:
