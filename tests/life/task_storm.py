@@ -31,13 +31,13 @@ class Loops:
 
     def __init__(self, use: Callable[[], Awaitable[object]]) -> None:
         self._use = use
-        self._loops, self._is_clean = [asyncio.new_event_loop()], True
+        self._loops, self._is_clean, self._is_tidying = [asyncio.new_event_loop()], True, False
 
     def run(self) -> None:
         """Run some tasks to their end."""
         if not self._is_clean:
             self.tidy()
-        self._is_clean = False
+        self._is_clean = self._is_tidying = False
         with contextlib.suppress(TimeoutError, BatchLimitError):  # a loop itself may have lost what was to wake a task
             self._loops[-1].run_until_complete(asyncio.wait_for(self._all(), PATIENCE))
             self._is_clean = True
@@ -45,20 +45,24 @@ class Loops:
     async def _all(self) -> None:
         await asyncio.gather(*(self._use() for _ in range(TASKS)))
 
+    def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop the loop, unless an interrupted `tidy` left this behind and tasks run by now."""
+        if self._is_tidying:
+            loop.stop()
+
     def tidy(self) -> None:
         """End what interrupted runs left behind; where that does not help, go on with another loop."""
         events._set_running_loop(None)
         loop = self._loops[-1]
         loop._thread_id = None  # type: ignore[attr-defined]
+        self._is_tidying = True
         for _ in range(3):
             for task in asyncio.all_tasks(loop):
                 task.cancel()
-            loop.call_soon(loop.stop)
-            again = loop.call_later(PATIENCE, loop.stop)  # the loop may lose the first one
-            try:
-                loop.run_forever()
-            finally:
-                again.cancel()
+            loop.call_soon(self._stop, loop)
+            again = loop.call_later(PATIENCE, self._stop, loop)  # the loop may lose the first one
+            loop.run_forever()
+            again.cancel()
         if asyncio.all_tasks(loop):
             self._loops.append(asyncio.new_event_loop())
         while len(self._loops) > 1:
