@@ -45,7 +45,7 @@ class Raised(BaseException):
 
 
 class Storm:
-    """Calls again and again, until so many signals were raised amid the calls.
+    """Calls again and again, until so many signals at least were raised amid the calls.
 
     They come in bursts, of two on average, with so many seconds between the bursts at most.
     """
@@ -55,9 +55,9 @@ class Storm:
         self._ends_at = time.monotonic() + LONGEST
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
-        """Raise, but where the storm itself runs."""
+        """Raise, but where the storm itself runs; also after the last one, which an event loop may have swallowed."""
         self._plan()
-        if self.left > 0 and not self._is_over and frame is not None and frame.f_code not in _OWN:
+        if not self._is_over and frame is not None and frame.f_code not in _OWN:
             self.left -= 1
             raise Raised
 
