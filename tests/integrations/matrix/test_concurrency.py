@@ -57,12 +57,16 @@ def test_a_request_that_is_refused_is_charged_to_no_rule(served: Served) -> None
     until(lambda: is_free(served))
 
 
-def test_of_a_burst_at_least_one_is_served_and_nothing_else_than_200_and_503_is_answered(served: Served) -> None:
-    until(lambda: is_free(served))
-    with ThreadPoolExecutor(6) as pool:
-        statuses = list(pool.map(lambda _: served.get("/hello").status_code, range(30)))
-    assert set(statuses) <= {200, 503}
-    assert 200 in statuses
+def test_of_bursts_some_requests_are_served_and_nothing_else_than_200_and_503_is_answered(served: Served) -> None:
+    """A server's thread may return the permit of the request before a whole burst later: then that has 503 alone."""
+
+    def is_served() -> bool:
+        with ThreadPoolExecutor(6) as pool:
+            statuses = set(pool.map(lambda _: served.get("/hello").status_code, range(30)))
+        assert statuses <= {200, 503}
+        return 200 in statuses
+
+    until(is_served)
     until(lambda: is_free(served))
 
 
