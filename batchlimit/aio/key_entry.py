@@ -21,8 +21,6 @@ from batchlimit.waking import HEARTBEAT
 
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone after looking after it failed."""
-
-
 _NOTHING = None, 0.0
 
 
