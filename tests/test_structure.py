@@ -1,16 +1,38 @@
-"""The sizes that keep the library readable: of its modules, and of its classes."""
+"""The sizes that keep the library readable: of the whole, of its modules, and of its classes."""
 
 import ast
+import functools
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 LIBRARY = Path(__file__).parents[1] / "batchlimit"
 MOST_LINES = 300
 USUAL_LINES = range(60, 151)
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
+
+CEILINGS = {
+    "lines": 53_000,
+    "functions": 4_300,
+    "files": 455,
+    "classes of one name": 66,
+    "entries of batchlimit/": 41,
+}
+"""A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
+
+
+@pytest.mark.parametrize("what", CEILINGS)
+def test_the_library_does_not_grow(what: str) -> None:
+    count, told = sizes()[what]
+    assert count <= CEILINGS[what], (
+        f"{what}: {count}. Delete or merge something, or say in the commit why it is more. {told}"
+    )
 
 
 def test_no_module_is_long_and_most_are_short() -> None:
@@ -51,12 +73,44 @@ class One:
     assert told(one) == 3
 
 
+def test_a_name_that_two_classes_have_is_told_with_their_files() -> None:
+    assert of_one_name({"a.py": "class A: ...", "b.py": "class A:\n class B: ..."}) == {"A": ["a.py", "b.py"]}
+
+
+@functools.cache
+def sizes() -> dict[str, tuple[int, str]]:
+    """Return each count, and what to look at if it is too high."""
+    sources = {str(path.relative_to(LIBRARY)): path.read_text() for path in sorted(LIBRARY.rglob("*.py"))}
+    lines, functions = Counter[str](), Counter[str]()
+    for name, source in sources.items():
+        folder = name.rpartition("/")[0] or "batchlimit"
+        lines[folder] += len(source.splitlines())
+        functions[folder] += sum(isinstance(each, FUNCTIONS) for each in ast.walk(ast.parse(source)))
+    twice = of_one_name(sources)
+    entries = [path.name for path in sorted(LIBRARY.iterdir()) if path.name != "__pycache__"]
+    return {
+        "lines": (lines.total(), f"Most are in {lines.most_common(5)}"),
+        "functions": (functions.total(), f"Most are in {functions.most_common(5)}"),
+        "files": (len(sources), ""),
+        "classes of one name": (len(twice), "\n".join(f"{name}: {', '.join(files)}" for name, files in twice.items())),
+        "entries of batchlimit/": (len(entries), ", ".join(entries)),
+    }
+
+
+def of_one_name(sources: dict[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for file, source in sources.items():
+        for each in classes(source):
+            found.setdefault(each.name, []).append(file)
+    return {name: files for name, files in sorted(found.items()) if len(files) > 1}
+
+
 def classes(source: str) -> Iterator[ast.ClassDef]:
     return (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.ClassDef))
 
 
 def public_methods(one: ast.ClassDef) -> set[str]:
-    functions = [each for each in one.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [each for each in one.body if isinstance(each, FUNCTIONS)]
     return {each.name for each in functions if not each.name.startswith("_") and not is_property(each)}
 
 
