@@ -103,6 +103,7 @@ class Limiter(Process):
         caller = Caller(call.cost, now + call.patience if call.patience else NO_WAIT, now, call.then)
         if not self.reservoir.resume(caller, fetch):
             return False
+        self.spends -= 1  # the reservoir counts it from now on
         self._callers[id(caller)] = caller
         if isinstance(outcome, StoreUnavailable):
             self.reservoir.failed(fetch, outcome, now)
