@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from batchlimit.integrations.grpc import RateLimitClientInterceptor
-from batchlimit.integrations.grpc.every_call import Patience
+from batchlimit.integrations.grpc.client_calls import Patience
 from batchlimit.rules import Rule
 from tests.integrations.limited_grpc import Scene, calling, serving
 from tests.integrations.service import KINDS

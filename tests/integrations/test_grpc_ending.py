@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from batchlimit import ConcurrencyLimiter
-from batchlimit.integrations.grpc.call import Ending, completing
-from batchlimit.integrations.grpc.status import outcome_of
+from batchlimit.integrations.grpc.answer import outcome_of
+from batchlimit.integrations.grpc.serving import CallEnd, completing
 from tests.integrations.stage import Recording
 
 
@@ -66,9 +66,9 @@ def _end(
     given: float | None, left: float | None, code: object, error: BaseException | None, *, gone: bool
 ) -> tuple[int, int, int]:
     limiter, context = ConcurrencyLimiter(Recording(1)), Context(given)
-    ending = Ending(context, completing(limiter.acquire(), outcome_of))
+    end = CallEnd(context, completing(limiter.acquire(), outcome_of))
     context.left, context.told = left, code
-    ending.end(error, gone=gone)
+    end.tell(error, gone=gone)
     counts = limiter.statistics()
     assert counts.in_flight == 0
     return counts.succeeded, counts.dropped, counts.ignored

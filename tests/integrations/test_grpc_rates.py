@@ -11,8 +11,7 @@ from grpc_status import rpc_status
 from batchlimit import RateLimiter
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.grpc import CallResponse, RateLimitInterceptor
-from batchlimit.integrations.grpc.answer import address_of
-from batchlimit.integrations.grpc.retry_info import status_details
+from batchlimit.integrations.grpc.answer import address_of, status_details
 from batchlimit.rules import Rule
 from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import serving

@@ -14,8 +14,8 @@ Put `ConcurrencyInterceptor` first among the interceptors: those behind it do no
 A stream is one call for as long as it lasts. If its client decides how long that is, it says nothing about the load:
 let such methods pass, or give them a limiter of their own (`ByMethod`).
 
-A call passes an interceptor (admits or refuses), then `call` or `async_call` (runs the handler and tells how the call
-ended). `details` names calls, `status` says what a status tells about the load, `answer` what a refusal by rules is.
+A call of a server passes an interceptor (admits or refuses), then `serving` (runs the handler and tells how the call
+ended). `details` says what a call is by its method and metadata, `answer` what statuses and refusals are.
 """
 
 try:
@@ -25,20 +25,14 @@ except ModuleNotFoundError as error:
         "batchlimit.integrations.grpc needs grpcio, of the 'grpc' extra: pip install 'batchlimit[grpc]'", name="grpc"
     ) from error
 
-from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
-from batchlimit.integrations.grpc.answer import CallResponse
-from batchlimit.integrations.grpc.async_client import AsyncRateLimitClient
-from batchlimit.integrations.grpc.async_concurrency_client import AsyncConcurrencyClient
-from batchlimit.integrations.grpc.async_rate_limit import AsyncRateLimitInterceptor
+from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
-from batchlimit.integrations.grpc.client import RateLimitClientInterceptor
-from batchlimit.integrations.grpc.concurrency_client import ConcurrencyClientInterceptor
-from batchlimit.integrations.grpc.details import by_metadata, by_method
-from batchlimit.integrations.grpc.held import check_permit, current_permit
-from batchlimit.integrations.grpc.rate_limit import RateLimitInterceptor
-from batchlimit.integrations.grpc.refused_call import AsyncRefusedCall, RefusedCall
-from batchlimit.integrations.grpc.status import outcome_of
-from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
+from batchlimit.integrations.grpc.client_concurrency import AsyncConcurrencyClient, ConcurrencyClientInterceptor
+from batchlimit.integrations.grpc.client_rules import AsyncRateLimitClient, RateLimitClientInterceptor
+from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
+from batchlimit.integrations.grpc.details import by_metadata, by_method, check_permit, current_permit
+from batchlimit.integrations.grpc.rate_limit import AsyncRateLimitInterceptor, RateLimitInterceptor
+from batchlimit.integrations.grpc.refused import AsyncRefusedCall, RefusedCall
 
 __all__ = [
     "AsyncByMethod",

@@ -1,19 +1,57 @@
-"""What gRPC and the rules say to each other: refusals, statuses, metadata, addresses."""
+"""What gRPC and batchlimit say to each other: statuses, refusals, metadata, addresses."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import grpc
 
+from batchlimit import BatchLimitError, ConcurrencyLimited
+from batchlimit.concurrency import Outcome
+from batchlimit.concurrency.classification import STATUSES
+from batchlimit.errors import PermitLost
 from batchlimit.integrations import enforcement
-from batchlimit.integrations.grpc.retry_info import DETAILS, status_details
-from batchlimit.integrations.grpc.status import PUSHBACK, REASON, Metadata, Refusal
 from batchlimit.integrations.headers import RETRY_AFTER, Header, texts
 
+OutcomeOf = Callable[[grpc.StatusCode], Outcome]
+"""Returns what a status tells about the load."""
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+_DROPPED = {grpc.StatusCode[name] for name in STATUSES}
 _CODES = {429: grpc.StatusCode.RESOURCE_EXHAUSTED, 403: grpc.StatusCode.UNAUTHENTICATED}
+
+
+def outcome_of(code: grpc.StatusCode) -> Outcome:
+    """Return what a status tells about the load.
+
+    Args:
+        code: The status in which a call ended.
+
+    Returns:
+        `Outcome.SUCCESS` for OK. `Outcome.DROPPED` for UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED: load made
+        these calls fail. `Outcome.IGNORED` for all others: they are often faster than an answer, and the server would
+        look faster the more calls fail.
+
+    Example:
+        >>> import grpc
+        >>> from batchlimit.integrations.grpc import outcome_of
+        >>> outcome_of(grpc.StatusCode.UNAVAILABLE)
+        <Outcome.DROPPED: 'dropped'>
+    """
+    if code is grpc.StatusCode.OK:
+        return Outcome.SUCCESS
+    return Outcome.DROPPED if code in _DROPPED else Outcome.IGNORED
+
+
+def status(code: object) -> grpc.StatusCode | None:
+    """Return a status that was set, be it as a number; None if none was."""
+    if isinstance(code, grpc.StatusCode):
+        return code
+    return next((known for known in grpc.StatusCode if known.value[0] == code), None)
+
+
 _HTTP = {
     "OK": 200,
     "CANCELLED": 499,
@@ -86,28 +124,68 @@ def ended_with(
     return CallResponse.of(code, context.trailing_metadata(), error, sent)
 
 
-def refusal_of(refused: enforcement.Refusal) -> Refusal:
-    """Return what a call is answered that rules refuse.
+PUSHBACK = "grpc-retry-pushback-ms"
+"""gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""
+REASON = "batchlimit-reason"
+"""Why: `limit`, `partition`, `queue_full`, `queue_timeout`, `shed` or `unknown_partition`; see ConcurrencyLimited.
+
+`lost`: the call was cancelled, because its shared permit may be another's by now.
+
+Of rules: `quota`, `store` (it is away) or `identity` (nobody can say who asks)."""
+STATUS = "grpc-status-details-bin"
+
+
+class CallRefusal(NamedTuple):
+    """The status, the details and the trailing metadata of a call that was refused."""
+
+    code: grpc.StatusCode
+    details: str
+    metadata: Metadata
+
+    def end(self, context: Any) -> None:
+        """End a call of a threaded server with this answer: `abort` of grpcio raises."""
+        context.set_trailing_metadata(self.metadata)
+        context.abort(self.code, self.details)
+
+    async def end_async(self, context: Any) -> None:
+        """End a call of a server on asyncio with this answer."""
+        await context.abort(self.code, self.details, self.metadata)
+
+
+def refused_by_limiter(error: BatchLimitError) -> CallRefusal:
+    """Return the answer to a call that gets no permit, or lost it: RESOURCE_EXHAUSTED, or UNAVAILABLE.
+
+    It is UNAVAILABLE if the limiter is closed, its store is away, or a shared permit was lost. If nothing is known of
+    when to come back, the answer says nothing: the client goes by its own backoff.
+    """
+    if isinstance(error, PermitLost):
+        return CallRefusal(grpc.StatusCode.UNAVAILABLE, str(error), ((REASON, "lost"),))
+    if not isinstance(error, ConcurrencyLimited):
+        return CallRefusal(grpc.StatusCode.UNAVAILABLE, str(error), ())
+    metadata: Metadata = ((REASON, error.reason),)
+    if error.retry_after is not None:
+        metadata += ((PUSHBACK, str(math.ceil(error.retry_after * 1000))),)
+    return CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), metadata)
+
+
+def refused_by_rules(refused: enforcement.Refusal) -> CallRefusal:
+    """Return the answer to a call that rules refuse.
 
     RESOURCE_EXHAUSTED for a limit, UNAVAILABLE while the store is away, UNAUTHENTICATED if nobody can say who asks.
     """
-    code = _CODES.get(refused.status, grpc.StatusCode.UNAVAILABLE)
-    wait = refused.retry_after
-    details = _details(code, refused.rules, wait)
+    code, wait = _CODES.get(refused.status, grpc.StatusCode.UNAVAILABLE), refused.retry_after
+    details = _details(code, ", ".join(refused.rules) or "a rule", wait)
     metadata: Metadata = ((REASON, "quota" if refused.status == 429 else "store" if wait else "identity"),)
     if wait is None:
-        return Refusal(code, details, metadata)
+        return CallRefusal(code, details, metadata)
     if not math.isfinite(wait):
-        return Refusal(code, details, (*metadata, (PUSHBACK, "-1")))  # a channel that retries gives up
+        return CallRefusal(code, details, (*metadata, (PUSHBACK, "-1")))  # a channel that retries gives up
     metadata += tuple((name.decode(), value.decode()) for name, value in refused.headers if name == RETRY_AFTER)
-    pushback = str(math.ceil(wait * 1000))
-    return Refusal(
-        code, details, (*metadata, (PUSHBACK, pushback), (DETAILS, status_details(code.value[0], details, wait)))
-    )
+    metadata += ((PUSHBACK, str(math.ceil(wait * 1000))), (STATUS, status_details(code.value[0], details, wait)))
+    return CallRefusal(code, details, metadata)
 
 
-def _details(code: grpc.StatusCode, rules: Sequence[str], wait: float | None) -> str:
-    names = ", ".join(rules) or "a rule"
+def _details(code: grpc.StatusCode, names: str, wait: float | None) -> str:
     if code is grpc.StatusCode.UNAUTHENTICATED:
         return f"a limit applies by caller, and this call does not say who is calling: {names}"
     if code is grpc.StatusCode.UNAVAILABLE:
@@ -136,3 +214,44 @@ def address_of(peer: str) -> str | None:
     """
     kind, _, rest = peer.partition(":")
     return unquote(rest).rpartition(":")[0] if kind in ("ipv4", "ipv6") else None
+
+
+# google.rpc.RetryInfo, as clients of gRPC look for it. It is three messages of protobuf, each in a field of the next:
+# Duration, RetryInfo and Status. They are written by hand, because grpcio itself does without protobuf.
+_RETRY_INFO = b"type.googleapis.com/google.rpc.RetryInfo"
+_LONGEST = 315_576_000_000.0
+"""Seconds of a Duration, at most."""
+
+
+def status_details(code: int, message: str, delay: float) -> bytes:
+    """Return a google.rpc.Status that says when to come back.
+
+    Args:
+        code: the number of the status.
+        message: its text.
+        delay: seconds, finite.
+
+    Returns:
+        The message, serialized.
+    """
+    seconds = min(max(delay, 0.0), _LONGEST)
+    whole = math.floor(seconds)
+    duration = _number(1, whole) + _number(2, int((seconds - whole) * 1e9))
+    any_of_it = _bytes(1, _RETRY_INFO) + _bytes(2, _bytes(1, duration))
+    return _number(1, code) + _bytes(2, message.encode()) + _bytes(3, any_of_it)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])

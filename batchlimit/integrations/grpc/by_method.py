@@ -7,8 +7,7 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
-from batchlimit.integrations.grpc.aio import AsyncConcurrencyInterceptor
-from batchlimit.integrations.grpc.sync import ConcurrencyInterceptor
+from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.patterns import by_name
 
 T = TypeVar("T")

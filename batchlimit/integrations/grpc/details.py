@@ -1,25 +1,32 @@
-"""What the method and the metadata of a call say of it, before it runs."""
+"""What calls say of themselves before they run: their partition, their key; and the permit under which one runs."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import grpc
+
+from batchlimit.admission.permit import give_back
+from batchlimit.concurrency import Permit
+from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
+from batchlimit.integrations.permits import AnyPermit
+from batchlimit.shared import SharedPermit
 
 Name = Callable[[grpc.HandlerCallDetails], str]
 """Returns the name of a call's partition; it runs before every call, where nothing may block."""
 
 
-def nobody(details: grpc.HandlerCallDetails) -> str:
+def no_partition(details: grpc.HandlerCallDetails) -> str:
     """Return no name: the call gets what is spare; that is everything if there are no partitions."""
     return ""
 
 
-def never(details: grpc.HandlerCallDetails) -> bool:
+def not_sheddable(details: grpc.HandlerCallDetails) -> bool:
     """Say of every call that it is not sheddable."""
     return False
 
 
-def alike(details: grpc.HandlerCallDetails) -> int:
+def equal_priority(details: grpc.HandlerCallDetails) -> int:
     """Return the same priority for all."""
     return 0
 
@@ -70,17 +77,104 @@ def by_metadata(key: str) -> Name:
     return name
 
 
-class Changed(grpc.ClientCallDetails):
-    """Details of a client's call, some of them changed.
+class CallPermits:
+    """The permits of calls: each is asked for by what the details of a call say.
 
     Args:
-        details: those of the call.
-        **changed: what is different, such as `timeout=2.0`.
+        kinds: the limiters of the API.
+        limiter: one of these.
+        partition, key, priority, sheddable: as for the interceptors.
+
+    Attributes:
+        is_shared: whether to acquire asks a store.
+        is_sheddable: returns whether the limiter may tell a call to give up.
+
+    Raises:
+        TypeError: `key` or `sheddable` does not go with the limiter.
     """
 
-    def __init__(self, details: Any, **changed: Any) -> None:
-        self._details = details
-        vars(self).update(changed)
+    def __init__(
+        self,
+        kinds: tuple[type, ...],
+        limiter: AnyLimiter,
+        partition: Name,
+        key: KeyOf | None,
+        priority: Callable[[Any], int],
+        sheddable: Callable[[Any], bool] = not_sheddable,
+    ) -> None:
+        if key is not None and sheddable is not not_sheddable:
+            raise TypeError("sheddable= is for a limiter without keys")
+        self._source, self._is_keyed = PermitSource(kinds, limiter, partition, key), key is not None
+        self._priority, self.is_sheddable, self.is_shared = priority, sheddable, self._source.is_shared
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)
+    def __repr__(self) -> str:
+        return repr(self._source)
+
+    def acquire(self, details: Any, sheddable: bool = False, **options: Any) -> Any:
+        """Return the permit of a call; that of an asyncio limiter is to be awaited.
+
+        Raises:
+            BatchLimitError: the call is refused.
+        """
+        return self._source.acquire(details, **self._options(details, sheddable), **options)
+
+    def acquire_later(self, back: tuple[Any, Any], details: Any, sheddable: bool, timeout: float | None) -> Any:
+        """Return the permit of a call, or None: one of `back` is called then, with a permit or a refusal."""
+        return self._source.acquire_later(back, details, timeout=timeout, **self._options(details, sheddable))
+
+    def _options(self, details: Any, sheddable: bool) -> dict[str, Any]:
+        options = {"operation": details.method, "priority": self._priority(details)}
+        return options if self._is_keyed else options | {"sheddable": sheddable}
+
+
+HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
+"""Set before the handler of a call runs, in its thread or its task."""
+
+
+def current_permit() -> AnyPermit:
+    """Return the permit of the call that this thread or task serves, for `check`, `lost` and `token` of a shared one.
+
+    Returns:
+        The permit.
+
+    Raises:
+        LookupError: no concurrency interceptor stands before the handler.
+
+    Example:
+        >>> try:
+        ...     current_permit()
+        ... except LookupError as error:
+        ...     print(error)
+        no concurrency interceptor stands before this handler: add one to the server
+    """
+    if (permit := HELD.get()) is None:
+        raise LookupError("no concurrency interceptor stands before this handler: add one to the server")
+    return permit
+
+
+def check_permit() -> None:
+    """Raise if the call that this thread serves was told to give up, or lost its permit; its handler is to call this.
+
+    It is for handlers of sheddable calls and of shared limits behind a ConcurrencyInterceptor. That answers
+    RESOURCE_EXHAUSTED, or UNAVAILABLE to a call that lost its permit. Elsewhere this does nothing. Streams need not
+    call it: it is called before each request and each response of theirs.
+
+    Raises:
+        ConcurrencyLimited: The call was told to give up; the reason is "shed".
+        PermitLost: The shared permit is lost.
+
+    Example:
+        >>> from batchlimit.integrations.grpc import check_permit
+        >>> def Search(request, context):
+        ...     for shard in range(100):
+        ...         check_permit()
+    """
+    permit = HELD.get()
+    if isinstance(permit, Permit | SharedPermit):
+        permit.check()
+
+
+def ignore_for_load() -> None:
+    """Give back the permit of a call that rules refuse: its status tells nothing about the load."""
+    if (permit := HELD.get()) is not None:
+        give_back(permit)

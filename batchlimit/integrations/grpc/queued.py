@@ -8,8 +8,8 @@ from typing import Any
 
 from batchlimit import BatchLimitError, LimiterClosed
 from batchlimit.concurrency import Permit
-from batchlimit.integrations.grpc.call import Handler, function_of, streaming
-from batchlimit.integrations.grpc.status import Refusal, refusal
+from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_limiter
+from batchlimit.integrations.grpc.serving import Handler, function_of, streaming
 
 
 class QueuedCall:
@@ -26,7 +26,7 @@ class QueuedCall:
         self._job: Callable[[], None] | None = None
         self._is_unwanted = False
         self._permit: Permit | None = None
-        self._refusal: Refusal | None = None
+        self._refusal: CallRefusal | None = None
 
     def __repr__(self) -> str:
         return f"<QueuedCall: {self._permit or self._refusal or 'waiting'}>"
@@ -44,7 +44,7 @@ class QueuedCall:
     def refused(self, error: BatchLimitError) -> None:
         """Refuse the call, or do so as soon as it comes; in a background thread."""
         with self._lock:
-            self._refusal = refusal(error)
+            self._refusal = refused_by_limiter(error)
             job = self._decide()
         if job is not None:
             job()
@@ -121,8 +121,8 @@ class OwnPool(ThreadPoolExecutor):
         return self._submit(partial(fn, *args, **kwargs))
 
 
-def _closed() -> Refusal:
-    return refusal(LimiterClosed("the server stops"))
+def _closed() -> CallRefusal:
+    return refused_by_limiter(LimiterClosed("the server stops"))
 
 
 def _complete(do: Callable[[], Any], done: "Future[Any]") -> None:

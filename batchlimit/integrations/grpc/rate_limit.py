@@ -1,20 +1,23 @@
-"""RateLimitInterceptor: rules held against the calls of a threaded gRPC server."""
+"""The rules before the calls of a gRPC server: an interceptor for threads, and one for asyncio."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Unpack
 
 import grpc
+import grpc.aio
 
+from batchlimit.integrations import async_source, source
 from batchlimit.integrations.arguments import Options
+from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refusal_of
-from batchlimit.integrations.grpc.call import Call, Ending, Handler
-from batchlimit.integrations.grpc.held import spare
+from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refused_by_rules
+from batchlimit.integrations.grpc.details import ignore_for_load
+from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.source import LimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 
 
 class RateLimitInterceptor(grpc.ServerInterceptor):
@@ -60,7 +63,7 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
 
     def __init__(
         self,
-        limiter: LimiterSource,
+        limiter: source.LimiterSource,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[grpc.ServicerContext], Identity | None] | None = None,
@@ -77,17 +80,34 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Put the rules before the handler; grpcio calls this.
-
-        Args:
-            continuation: Returns the handler of the call.
-            handler_call_details: Its method and its metadata.
-
-        Returns:
-            The handler behind the rules.
-        """
+        """Put the rules before the handler; grpcio calls this."""
         handler = continuation(handler_call_details) or _MISSING
-        return _LimitedCall(self._front, handler_call_details.method, handler).handler()
+        outcome = Outcome()
+
+        def begin(context: Any) -> CallEnd:
+            """Charge the call; or refuse it, which raises."""
+            nonlocal outcome
+            if not context.is_active():  # its client left before a worker was free
+                context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
+            outcome = self._front.admit("POST", handler_call_details.method, *_asked_by(context), context)
+            if outcome.refusal is not None:
+                ignore_for_load()
+                refused_by_rules(outcome.refusal).end(context)
+            if outcome.headers:
+                context.set_trailing_metadata(metadata_of(outcome.headers))
+            return CallEnd(context, _charging(self._front, outcome, context))
+
+        def run(requests: Any, context: Any) -> Any:
+            return function_of(handler)(self._limited(requests, context, outcome), context)
+
+        limits = self._front.limits_messages and handler.request_streaming
+        return Call(handler, begin, run if limits else None).handler()
+
+    def _limited(self, messages: Iterator[Any], context: Any, outcome: Outcome) -> Iterator[Any]:
+        for message in messages:
+            if (refused := self._front.refused_message(outcome.request)) is not None:
+                refused_by_rules(refused).end(context)
+            yield message
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of the calls so far, by rule; the rules for messages count messages.
@@ -98,42 +118,134 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         return self._front.statistics()
 
 
-class _LimitedCall:
-    """One call, and what the rules say of it."""
+class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
+    """Holds rules against every call of a server on asyncio, as RateLimitInterceptor does for threads.
 
-    __slots__ = ("_front", "_handler", "_method", "_outcome")
+    Handlers are coroutine functions or async generator functions.
 
-    def __init__(self, front: Front, method: str, handler: Handler) -> None:
-        self._front, self._method, self._handler = front, method, handler
-        self._outcome = Outcome()
+    Args:
+        limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
+            Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
+        rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
+        identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
+        headers, proxies, ipv6_prefix, unidentified, messages, checks: as there.
 
-    def handler(self) -> Handler:
-        receive = self._receive if self._front.limits_messages else None
-        return Call(self._handler, self._begin, receive).handler()
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
-    def _begin(self, context: Any) -> Ending:
-        """Charge the call; or refuse it, which raises."""
-        if not context.is_active():  # its client left before a worker was free
-            context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
-        fields = fields_of(context.invocation_metadata())
-        self._outcome = outcome = self._front.admit("POST", self._method, address_of(context.peer()), fields, context)
-        if outcome.refusal is not None:
-            spare()
-            refusal_of(outcome.refusal).end(context)
-        if outcome.headers:
-            context.set_trailing_metadata(metadata_of(outcome.headers))
+    Example:
+        >>> import asyncio
+        >>> import grpc.aio
+        >>> from batchlimit.integrations.grpc import AsyncRateLimitInterceptor
+        >>> from batchlimit.rules import Rule
+        >>> rules = [Rule("orders", "100/s burst 200", key="orders:{ip}", match="/shop.Orders/*")]
+        >>> async def main() -> None:
+        ...     limits = AsyncRateLimitInterceptor("memory://", rules)
+        ...     server = grpc.aio.server(interceptors=[limits])
+        ...     await server.stop(None)
+        ...     await limits.close()
+        >>> asyncio.run(main())
+    """
 
-        def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
-            if outcome.charges:
-                self._front.settle(outcome, ended_with(context, code, error, sent))
+    def __init__(
+        self,
+        limiter: async_source.LimiterSource,
+        rules: RuleFile | Rules | Iterable[Rule],
+        *,
+        identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        **options: Unpack[Options],
+    ) -> None:
+        self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 
-        return Ending(context, ended)
+    def __repr__(self) -> str:
+        return f"<AsyncRateLimitInterceptor {self._front.enforcer.rules}>"
 
-    def _receive(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        for request in requests:
-            if (refused := self._front.refused_message(self._outcome.request)) is not None:
-                refusal_of(refused).end(context)
-            yield request
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Put the rules before the handler; grpcio calls this."""
+        handler = await continuation(handler_call_details) or _ASYNC_MISSING
+        call = AsyncCall(handler)
+        limits = self._front.limits_messages and handler.request_streaming
+
+        async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
+            outcome = await self._front.admit("POST", handler_call_details.method, *_asked_by(context), context)
+            if outcome.refusal is not None:
+                ignore_for_load()
+                await refused_by_rules(outcome.refusal).end_async(context)
+            if outcome.headers:
+                context.set_trailing_metadata(metadata_of(outcome.headers))
+            ended = _charging(self._front, outcome, context)
+            if not outcome.charges and not limits:
+                return await call.run(requests, context, ended)
+            watched = _WatchedContext(context, self._front, outcome.request if limits else None)
+
+            return await call.run(
+                watched.requests() if limits else requests,
+                watched,
+                lambda code, error, sent: ended(code, error, max(sent, watched.sent)),
+            )
+
+        return call.served_by(serve)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the calls so far, by rule; the rules for messages count messages.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self._front.statistics()
+
+    async def close(self) -> None:
+        """Wait for what is being settled; close the limiter, if it was made here. Stop the server before."""
+        await self._front.close()
+
+
+class _WatchedContext:
+    """The context of a call whose messages are charged and counted, however the handler reads and writes them."""
+
+    def __init__(self, context: Any, front: AsyncFront, request: Request | None) -> None:
+        self._context, self._front, self._request, self.sent = context, front, request, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        """Send a message."""
+        await self._context.write(message)
+        self.sent += 1
+
+    async def read(self) -> Any:
+        """Return the next message; or end the call, if the message is refused."""
+        message = await self._context.read()
+        if message is grpc.aio.EOF:
+            return message
+        if (refused := await self._front.refused_message(self._request)) is not None:
+            await refused_by_rules(refused).end_async(self._context)
+        return message
+
+    async def requests(self) -> AsyncIterator[Any]:
+        """Yield the messages."""
+        while (message := await self.read()) is not grpc.aio.EOF:
+            yield message
+
+
+def _asked_by(context: Any) -> tuple[str | None, list[Header]]:
+    """Return the address and the metadata of the client."""
+    return address_of(context.peer()), fields_of(context.invocation_metadata())
+
+
+def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ended:
+    """Return what charges a call by its response, if a rule needs that."""
+
+    def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
+        if outcome.charges:
+            front.settle(outcome, ended_with(context, code, error, sent))
+
+    return ended
 
 
 def _missing(requests: object, context: grpc.ServicerContext) -> object:
@@ -141,3 +253,10 @@ def _missing(requests: object, context: grpc.ServicerContext) -> object:
 
 
 _MISSING: Handler = grpc.stream_unary_rpc_method_handler(_missing)
+
+
+async def _async_missing(requests: object, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+
+_ASYNC_MISSING: Handler = grpc.stream_unary_rpc_method_handler(_async_missing)

@@ -8,8 +8,7 @@ import grpc
 import grpc.aio
 
 from batchlimit.integrations import enforcement
-from batchlimit.integrations.grpc.answer import refusal_of
-from batchlimit.integrations.grpc.status import Refusal
+from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_rules
 
 
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -34,8 +33,8 @@ class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-a
         <StatusCode.RESOURCE_EXHAUSTED: (8, 'resource exhausted')>
     """
 
-    def __init__(self, refusal: enforcement.Refusal, answer: Refusal | None = None) -> None:
-        self._answer = answer or refusal_of(refusal)
+    def __init__(self, refusal: enforcement.Refusal, answer: CallRefusal | None = None) -> None:
+        self._answer = answer or refused_by_rules(refusal)
         super().__init__(self._answer.details)
         self.refusal, self.retry_after = refusal, refusal.retry_after
         self.__cause__ = refusal.error
@@ -121,8 +120,8 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
         StatusCode.RESOURCE_EXHAUSTED
     """
 
-    def __init__(self, refusal: enforcement.Refusal, answer: Refusal | None = None) -> None:
-        answer = answer or refusal_of(refusal)
+    def __init__(self, refusal: enforcement.Refusal, answer: CallRefusal | None = None) -> None:
+        answer = answer or refused_by_rules(refusal)
         metadata = grpc.aio.Metadata(*answer.metadata)
         super().__init__(answer.code, grpc.aio.Metadata(), metadata, answer.details)
         self.refusal, self.retry_after = refusal, refusal.retry_after

@@ -1,0 +1,194 @@
+"""Calls of clients wait, leave and end, whoever admits them: EveryCall on threads, AsyncEveryCall on asyncio."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit.integrations.grpc.refused import RefusedCall
+
+Ended = Callable[[grpc.StatusCode, Any, BaseException | None], None]
+"""Gets the status and the trailing metadata of an admitted call, once; and the error, if the call could not be made."""
+
+
+class Changed(grpc.ClientCallDetails):
+    """Details of a client's call, some of them changed.
+
+    Args:
+        details: those of the call.
+        **changed: what is different, such as `timeout=2.0`.
+    """
+
+    def __init__(self, details: Any, **changed: Any) -> None:
+        self._details = details
+        vars(self).update(changed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._details, name)
+
+
+class Patience:
+    """How long calls wait for tokens, and how much time that leaves them.
+
+    Args:
+        wait: whether they wait at all.
+        timeout: seconds to wait at most; None: no limit.
+    """
+
+    def __init__(self, wait: bool, timeout: float | None) -> None:
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is at least 0 s, or None for no limit, not {timeout}")
+        if timeout is not None and not wait:
+            raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
+        self._wait, self._timeout = wait, timeout
+
+    def __repr__(self) -> str:
+        return f"<Patience of {self.of(None)} s>"
+
+    def of(self, deadline: float | None) -> float | None:
+        """Return for how many seconds a call waits that has so many until its deadline."""
+        if not self._wait:
+            return 0.0
+        return min((each for each in (self._timeout, deadline) if each is not None), default=None)
+
+    def rest(self, details: Any, waited: float) -> Any:
+        """Return the details of a call that may have waited so many seconds: the rest of its time is left."""
+        if not self._wait or details.timeout is None:
+            return details
+        return Changed(details, timeout=max(0.0, details.timeout - waited))
+
+
+class EveryCall(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Intercepts the calls of all four kinds of methods alike: `_admit` says which may leave."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+
+    def _admit(self, details: Any, timeout: float | None) -> Ended | None:
+        """Return the function that gets the end of the call; None: nobody needs the end.
+
+        Raises:
+            RefusedCall: the call may not leave.
+        """
+        raise NotImplementedError
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        """Let a call go, or refuse it; grpcio calls this."""
+        began = time.monotonic()
+        try:
+            ended = self._admit(client_call_details, self._patience.of(client_call_details.timeout))
+        except RefusedCall as refused:
+            return refused
+        details = self._patience.rest(client_call_details, time.monotonic() - began)
+        if ended is None:
+            return continuation(details, request)
+        try:
+            call = continuation(details, request)
+        except BaseException as error:
+            ended(grpc.StatusCode.UNKNOWN, (), error)
+            raise
+
+        def end(_: object = None) -> None:  # it may be long after the call was returned
+            ended(call.code(), call.trailing_metadata(), None)
+
+        if hasattr(call, "add_done_callback"):
+            call.add_done_callback(end)
+        elif not call.add_callback(end):
+            end()
+        return call
+
+    intercept_unary_stream = intercept_unary_unary
+    # The stubs of grpcio call the last argument `request_iterator` here; grpcio passes it by position.
+    intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
+
+
+class AsyncEveryCall:
+    """The same on asyncio, where grpcio takes an interceptor for each kind of method.
+
+    Attributes:
+        interceptors: one for each kind.
+    """
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._ends: set[asyncio.Task[None]] = set()
+        self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [
+            _UnaryUnary(self),
+            _UnaryStream(self),
+            _StreamUnary(self),
+            _StreamStream(self),
+        ]
+
+    async def _admit(self, details: Any, timeout: float | None) -> Ended | None:
+        """Return what EveryCall._admit does, or raise AsyncRefusedCall."""
+        raise NotImplementedError
+
+    async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        details, began = client_call_details, time.monotonic()
+        if not isinstance(details.method, str):  # as grpcio gives it here; functions of the user's get a str
+            details = Changed(details, method=details.method.decode())
+        ended = await self._admit(details, self._patience.of(details.timeout))
+        details = self._patience.rest(client_call_details, time.monotonic() - began)
+        if ended is None:
+            return await continuation(details, request)
+        try:
+            call = await continuation(details, request)
+        except BaseException as error:
+            ended(grpc.StatusCode.UNKNOWN, (), error)
+            raise
+        self._at_the_end(call, ended)
+        return call
+
+    def _at_the_end(self, call: Any, ended: Ended) -> None:
+        """Tell in a task that a call has ended, which may be long after the interceptor has returned it."""
+
+        async def end() -> None:
+            ended(await call.code(), await call.trailing_metadata(), None)
+
+        def begin(_: object = None) -> None:
+            task = asyncio.get_running_loop().create_task(end())
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)
+
+        try:
+            call.add_done_callback(begin)
+        except NotImplementedError:  # the response of an interceptor behind this one: there is no call
+            begin()
+
+    async def _all_ended(self) -> None:
+        """Wait for the tasks of calls that have ended."""
+        if self._ends:
+            await asyncio.wait(self._ends)
+
+
+class _Kind:
+    def __init__(self, every: AsyncEveryCall) -> None:
+        self._every = every
+
+    # The stubs of grpcio call the last argument `request_iterator` where requests stream; grpcio passes it by position.
+    async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return await self._every.intercept(continuation, client_call_details, request)
+
+
+class _UnaryUnary(_Kind, grpc.aio.UnaryUnaryClientInterceptor):
+    intercept_unary_unary = _Kind.intercept
+
+
+class _UnaryStream(_Kind, grpc.aio.UnaryStreamClientInterceptor):
+    intercept_unary_stream = _Kind.intercept
+
+
+class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
+    intercept_stream_unary = _Kind.intercept  # type: ignore[assignment]
+
+
+class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
+    intercept_stream_stream = _Kind.intercept  # type: ignore[assignment]

@@ -1,0 +1,263 @@
+"""How many calls a gRPC server has under way at once: an interceptor for threads, and one for asyncio."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
+from batchlimit.admission.permit import ASYNC, THREADED, give_back
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.errors import PermitLost
+from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
+from batchlimit.integrations.grpc.details import (
+    HELD,
+    CallPermits,
+    Name,
+    equal_priority,
+    no_partition,
+    not_sheddable,
+)
+from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
+from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early
+from batchlimit.integrations.permit_source import KeyOf
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
+
+
+class ConcurrencyInterceptor(grpc.ServerInterceptor):
+    """Lets as many calls in at once as the limiter lets; refuses the others before they take a worker thread.
+
+    A call is under way from before it queues for a worker until its handler has returned, or its stream has ended. So
+    the queue before the workers is part of what the limiter sees and limits. No call waits in the queue of the limiter,
+    unless you pass `workers`: it then waits there without a thread, and takes a worker when it has its place. The
+    operation of a call is its method in full.
+
+    Args:
+        limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A shared one is
+            asked by the worker thread, because that may take a round trip. Its handlers are to call `check_permit`
+            before each step that must not happen twice: the call ends there with UNAVAILABLE, if its permit is lost.
+        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
+            has no keys). A call is refused if it raises.
+        outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
+            exception that ends a handler without a status.
+        sheddable: Returns whether a call may be told to give up; see Shedding (default: of none). A stream ends at its
+            next request or response then. A handler of one response ends where it calls `check_permit`.
+        priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
+            (default: the same for all).
+        workers: The pool of the server, for calls that wait in the limiter's queue (default None: no call waits). A
+            call of several keys does not wait. One whose client went away keeps its place in the queue.
+        timeout: How long a call waits there at most (seconds; None, the default: as long as the queue lets it).
+
+    Raises:
+        TypeError: `key`, `sheddable` or `workers` does not go with the limiter.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> import grpc
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import ConcurrencyInterceptor
+        >>> with ConcurrencyLimiter() as limiter, ThreadPoolExecutor(4) as workers:
+        ...     server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(limiter)])
+        ...     server.stop(None).wait()
+        True
+    """
+
+    def __init__(
+        self,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
+        *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
+        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
+        workers: Executor | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self._permits = CallPermits(THREADED, limiter, partition, key, priority, sheddable)
+        if workers is not None and self._permits.is_shared:
+            raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
+        self._outcome, self._workers, self._timeout = outcome, workers, timeout
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._permits!r}>"
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Let a call in, or refuse it; grpcio calls this."""
+        if self._permits.is_shared:
+            found = continuation(handler_call_details)
+            return found and self._asked_by_worker(found, handler_call_details)
+        sheddable = self._permits.is_sheddable(handler_call_details)
+        queued = None if self._workers is None else QueuedCall(self._workers)
+        try:
+            if queued is None:
+                permit = self._permits.acquire(handler_call_details, sheddable, timeout=0)
+            else:
+                back = queued.admitted, queued.refused
+                permit = self._permits.acquire_later(back, handler_call_details, sheddable, self._timeout)
+        except BatchLimitError as error:
+            return _refusing(refused_by_limiter(error))
+        handler = None
+        try:
+            if found := continuation(handler_call_details):
+                if permit is None and queued is not None:
+                    handler = queued.handler(self._served(found, queued.permit_of, sheddable))
+                else:
+                    handler = self._served(found, lambda context: permit, sheddable)
+        finally:
+            if handler is None and permit is None and queued is not None:
+                queued.forget()
+            elif handler is None:
+                give_back(permit)
+        return handler
+
+    def _asked_by_worker(self, found: Handler, details: grpc.HandlerCallDetails) -> Handler:
+        """Return a handler whose worker acquires the permit, or refuses the call."""
+
+        def permit_of(context: Any) -> Any:
+            try:
+                return self._permits.acquire(details, timeout=0)
+            except BatchLimitError as error:
+                refused_by_limiter(error).end(context)
+                raise
+
+        return self._served(found, permit_of, may_end=True)
+
+    def _served(self, found: Handler, permit_of: Callable[[Any], Any], may_end: bool) -> Handler:
+        """Return a handler that serves a call under a permit.
+
+        Args:
+            found: The handler of the method.
+            permit_of: Returns the permit in the worker, from the context of the call; an exception refuses the call.
+            may_end: Whether the permit may end the call early.
+        """
+        permit: Any = None
+
+        def begin(context: Any) -> CallEnd:
+            nonlocal permit
+            permit = permit_of(context)
+            HELD.set(permit)
+            return CallEnd(context, completing(permit, self._outcome))
+
+        return Call(found, begin, ending_early(found, lambda: permit) if may_end else None).handler()
+
+
+def _refusing(answer: CallRefusal) -> Handler:
+    """Return a handler that refuses, whatever kind of method it stands for.
+
+    As one whose requests stream it waits for none of them.
+    """
+
+    def refuse(requests: object, context: grpc.ServicerContext) -> None:
+        answer.end(context)
+
+    refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]
+    return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+def _at_once(do: Callable[[], Any]) -> "Future[Any]":
+    """Refuse a call in the very thread that asked the interceptor: that blocks nowhere and takes microseconds."""
+    done: Future[Any] = Future()
+    done.set_result(do())
+    return done
+
+
+_AT_ONCE = OwnPool(_at_once)
+
+
+class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
+    """Lets as many calls in at once as the limiter lets; refuses the others before their requests are read.
+
+    A call that finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under
+    way until its handler has returned or raised, or its stream has ended. Handlers are coroutine functions or async
+    generator functions: for others there is the threaded server. The operation of a call is its method in full.
+
+    Args:
+        limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A call whose shared
+            permit is lost is cancelled, and ends with UNAVAILABLE.
+        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
+            has no keys). A call is refused if it raises.
+        outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
+            exception that ends a handler without a status.
+        sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
+        priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
+            (default: the same for all).
+
+    Example:
+        >>> import asyncio
+        >>> import grpc.aio
+        >>> from batchlimit import AsyncConcurrencyLimiter, Queue
+        >>> from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+        >>> async def main() -> None:
+        ...     async with AsyncConcurrencyLimiter(queue=Queue(100)) as limiter:
+        ...         server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter)])
+        ...         await server.stop(None)
+        >>> asyncio.run(main())
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
+        *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
+        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
+    ) -> None:
+        self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._permits!r}>"
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Let a call in, or refuse it; grpcio calls this."""
+        details = handler_call_details
+        try:
+            permit = await self._permits.acquire(details, self._permits.is_sheddable(details))
+        except BatchLimitError as error:
+            return _refusing_async(refused_by_limiter(error))
+        handler = None
+        try:
+            if found := await continuation(details):
+                handler = self._served(AsyncCall(found), permit)
+        finally:
+            if handler is None:
+                give_back(permit)
+        return handler
+
+    def _served(self, call: AsyncCall, permit: Any) -> Handler:
+        """Return a handler that serves a call under its permit."""
+
+        async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
+            HELD.set(permit)
+            try:
+                async with permit:
+                    return await call.run(requests, context, completing(permit, self._outcome))
+            except (ConcurrencyLimited, PermitLost) as error:
+                if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
+                    raise
+                await refused_by_limiter(error).end_async(context)
+
+        return call.served_by(serve)
+
+
+def _refusing_async(answer: CallRefusal) -> Handler:
+    """Return a handler that refuses, as the threaded server has it."""
+
+    async def refuse(requests: object, context: Any) -> None:
+        await answer.end_async(context)
+
+    return grpc.stream_unary_rpc_method_handler(refuse)

@@ -1,0 +1,274 @@
+"""A call that a server serves, from before its handler runs to its end: Call for threads, AsyncCall for asyncio."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Self, TypeAlias
+
+import grpc
+import grpc.aio
+
+from batchlimit import ConcurrencyLimited
+from batchlimit.admission.permit import give_back
+from batchlimit.errors import PermitLost
+from batchlimit.events import tell
+from batchlimit.integrations.grpc.answer import OutcomeOf, refused_by_limiter, status
+from batchlimit.integrations.grpc.details import HELD
+from batchlimit.integrations.permits import AnyPermit, judge
+from batchlimit.shared import AsyncSharedPermit, SharedPermit
+
+Ended = Callable[[grpc.StatusCode | None, BaseException | None, int], None]
+"""Called when a call has ended: with its status, if one was set, what ended it, if anything, and its responses."""
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+_ROUNDED = 0.02
+"""The share of its time that a call may have left when its client gives up. A deadline travels as a duration of three
+digits, rounded up: that is up to 1 %. The client goes by its own clock, so the time to arrive comes on top."""
+_ARRIVAL_S = 0.005
+
+
+class CallEnd:
+    """Tells how a call ended, as its client saw it.
+
+    Args:
+        context: The context of the call, of either kind of server.
+        ended: What is told.
+
+    Attributes:
+        sent: how many responses were handed to grpcio.
+    """
+
+    __slots__ = ("_context", "_ended", "_given", "sent")
+
+    def __init__(self, context: Any, ended: Ended) -> None:
+        self._context, self._ended, self.sent = context, ended, 0
+        self._given = context.time_remaining()
+
+    def tell(self, error: BaseException | None, *, gone: bool) -> None:
+        """Tell of the end.
+
+        Args:
+            error: What ended the call, if anything.
+            gone: Whether its client waits no longer.
+        """
+        self._ended(self._status(error, gone), error, self.sent)
+
+    def _status(self, error: BaseException | None, gone: bool) -> grpc.StatusCode | None:
+        """Return the status that was set; without one, that of a call further down which failed."""
+        left = self._context.time_remaining()
+        if left is not None and self._given is not None and left <= _ARRIVAL_S + _ROUNDED * self._given:
+            return grpc.StatusCode.DEADLINE_EXCEEDED  # by the client's clock, as far as this server can tell
+        if code := status(self._context.code()):
+            return code
+        if gone:
+            return grpc.StatusCode.CANCELLED
+        return status(error.code()) if isinstance(error, grpc.RpcError) and hasattr(error, "code") else None
+
+
+def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
+    """Return what completes a permit at the end of its call; the limiter classifies an error without a status."""
+
+    def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
+        if isinstance(permit, SharedPermit | AsyncSharedPermit):
+            permit.release()
+        elif code is not None:
+            judge(permit, outcome(code))
+        elif error is None:
+            permit.success()
+        else:
+            permit.__exit__(type(error), error, error.__traceback__)
+
+    return ended
+
+
+def function_of(handler: Handler) -> Any:
+    """Return the function that serves the calls of a method, of whichever kind it is."""
+    return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+
+def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callable[[bytes], Any] | None) -> Handler:
+    """Return a handler whose requests stream, even if those of `handler` do not; its responses are as there."""
+    make = grpc.stream_stream_rpc_method_handler if handler.response_streaming else grpc.stream_unary_rpc_method_handler
+    return make(serve, reads, handler.response_serializer)
+
+
+class Call:
+    """One call of a threaded server and its handler.
+
+    grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
+    client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
+    would learn of the end.
+
+    Args:
+        handler: The handler of the call.
+        begin: Returns the CallEnd of the call, from its context; an exception refuses the call.
+        run: The function that serves the call (default: that of the handler).
+    """
+
+    __slots__ = ("_begin", "_handler", "_run")
+
+    def __init__(self, handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -> None:
+        self._handler, self._begin, self._run = handler, begin, run or function_of(handler)
+
+    def handler(self) -> Handler:
+        """Return the handler to give to grpcio."""
+        inner = self._handler
+        # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
+        # server can then never stop.
+        reads = inner.request_deserializer if inner.request_streaming else None
+        return streaming(inner, self._stream if inner.response_streaming else self._unary, reads)
+
+    def _unary(self, requests: Iterator[Any], context: Any) -> Any:
+        end, error = self._begin(context), None
+        try:
+            response = self._respond(requests, context)
+            end.sent = 1
+            return response
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            end.tell(error, gone=not context.is_active())
+
+    def _stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        end = self._begin(context)
+        return _Responses(lambda: self._respond(requests, context), context, end)
+
+    def _respond(self, requests: Iterator[Any], context: Any) -> Any:
+        return self._run(requests if self._handler.request_streaming else self._only(requests, context), context)
+
+    def _only(self, requests: Iterator[Any], context: Any) -> Any:
+        """Return the request; grpcio raises here if the client has disconnected."""
+        read = self._handler.request_deserializer
+        for request in requests:
+            try:
+                return request if read is None else read(request)
+            except Exception as error:  # noqa: BLE001  it is the client's, or the application's
+                tell("web.unreadable", "a request cannot be read", error=error)
+                return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
+        return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+
+
+class _Responses:
+    """Hands out what a handler yields, and tells of the end when the stream has ended.
+
+    When the client has disconnected, grpcio simply asks for no more responses. The call then ends at once; or, if a
+    worker is in the handler at the time, when that returns.
+    """
+
+    __slots__ = ("_busy", "_end", "_gone", "_responses", "_start")
+
+    def __init__(self, start: Callable[[], Iterator[Any]], context: Any, end: CallEnd) -> None:
+        self._start, self._end = start, end
+        self._responses: Iterator[Any] | None = None
+        # Each side changes its own flag before it looks at the other's: whoever is second tells of the end.
+        self._busy, self._gone = True, False
+        if not context.add_callback(self._leave):
+            self._gone = True
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._busy = True
+        try:
+            if self._responses is None:
+                self._responses = iter(self._start())
+            response = next(self._responses)
+        except BaseException as error:
+            self._end.tell(None if isinstance(error, StopIteration) else error, gone=self._gone)
+            raise
+        self._end.sent += 1
+        self._busy = False
+        if self._gone:
+            self._end.tell(None, gone=True)
+        return response
+
+    def _leave(self) -> None:
+        """The call is over; in a thread of grpcio."""
+        self._gone = True
+        if not self._busy:
+            self._end.tell(None, gone=True)
+
+
+def ending_early(handler: Handler, permit_of: Callable[[], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function that serves a call, and ends it where the call was told to give up, or lost its permit.
+
+    Nobody can end a thread. So the call ends where its handler calls `check_permit`, or at the next request or response
+    of a stream.
+    """
+    run = function_of(handler)
+
+    def checked(each: Iterator[Any]) -> Iterator[Any]:
+        for one in each:
+            permit_of().check()
+            yield one
+
+    def unary(request: Any, context: Any) -> Any:
+        with _ended_by(permit_of(), context):
+            return run(checked(request) if handler.request_streaming else request, context)
+
+    def stream(request: Any, context: Any) -> Iterator[Any]:
+        with _ended_by(permit_of(), context):
+            yield from checked(run(checked(request) if handler.request_streaming else request, context))
+
+    return stream if handler.response_streaming else unary
+
+
+@contextmanager
+def _ended_by(permit: Any, context: Any) -> Iterator[None]:
+    HELD.set(permit)  # here, because grpcio gives each call a context of its own only since some version
+    try:
+        yield
+    except (ConcurrencyLimited, PermitLost) as error:
+        if permit.lost if isinstance(permit, SharedPermit) else permit.shed and getattr(error, "reason", "") == "shed":
+            give_back(permit)
+            refused_by_limiter(error).end(context)
+        raise
+
+
+class AsyncCall:
+    """A handler of a server on asyncio: a coroutine function or an async generator function.
+
+    grpcio is made to believe that the requests stream, and that a coroutine writes the responses, if they stream. It
+    then enters the handler at once, and whatever ends the call passes through here. Otherwise it might be cancelled
+    before, while it waits for a request; and it would leave a generator for the event loop to close.
+    """
+
+    __slots__ = ("_generates", "_handler", "_run")
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler, self._run = handler, function_of(handler)
+        self._generates = inspect.isasyncgenfunction(self._run)
+        if not self._generates and not inspect.iscoroutinefunction(self._run):
+            raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
+
+    def served_by(self, serve: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
+        """Return the handler to give to grpcio, which calls `serve` with the requests and the context."""
+        return streaming(self._handler, serve, self._handler.request_deserializer)
+
+    async def run(self, requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
+        """Run the handler, and tell how the call ended."""
+        end, error = CallEnd(context, ended), None
+        try:
+            return await self._respond(requests, context, end)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            end.tell(error, gone=isinstance(error, asyncio.CancelledError))
+
+    async def _respond(self, requests: AsyncIterator[Any], context: Any, end: CallEnd) -> Any:
+        argument: Any = requests
+        if not self._handler.request_streaming and (argument := await context.read()) is grpc.aio.EOF:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+        if not self._generates:
+            response = await self._run(argument, context)
+            end.sent = int(not self._handler.response_streaming)
+            return response
+        async with aclosing(self._run(argument, context)) as responses:
+            async for response in responses:
+                await context.write(response)
+                end.sent += 1
+        return None
