@@ -18,10 +18,10 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_000,
-    "functions": 4_300,
-    "files": 455,
-    "classes of one name": 66,
+    "lines": 52_600,
+    "functions": 4_280,
+    "files": 444,
+    "classes of one name": 63,
     "entries of batchlimit/": 41,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
