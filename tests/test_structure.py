@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_600,
-    "functions": 4_280,
-    "files": 444,
+    "lines": 52_400,
+    "functions": 4_270,
+    "files": 430,
     "classes of one name": 63,
     "entries of batchlimit/": 41,
 }

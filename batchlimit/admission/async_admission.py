@@ -13,7 +13,7 @@ from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.async_permits import AsyncPermits
+from batchlimit.concurrency.keyed.permits import AsyncPermits
 from batchlimit.shared.async_limiter import AsyncSharedConcurrencyLimiter
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.unique import Unique

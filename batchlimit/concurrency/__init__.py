@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.async_permit import AsyncPermit
     from batchlimit.concurrency.classification import Classify, classify
     from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
-    from batchlimit.concurrency.keyed.async_permits import AsyncPermits
     from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
     from batchlimit.concurrency.keyed.limits import Keyed
-    from batchlimit.concurrency.keyed.permits import Permits
+    from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
     from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
     from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
     from batchlimit.concurrency.locked_gate import Bypass
@@ -66,10 +65,9 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.async_permit": "AsyncPermit",
             "batchlimit.concurrency.classification": "Classify classify",
             "batchlimit.concurrency.keyed.async_limiter": "AsyncKeyedConcurrencyLimiter",
-            "batchlimit.concurrency.keyed.async_permits": "AsyncPermits",
+            "batchlimit.concurrency.keyed.permits": "AsyncPermits Permits",
             "batchlimit.concurrency.keyed.limiter": "KeyedConcurrencyLimiter",
             "batchlimit.concurrency.keyed.limits": "Keyed",
-            "batchlimit.concurrency.keyed.permits": "Permits",
             "batchlimit.concurrency.keyed.statistics": "KeyedStatistics KeyStatistics PatternStatistics",
             "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
             "batchlimit.concurrency.locked_gate": "Bypass",

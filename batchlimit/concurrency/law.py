@@ -1,6 +1,6 @@
 """What a law is, and what it learns from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -127,3 +127,44 @@ class Calibrated(Protocol):
             The limit from now on (calls).
         """
         ...
+
+
+class WrappingLaw:
+    """Has another law decide, and chooses what that learns from.
+
+    Attributes:
+        law: The law that decides.
+    """
+
+    __slots__ = ("law",)
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return self.law.limit
+
+
+@runtime_checkable
+class Baselined(Protocol):
+    """A law that compares how long calls take with a baseline that it learnt."""
+
+    @property
+    def baselines(self) -> Mapping[str, float]:
+        """By operation, in seconds; "" where the law does not tell them apart. Empty as long as none is known."""
+        ...
+
+
+def baselines_of(law: object) -> dict[str, float]:
+    """Return the baselines of a law, or of the law that it wraps; empty if it has none."""
+    while not isinstance(law, Baselined):
+        if (law := getattr(law, "law", None)) is None:
+            return {}
+    return dict(law.baselines)
+
+
+def single(ns: float) -> dict[str, float]:
+    """Return the one baseline of a law that does not tell operations apart; 0: none is known yet."""
+    return {"": ns / 1e9} if ns else {}

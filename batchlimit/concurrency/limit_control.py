@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.law import Calibrated, Law
-from batchlimit.concurrency.laws.baselines import baselines_of
+from batchlimit.concurrency.law import Calibrated, Law, baselines_of
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
 from batchlimit.concurrency.queue import Waiter

@@ -24,6 +24,7 @@ from batchlimit import (
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Permit, Permits
 from batchlimit.integrations import grpc as interceptors
 from tests.examples import run_examples
+from tests.test_docstrings import described
 
 OF_BATCHLIMIT = [AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue]
 NAMES = {each.__name__: each for each in OF_BATCHLIMIT} | {
@@ -142,12 +143,10 @@ def text_of(found: Any) -> str:
 
 
 def line_of(text: str, name: str) -> str:
-    """The description of an argument or attribute, with the lines that continue it."""
-    lines = text.splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.startswith(f"    {name}: ")), None)
-    assert begin is not None, f"nothing is said of {name}"
-    end = next((i for i in range(begin + 1, len(lines)) if not lines[i].startswith("     ")), len(lines))
-    return " ".join(lines[begin:end])
+    """The description of an argument or attribute, of several together too, with the lines that continue it."""
+    found = described(text, name)
+    assert found, f"nothing is said of {name}"
+    return found
 
 
 def test_the_names_above_are_those_of_the_package() -> None:

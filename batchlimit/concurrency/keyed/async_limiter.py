@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from batchlimit.concurrency.async_permit import AsyncPermit
-from batchlimit.concurrency.keyed.async_permits import AsyncPermits
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
-from batchlimit.concurrency.keyed.turns import Turns
+from batchlimit.concurrency.keyed.permits import AsyncPermits, Turns
+from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.waiting import patience
 
 
@@ -86,7 +86,13 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
         Raises:
             TypeError, ValueError: As `acquire`; or a key is named twice, or there is none.
         """
-        return AsyncPermits(self._gates, Turns(self._order(keys)), patience(timeout), operation, priority)
+
+        def permit_of(gate: LockedGate) -> AsyncPermit:
+            permit = AsyncPermit(gate, operation, priority, False)
+            permit._partition = ""
+            return permit
+
+        return AsyncPermits(self._gates, Turns(self._order(keys)), patience(timeout), permit_of)
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

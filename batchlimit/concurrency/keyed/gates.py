@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from batchlimit.concurrency.classification import Classify
-from batchlimit.concurrency.keyed.limits import Keyed, Pattern, patterns
-from batchlimit.concurrency.keyed.shared_law import SharedLaw
+from batchlimit.concurrency.keyed.limits import Keyed, Pattern, SharedLaw, patterns
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed

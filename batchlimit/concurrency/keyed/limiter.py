@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterable
+from contextlib import closing
 from functools import cached_property
 from types import TracebackType
 from typing import Self
 
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
-from batchlimit.concurrency.keyed.permits import Permits
-from batchlimit.concurrency.keyed.turns import Turns
+from batchlimit.concurrency.keyed.permits import Permits, Turns, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
+from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 from batchlimit.waiting import patience
 
@@ -140,30 +141,16 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
             1
             >>> limiter.close()
         """
-        turns = Turns(self._order(keys))
+        turns, held = Turns(self._order(keys)), list[Permit]()
         until = self._gates.clock() + patience(timeout) * _SECOND
-        while (held := self._round(turns, until, operation, priority)) is None:
-            pass
-        return Permits(turns.order(), held)
 
-    def _round(self, turns: Turns, until: float, operation: str, priority: int) -> list[Permit] | None:
-        """Acquire every key; None, with nothing held, if one had no room where this round does not wait."""
-        held: list[Permit] = []
-        try:
-            for key in turns.order():
-                gate = self._by_key.get(key) or self._gates.find(key)
-                permit = Permit(gate, operation, priority, False)
-                if reason := gate.enter(permit, ""):
-                    if not turns.may_wait(key):
-                        turns.turned_away(key)
-                        _give_back(held)
-                        return None
-                    permit._wait("", max(0.0, (until - self._gates.clock()) / _SECOND), reason)
-                held.append(permit)
-        except BaseException:
-            _give_back(held)
-            raise
-        return _started(held, self._gates.clock())
+        def permit_of(gate: LockedGate) -> Permit:
+            return Permit(gate, operation, priority, False)
+
+        with closing(entering(self._gates, turns, until, permit_of, held)) as waiting:
+            for permit, seconds, reason in waiting:
+                permit._wait("", seconds, reason)
+        return Permits(turns.order(), held)
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
@@ -176,15 +163,3 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _give_back(held: list[Permit]) -> None:
-    for permit in held:
-        permit.ignore()
-
-
-def _started(held: list[Permit], now: int) -> list[Permit]:
-    """Let all calls begin now: a law is not told how long this caller waited for the last key."""
-    for permit in held:
-        permit.start_ns = now
-    return held

@@ -1,13 +1,129 @@
-"""Several permits of one call, completed together."""
+"""The permits of one call at several keys: in which order they are acquired, and how they end together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
+from batchlimit.concurrency.async_permit import AsyncPermit
+from batchlimit.concurrency.base_permit import BasePermit
+from batchlimit.concurrency.gate import Reason
+from batchlimit.concurrency.keyed.gates import KeyedGates
+from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 
+P = TypeVar("P", bound=BasePermit)
+_SECOND = 1_000_000_000
+_ROUNDS = 3
+"""How often a caller lets go of everything before it begins to hold what it has while it waits."""
 
-class Permits:
+
+class Turns:
+    """Says which key a caller acquires next, and whether it may wait there.
+
+    At first a caller waits only while it holds nothing. If the next key has no room, it lets go of all that it holds,
+    and waits at that key. So a full key keeps no place of another key from others. But if every key is full for long,
+    such a caller might never get them all: by the time it has one, another one is taken. So after three such rounds it
+    waits with what it holds, and acquires in the order of the limits. All callers do so in the same order: two of them
+    never wait for each other.
+    """
+
+    __slots__ = ("_first", "_keys", "_rounds")
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """`keys` are in the order of the limits."""
+        self._keys, self._first, self._rounds = tuple(keys), keys[0], 0
+
+    def __repr__(self) -> str:
+        return f"<Turns {self.order()}, round {self._rounds}>"
+
+    def order(self) -> tuple[str, ...]:
+        """Return the keys in the order in which to acquire them in this round."""
+        if self._holds:
+            return self._keys
+        return (self._first, *(key for key in self._keys if key != self._first))
+
+    def may_wait(self, key: str) -> bool:
+        """Whether the caller waits at this key, if there is no room."""
+        return self._holds or key == self._first
+
+    def turned_away(self, key: str) -> None:
+        """Begin the next round: this key had no room, and what was held is given back."""
+        self._first = key
+        self._rounds += 1
+
+    @property
+    def _holds(self) -> bool:
+        return self._rounds >= _ROUNDS
+
+
+def entering(
+    gates: KeyedGates, turns: Turns, until: float, make: Callable[[LockedGate], P], held: list[P]
+) -> Generator[tuple[P, float, Reason], None, None]:
+    """Enter at every key, and add the permits to `held`; it is empty again if that ends early.
+
+    Yields:
+        Each permit that is to wait in a queue: for how many seconds at most, and why it found no room. The caller goes
+        on when it is held, and closes this if it waited in vain.
+    """
+    try:
+        while not held:
+            for key in turns.order():
+                gate = gates.by_key.get(key) or gates.find(key)
+                permit = make(gate)
+                if reason := gate.enter(permit, ""):
+                    if not turns.may_wait(key):
+                        turns.turned_away(key)
+                        _give_back(held)
+                        break
+                    yield permit, max(0.0, (until - gates.clock()) / _SECOND), reason
+                held.append(permit)
+    except BaseException:
+        _give_back(held)
+        raise
+    now = gates.clock()
+    for permit in held:
+        permit.start_ns = now  # a law is not told how long this caller waited for the last key
+
+
+def _give_back(held: list[P]) -> None:
+    while held:
+        held.pop().ignore()
+
+
+class _Together:
+    """Permits that are completed together."""
+
+    __slots__ = ()
+
+    _permits: Sequence[Permit | AsyncPermit]
+
+    def success(self) -> None:
+        """Complete all permits: the call was served."""
+        for permit in self._held():
+            permit.success()
+
+    def drop(self) -> None:
+        """Complete all permits: load made the call fail."""
+        for permit in self._held():
+            permit.drop()
+
+    def ignore(self) -> None:
+        """Complete all permits: the call tells nothing about the load."""
+        for permit in self._held():
+            permit.ignore()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for permit in self._permits:
+            permit.__exit__(kind, error, trace)
+
+    def _held(self) -> Sequence[Permit | AsyncPermit]:
+        return self._permits
+
+
+class Permits(_Together):
     """Permission for one call to be under way at several keys, held from `acquire_all` on.
 
     The end of its `with` block completes all of them, and so do `success`, `drop` and `ignore`, as those of Permit.
@@ -26,34 +142,88 @@ class Permits:
 
     __slots__ = ("_permits", "keys")
 
+    _permits: Sequence[Permit]
+
     def __init__(self, keys: Sequence[str], permits: Sequence[Permit]) -> None:
         self.keys, self._permits = tuple(keys), permits
 
     def __repr__(self) -> str:
         return f"<Permits of {len(self.keys)} keys>"
 
-    def success(self) -> None:
-        """Complete all permits: the call was served."""
-        for permit in self._permits:
-            permit.success()
-
-    def drop(self) -> None:
-        """Complete all permits: load made the call fail."""
-        for permit in self._permits:
-            permit.drop()
-
-    def ignore(self) -> None:
-        """Complete all permits: the call tells nothing about the load."""
-        for permit in self._permits:
-            permit.ignore()
-
     def __enter__(self) -> Self:
         for permit in self._permits:
             permit.__enter__()
         return self
 
-    def __exit__(
+
+class AsyncPermits(_Together):
+    """Leave for one task to be under way at several keys: the context of an `async with` block, or to be awaited.
+
+    The task enters at `async with` or `await`, no sooner. The end of the block completes all permits, and so do
+    `success`, `drop` and `ignore`, as those of Permit.
+
+    Raises:
+        ConcurrencyLimited: The call was refused where it would enter; `key` says which key had no room.
+        LimiterClosed: The limiter was closed.
+        RuntimeError: It was entered twice.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
+        >>> async def main() -> tuple[str, ...]:
+        ...     async with AsyncKeyedConcurrencyLimiter({"user:*": 2, "all": 100}) as limiter:
+        ...         async with limiter.acquire_all(["all", "user:ann"]) as permits:
+        ...             return permits.keys
+        >>> asyncio.run(main())
+        ('user:ann', 'all')
+    """
+
+    __slots__ = ("_gates", "_make", "_permits", "_seconds", "_turns", "_was_awaited")
+
+    _permits: list[AsyncPermit]
+
+    def __init__(
+        self, gates: KeyedGates, turns: Turns, seconds: float, make: Callable[[LockedGate], AsyncPermit]
+    ) -> None:
+        self._gates, self._turns, self._seconds, self._make = gates, turns, seconds, make
+        self._permits, self._was_awaited = [], False
+
+    def __repr__(self) -> str:
+        return f"<AsyncPermits of {len(self.keys)} keys: {'entered' if self._was_awaited else 'not entered'}>"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, in the order in which they were acquired, or will be."""
+        return self._turns.order()
+
+    def __await__(self) -> Generator[object, None, Self]:
+        return self._enter().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self if self._permits else await self._enter()
+
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for permit in self._permits:
-            permit.__exit__(kind, error, trace)
+        self.__exit__(kind, error, trace)
+
+    def __enter__(self) -> Self:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        return self
+
+    async def _enter(self) -> Self:
+        if self._was_awaited:
+            raise RuntimeError(f"{self!r} was awaited before")
+        self._was_awaited = True
+        until = self._gates.clock() + self._seconds * _SECOND
+        with closing(entering(self._gates, self._turns, until, self._make, self._permits)) as waiting:
+            for permit, seconds, reason in waiting:
+                permit._timeout = seconds
+                await permit._wait(reason)
+        return self
+
+    def _held(self) -> Sequence[Permit | AsyncPermit]:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
+        return self._permits

@@ -8,36 +8,30 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.laws.aimd import AIMD
+    from batchlimit.concurrency.laws.aimd import AIMD, Gitaly
     from batchlimit.concurrency.laws.fixed import Fixed, Settable
-    from batchlimit.concurrency.laws.gitaly import Gitaly
     from batchlimit.concurrency.laws.gradient import Gradient
     from batchlimit.concurrency.laws.gradient2 import Gradient2
     from batchlimit.concurrency.laws.knee.knee import Knee
-    from batchlimit.concurrency.laws.periodic import Periodic, p95
+    from batchlimit.concurrency.laws.periodic import Periodic, Tumbling, p95
     from batchlimit.concurrency.laws.setting import log10, square_root
-    from batchlimit.concurrency.laws.tumbling import Tumbling
     from batchlimit.concurrency.laws.vegas import Vegas
     from batchlimit.concurrency.laws.watched import Watched
-    from batchlimit.concurrency.laws.window import AverageWindow, PercentileWindow, Summary, Window
-    from batchlimit.concurrency.laws.windowed import Windowed
+    from batchlimit.concurrency.laws.windowed import AverageWindow, PercentileWindow, Summary, Window, Windowed
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.concurrency.laws.aimd": "AIMD",
+            "batchlimit.concurrency.laws.aimd": "AIMD Gitaly",
             "batchlimit.concurrency.laws.fixed": "Fixed Settable",
-            "batchlimit.concurrency.laws.gitaly": "Gitaly",
             "batchlimit.concurrency.laws.gradient": "Gradient",
             "batchlimit.concurrency.laws.gradient2": "Gradient2",
             "batchlimit.concurrency.laws.setting": "log10 square_root",
             "batchlimit.concurrency.laws.knee.knee": "Knee",
-            "batchlimit.concurrency.laws.periodic": "Periodic p95",
-            "batchlimit.concurrency.laws.tumbling": "Tumbling",
+            "batchlimit.concurrency.laws.periodic": "Periodic Tumbling p95",
             "batchlimit.concurrency.laws.vegas": "Vegas",
             "batchlimit.concurrency.laws.watched": "Watched",
-            "batchlimit.concurrency.laws.window": "AverageWindow PercentileWindow Summary Window",
-            "batchlimit.concurrency.laws.windowed": "Windowed",
+            "batchlimit.concurrency.laws.windowed": "AverageWindow PercentileWindow Summary Window Windowed",
         },
     )
 

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable
 
-from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.law import Sample, single
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.baselines import single
 from batchlimit.concurrency.laws.setting import square_root
 
 

@@ -1,11 +1,11 @@
-"""One step of a law a period: what a loop that looks at its observations every few seconds decides."""
+"""One step of a law for many calls: every few seconds, or for every so many of them."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from batchlimit.concurrency.law import Law, Sample
+from batchlimit.concurrency.law import Law, Sample, WrappingLaw
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.observed import Observed, is_true
-from batchlimit.concurrency.laws.window import percentile
+from batchlimit.concurrency.laws.windowed import percentile
 
 
 def p95(rtts_ns: Sequence[int]) -> int:
@@ -25,7 +25,7 @@ def p95(rtts_ns: Sequence[int]) -> int:
     return percentile(rtts_ns, 0.95)
 
 
-class Periodic:
+class Periodic(WrappingLaw):
     """Keeps the last observations and takes one decision a period, as Klaviyo's query service does around its AIMD.
 
     A period begins where its first call ends, and lasts `every` seconds. The first call that ends after it brings the
@@ -56,7 +56,7 @@ class Periodic:
         20
     """
 
-    __slots__ = ("_ends_ns", "_every_ns", "_law", "_observed", "_statistic")
+    __slots__ = ("_ends_ns", "_every_ns", "_observed", "_statistic")
 
     def __init__(
         self,
@@ -66,24 +66,14 @@ class Periodic:
         statistic: Callable[[Sequence[int]], float] = p95,
         last: int = 1000,
     ) -> None:
-        self._law = law
+        super().__init__(law)
         self._every_ns = setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
         self._observed = Observed(setting.whole("last", last))
         self._ends_ns: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Periodic {self._law!r}: {len(self._observed.rtts_ns)} observations>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._law.limit
-
-    @property
-    def law(self) -> Law:
-        """The law that decides once a period."""
-        return self._law
+        return f"<Periodic {self.law!r}: {len(self._observed.rtts_ns)} observations>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
@@ -93,8 +83,118 @@ class Periodic:
                 self._decide()
                 self._ends_ns = end + self._every_ns
             self._observed.add(sample)
-        return self._law.limit
+        return self.law.limit
 
     def _decide(self) -> None:
         if self._observed.rtts_ns:
-            self._law.update(self._observed.take(self._statistic))
+            self.law.update(self._observed.take(self._statistic))
+
+
+class Tumbling(WrappingLaw):
+    """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
+
+    Each call counts in one window alone. The call that fills a window counts in it, and brings the decision. The first
+    call that ends after the time of a window brings it too, and opens the next window. The law gets one sample: the
+    start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any call
+    was dropped. So the law takes as many steps per call at 10 calls a second as at 10,000. With `every`, no window is
+    older than that when it is decided upon.
+
+    A call of negative duration, or one over 104 days, is left out.
+
+    Args:
+        law: The law that decides.
+        calls: How many calls fill a window (at least 1, default 100).
+        every: After how long a window ends that was not filled (seconds; None, the default: not before it is full).
+        statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.laws import AIMD, Tumbling
+        >>> with ConcurrencyLimiter(Tumbling(AIMD(initial=20, timeout=0.5), calls=2000, every=1.0)) as limiter:
+        ...     limiter.limit
+        20
+    """
+
+    __slots__ = ("_calls", "_ends_ns", "_every_ns", "_observed", "_statistic")
+
+    def __init__(
+        self,
+        law: Law,
+        *,
+        calls: int = 100,
+        every: float | None = None,
+        statistic: Callable[[Sequence[int]], float] = p95,
+    ) -> None:
+        super().__init__(law)
+        self._calls = setting.whole("calls", calls)
+        self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
+        self._statistic = setting.function("statistic", statistic)
+        self._observed = Observed()
+        self._ends_ns = 0
+
+    def __repr__(self) -> str:
+        return f"<Tumbling {self.law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
+
+    def update(self, sample: Sample) -> int:
+        """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
+        if is_true(sample):
+            self._begin(sample.start_ns + sample.rtt_ns)
+            self._observed.add(sample)
+            if len(self._observed.rtts_ns) >= self._calls:
+                self._decide()
+        return self.law.limit
+
+    def _begin(self, end_ns: int) -> None:
+        """End a window whose time is over; open one if none is."""
+        if self._every_ns is None:
+            return
+        if self._observed.rtts_ns and end_ns >= self._ends_ns:
+            self._decide()
+        if not self._observed.rtts_ns:
+            self._ends_ns = end_ns + self._every_ns
+
+    def _decide(self) -> None:
+        sample = self._observed.take(self._statistic)
+        self._observed.rtts_ns.clear()
+        self.law.update(sample)
+
+
+class Observed:
+    """The rtts of calls that are over, and of those since the last sample the most in flight and whether any dropped.
+
+    Args:
+        last: How many rtts are kept (None, the default: all).
+    """
+
+    __slots__ = ("_dropped", "_in_flight", "_start_ns", "rtts_ns")
+
+    def __init__(self, last: int | None = None) -> None:
+        self.rtts_ns: deque[int] = deque(maxlen=last)
+        self._start_ns = self._in_flight = 0
+        self._dropped = False
+
+    def __repr__(self) -> str:
+        return f"<Observed {len(self.rtts_ns)} calls>"
+
+    def add(self, sample: Sample) -> None:
+        """Count a call."""
+        self.rtts_ns.append(sample.rtt_ns)
+        self._start_ns = sample.start_ns
+        self._in_flight = max(self._in_flight, sample.in_flight)
+        self._dropped = self._dropped or sample.dropped
+
+    def take(self, statistic: Callable[[Sequence[int]], float]) -> Sample:
+        """Return one sample for all calls; the next one is about later drops and calls in flight. The rtts stay."""
+        rtt = int(statistic(tuple(self.rtts_ns)))
+        sample = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
+        self._in_flight, self._dropped = 0, False
+        return sample
+
+
+def is_true(sample: Sample) -> bool:
+    """Whether a call has a duration that can be: neither negative nor over 104 days."""
+    return 0 <= sample.rtt_ns <= setting.LONGEST_NS

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from batchlimit.concurrency.law import Law, Sample
+from batchlimit.concurrency.law import Law, Sample, WrappingLaw
 
 
-class Watched:
+class Watched(WrappingLaw):
     """Turns a period in which watchers saw a reason to back off into one dropped call for `law`.
 
     The law gets the last call once more, as a dropped one: at most once a period, and not before there was a call. A
@@ -25,32 +25,22 @@ class Watched:
         (101, 90)
     """
 
-    __slots__ = ("_last", "_law")
+    __slots__ = ("_last",)
 
     def __init__(self, law: Law) -> None:
-        self._law = law
+        super().__init__(law)
         self._last: Sample | None = None
 
     def __repr__(self) -> str:
-        return f"<Watched {self._law!r}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._law.limit
-
-    @property
-    def law(self) -> Law:
-        """The law that gets the drops."""
-        return self._law
+        return f"<Watched {self.law!r}>"
 
     def update(self, sample: Sample) -> int:
         """Pass the call on, and remember it."""
         self._last = sample
-        return self._law.update(sample)
+        return self.law.update(sample)
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
         """Tell the law of one drop, if there was any reason to back off."""
         if events and self._last is not None:
-            return self._law.update(self._last._replace(dropped=True))
-        return self._law.limit
+            return self.law.update(self._last._replace(dropped=True))
+        return self.law.limit

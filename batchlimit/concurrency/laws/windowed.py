@@ -1,11 +1,164 @@
 """One step of a law for many calls, so that no single call moves the limit."""
 
-from batchlimit.concurrency.law import Law, Sample
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from batchlimit.concurrency.law import Law, Sample, WrappingLaw
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.window import AverageWindow, Window
 
 
-class Windowed:
+class Summary(NamedTuple):
+    """A window that is over; at least one call was in it.
+
+    Attributes:
+        calls: How many calls it is about.
+        shortest_ns: The least rtt (ns).
+        rtt_ns: The rtt that stands for all (ns).
+        in_flight: The most calls that were under way at once.
+        dropped: Whether load made any of them fail.
+
+    Example:
+        >>> from batchlimit.laws import Summary
+        >>> Summary(calls=2, shortest_ns=5, rtt_ns=7, in_flight=3, dropped=False).rtt_ns
+        7
+    """
+
+    calls: int
+    shortest_ns: int
+    rtt_ns: int
+    in_flight: int
+    dropped: bool
+
+
+class Window(Protocol):
+    """Samples go in, a summary comes out. A window belongs to one law.
+
+    Example:
+        >>> from batchlimit.laws import AverageWindow, Window
+        >>> window: Window = AverageWindow()
+    """
+
+    @property
+    def capacity(self) -> int | None:
+        """How many samples fit; None: any number."""
+        ...
+
+    def add(self, sample: Sample) -> None:
+        """Take in a call that is over.
+
+        Args:
+            sample: The call.
+        """
+        ...
+
+    def take(self) -> Summary:
+        """Summarise what was added since the last summary, at least one sample, and begin anew.
+
+        Returns:
+            The summary.
+        """
+        ...
+
+
+class AverageWindow:
+    """A window whose mean stands for all its calls, in whole ns, rounded down. Dropped calls count in it.
+
+    Example:
+        >>> from batchlimit.concurrency import Sample
+        >>> from batchlimit.laws import AverageWindow
+        >>> window = AverageWindow()
+        >>> for rtt in (1_000_000, 3_000_000):
+        ...     window.add(Sample(0, rtt, 1))
+        >>> window.take().rtt_ns
+        2000000
+    """
+
+    __slots__ = ("_count", "_dropped", "_in_flight", "_shortest_ns", "_sum_ns")
+
+    capacity = None
+
+    def __init__(self) -> None:
+        self._count = self._sum_ns = self._shortest_ns = self._in_flight = 0
+        self._dropped = False
+
+    def __repr__(self) -> str:
+        return f"<AverageWindow of {self._count}>"
+
+    def add(self, sample: Sample) -> None:
+        """Take in a call that is over."""
+        rtt = sample.rtt_ns
+        if not self._count or rtt < self._shortest_ns:
+            self._shortest_ns = rtt
+        self._count += 1
+        self._sum_ns += rtt
+        self._in_flight = max(self._in_flight, sample.in_flight)
+        self._dropped = self._dropped or sample.dropped
+
+    def take(self) -> Summary:
+        """Summarise the calls, and begin anew."""
+        mean = self._sum_ns // self._count
+        summary = Summary(self._count, self._shortest_ns, mean, self._in_flight, self._dropped)
+        self._count = self._sum_ns = self._shortest_ns = self._in_flight = 0
+        self._dropped = False
+        return summary
+
+
+class PercentileWindow:
+    """A window in which the rtt at `part` of its first calls stands for all.
+
+    Calls beyond the capacity are left out, their drops and calls in flight included, as in the original.
+
+    Args:
+        part: Which part of the calls took no longer (above 0, below 1; 0.5: the median).
+        capacity: How many calls fit.
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
+    Example:
+        >>> from batchlimit.laws import Gradient2, PercentileWindow, Windowed
+        >>> Windowed(Gradient2(), window=PercentileWindow(0.9, capacity=1000)).limit
+        20
+    """
+
+    __slots__ = ("_dropped", "_in_flight", "_part", "_rtts_ns", "capacity")
+
+    def __init__(self, part: float, capacity: int) -> None:
+        self._part = setting.between("part", part, 0.0, 1.0, "()")
+        self.capacity = setting.whole("capacity", capacity)
+        self._rtts_ns: list[int] = []
+        self._in_flight, self._dropped = 0, False
+
+    def __repr__(self) -> str:
+        return f"<PercentileWindow of {len(self._rtts_ns)}: p{100 * self._part:g}>"
+
+    def add(self, sample: Sample) -> None:
+        """Take in a call that is over."""
+        if len(self._rtts_ns) < self.capacity:
+            self._rtts_ns.append(sample.rtt_ns)
+            self._in_flight = max(self._in_flight, sample.in_flight)
+            self._dropped = self._dropped or sample.dropped
+
+    def take(self) -> Summary:
+        """Summarise the calls, and begin anew."""
+        rtts = self._rtts_ns
+        summary = Summary(len(rtts), min(rtts), percentile(rtts, self._part), self._in_flight, self._dropped)
+        self._rtts_ns, self._in_flight, self._dropped = [], 0, False
+        return summary
+
+
+def percentile(values: Sequence[int], part: float) -> int:
+    """Return the value that ranks n x part among n, rounded to the nearest rank, halves up.
+
+    A rank below the first is the first; the original of the windows raises there.
+    """
+    rank = math.floor(len(values) * part + 0.5)
+    return sorted(values)[max(1, rank) - 1]
+
+
+class Windowed(WrappingLaw):
     """Tells `law` of one sample a window: WindowedLimit of Netflix's concurrency-limits.
 
     A window lasts twice its least rtt, held between `min_window` and `max_window`. The first call that ends after that
@@ -37,7 +190,6 @@ class Windowed:
     """
 
     __slots__ = (
-        "_law",
         "_max_window_ns",
         "_min_rtt_ns",
         "_min_window_ns",
@@ -56,7 +208,7 @@ class Windowed:
         max_window: float = 1.0,
         min_rtt: float = 100e-6,
     ) -> None:
-        self._law = law
+        super().__init__(law)
         self._window = AverageWindow() if window is None else window
         self._window_size = setting.whole("window_size", window_size, least=10)
         if self._window.capacity is not None and self._window.capacity < self._window_size:
@@ -69,17 +221,7 @@ class Windowed:
         self._next_update_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Windowed {self._law!r}: {self._window!r}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._law.limit
-
-    @property
-    def law(self) -> Law:
-        """The law that gets one sample a window."""
-        return self._law
+        return f"<Windowed {self.law!r}: {self._window!r}>"
 
     def update(self, sample: Sample) -> int:
         """Count the call; update the law if it closes a window that is large enough."""
@@ -88,11 +230,11 @@ class Windowed:
             end = sample.start_ns + sample.rtt_ns
             if end > self._next_update_ns:
                 self._close(sample.start_ns, end)
-        return self._law.limit
+        return self.law.limit
 
     def _close(self, start: int, end: int) -> None:
         seen = self._window.take()
         lasts = min(max(2 * seen.shortest_ns, self._min_window_ns), self._max_window_ns)
         self._next_update_ns = end + lasts
         if seen.calls >= self._window_size:
-            self._law.update(Sample(start, seen.rtt_ns, seen.in_flight, seen.dropped))
+            self.law.update(Sample(start, seen.rtt_ns, seen.in_flight, seen.dropped))

@@ -5,28 +5,22 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.watchers.cpu import ThrottlingWatcher
-    from batchlimit.concurrency.watchers.latency import LatencyWatcher
-    from batchlimit.concurrency.watchers.loop import LoopLagWatcher
+    from batchlimit.concurrency.watchers.cpu import ProcessorWatcher, ThrottlingWatcher
+    from batchlimit.concurrency.watchers.latency import LatencyWatcher, LoopLagWatcher
     from batchlimit.concurrency.watchers.memory import MemoryWatcher
     from batchlimit.concurrency.watchers.pressure import PressureWatcher
-    from batchlimit.concurrency.watchers.processors import ProcessorWatcher
     from batchlimit.concurrency.watchers.rounds import Rounds
-    from batchlimit.concurrency.watchers.threshold import Threshold
-    from batchlimit.concurrency.watchers.watcher import Watcher
+    from batchlimit.concurrency.watchers.watcher import Threshold, Watcher
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.concurrency.watchers.watcher": "Watcher",
-            "batchlimit.concurrency.watchers.cpu": "ThrottlingWatcher",
-            "batchlimit.concurrency.watchers.latency": "LatencyWatcher",
-            "batchlimit.concurrency.watchers.loop": "LoopLagWatcher",
+            "batchlimit.concurrency.watchers.watcher": "Threshold Watcher",
+            "batchlimit.concurrency.watchers.cpu": "ProcessorWatcher ThrottlingWatcher",
+            "batchlimit.concurrency.watchers.latency": "LatencyWatcher LoopLagWatcher",
             "batchlimit.concurrency.watchers.memory": "MemoryWatcher",
             "batchlimit.concurrency.watchers.pressure": "PressureWatcher",
-            "batchlimit.concurrency.watchers.processors": "ProcessorWatcher",
             "batchlimit.concurrency.watchers.rounds": "Rounds",
-            "batchlimit.concurrency.watchers.threshold": "Threshold",
         },
     )
 

@@ -1,10 +1,13 @@
 """Whether this process is held back for having used its share of the processors."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.threshold import of_shares
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership, groups_of, named
+from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 
@@ -109,3 +112,176 @@ class ThrottlingWatcher:
             return None
         before, self._before[group] = self._before.get(group, now), now
         return now.since(before)
+
+
+_IDLE = (3, 4)
+"""Where in the first line of /proc/stat idle time stands, and time that was idle but for input and output."""
+_COUNTED = 8
+"""The numbers after these are of guests, whose time the first ones have already."""
+
+
+def used_by(group: Group) -> float | None:
+    """Return how many seconds of processors a group has used so far; None where it does not tell."""
+    if group.version == 1:
+        return (group.number("cpuacct.usage") or 0) / 1e9 if group.has("cpuacct.usage") else None
+    return group.table("cpu.stat")["usage_usec"] / 1e6 if group.has("cpu.stat") else None
+
+
+def quota_of(group: Group) -> float | None:
+    """Return how many processors a group may use at once; None where it has no quota."""
+    if group.version == 1:
+        if not group.has("cpu.cfs_quota_us"):
+            return None
+        quota, period = (group.path / each for each in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+        return None if int(quota.read_text()) < 0 else int(quota.read_text()) / int(period.read_text())
+    if not group.has("cpu.max"):
+        return None
+    most, period_us = (group.path / "cpu.max").read_text().split()
+    return None if most == "max" else int(most) / int(period_us)
+
+
+class Reading(NamedTuple):
+    """What processors did so far, all in one unit of time."""
+
+    used: float
+    passed: float
+    at_once: float
+    """How many of them may be used at the same time."""
+
+    def since(self, before: "Reading") -> float | None:
+        """Return which share was used since then; None where no time has passed, or the counts began anew."""
+        passed, used = self.passed - before.passed, self.used - before.used
+        return None if passed <= 0 or used < 0 else used / (passed * self.at_once)
+
+
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """Those of the whole machine."""
+
+    stat: Path
+
+    def __str__(self) -> str:
+        return "the machine"
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(line.startswith("cpu") for line in self.stat.read_text().splitlines()) - 1
+
+    def read(self, now: float) -> "Reading":
+        """Return how long they were busy so far, of all of their time."""
+        numbers = [int(each) for each in self.stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
+        return Reading(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Those that a group may use: by its quota, or else all of the machine."""
+
+    usage: Group
+    quota: Group
+    machine: Processors
+
+    def __str__(self) -> str:
+        return f"{self.usage.path}"
+
+    def read(self, now: float) -> "Reading":
+        """Return for how long it used a processor so far; and how many it may use at once."""
+        used = used_by(self.usage)
+        if used is None:
+            raise FileNotFoundError(f"the control group {self.usage.path} is gone")
+        return Reading(used, now, quota_of(self.quota) or self.machine.count())
+
+
+class ProcessorWatcher:
+    """Sees that the processors were used up to a share of what there is, since the last poll.
+
+    What there is: the quota of the control group of this process, and of each that holds it; the one that is worst off
+    counts. If none of them has a quota, it is the machine's processors, whoever uses them. ThrottlingWatcher sees when
+    a quota was used up; this one sees it coming.
+
+    Args:
+        threshold: From this share on it is an event (above 0, at most 1, default 0.9).
+        low: An event lasts until the share falls below this (None, the default: `threshold`).
+        group: The path of another control group below the mount, such as "gitaly/repos-7"; what all processes in it use
+            counts, by its quota or else by the machine's processors (default None: the groups of this process).
+        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
+        proc: Where processes are (default /proc).
+        clock: Returns seconds (default `time.monotonic`).
+
+    Raises:
+        TypeError: A share is no number, or `group` no str.
+        ValueError: A share is out of its range.
+        WatcherUnavailable: There is no such group, or it does not tell what it uses; or the machine does not: on macOS.
+
+    Example:
+        >>> from batchlimit.errors import WatcherUnavailable
+        >>> from batchlimit.watchers import ProcessorWatcher
+        >>> try:
+        ...     watchers = [ProcessorWatcher(0.9)]
+        ... except WatcherUnavailable:
+        ...     watchers = []
+    """
+
+    __slots__ = ("_before", "_clock", "_parts", "_threshold", "name")
+
+    def __init__(
+        self,
+        threshold: float = 0.9,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = "processors" if group is None else f"processors {group}"
+        self._threshold = of_shares(threshold, low)
+        self._clock = clock
+        machine = Processors(proc / "stat")
+        self._parts = _ours(machine, root, proc) if group is None else (_named(machine, root, group),)
+        self._before: dict[Processors | Part, Reading] = {}
+        if not machine.stat.is_file():
+            raise WatcherUnavailable(f"no {machine.stat} tells what the processors do: this needs Linux")
+
+    def __repr__(self) -> str:
+        return f"<ProcessorWatcher of {', '.join(map(str, self._parts))}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        """Return a reason to back off if too much was used since the last poll."""
+        now = self._clock()
+        shares = {part: share for part in self._parts if (share := self._share(part, now)) is not None}
+        if not shares:
+            self._threshold.forget()
+            return None
+        worst = max(shares, key=lambda part: shares[part])
+        if not self._threshold.update(shares[worst]):
+            return None
+        return f"{shares[worst]:.2f} of the processors of {worst} in use"
+
+    def _share(self, part: Processors | Part, now: float) -> float | None:
+        """Return what was used of what there was since the last poll; None where there is nothing to compare."""
+        seen = part.read(now)
+        before, self._before[part] = self._before.get(part, seen), seen
+        return seen.since(before)
+
+
+def _ours(machine: Processors, root: Path, proc: Path) -> tuple[Processors | Part, ...]:
+    """Return the groups of this process that have a quota; the machine if none has."""
+    membership = Membership(root, proc)
+    quotas = membership.of("cpu")
+    usages = membership.of("cpuacct") if quotas and quotas[0].version == 1 else quotas
+    pairs = zip(reversed(usages), reversed(quotas), strict=False)  # from the root: their paths may differ in depth
+    found = (Part(usage, quota, machine) for usage, quota in pairs if _is_bounded(usage, quota))
+    return tuple(found) or (machine,)
+
+
+def _is_bounded(usage: Group, quota: Group) -> bool:
+    return used_by(usage) is not None and quota_of(quota) is not None
+
+
+def _named(machine: Processors, root: Path, group: str) -> Part:
+    quota = named(group, "cpu", root)
+    usage = quota if quota.version == 2 else named(group, "cpuacct", root)
+    if used_by(usage) is None:
+        raise WatcherUnavailable(f"the control group {usage.path} does not tell what it uses of the processors")
+    return Part(usage, quota, machine)

@@ -1,6 +1,12 @@
-"""Whether calls take longer than they may."""
+"""Watchers of what calls and event loops wait for."""
 
-from batchlimit.concurrency.watchers.threshold import checked_seconds, checked_share
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from batchlimit.concurrency.watchers.watcher import Threshold, checked_seconds, checked_share
 
 _WHOLE = 1_000_000
 """What a percentile is counted in: as a whole number, 0.95 of 20 calls are 19, and not a hair more."""
@@ -62,3 +68,120 @@ class LatencyWatcher:
         if (calls - slow) * _WHOLE >= self._millionths * calls:
             return None
         return f"latency: {slow} of {calls} calls took over {self.target:g} s, {1 - self.percentile:.2g} may"
+
+
+class _Probe:
+    """A call that a loop is asked to make: when it was asked, and when it made it."""
+
+    __slots__ = ("_clock", "asked", "came", "made")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.asked = clock()
+        self.came: float | None = None
+        self.made = threading.Event()
+
+    def __call__(self) -> None:
+        self.came = self._clock()
+        self.made.set()
+
+    @property
+    def lag(self) -> float:
+        """How long the loop took, or takes so far; in seconds."""
+        return (self._clock() if self.came is None else self.came) - self.asked
+
+
+class LoopLagWatcher:
+    """Sees that an event loop takes long to run a call that is due now: its tasks wait as long, each time.
+
+    A poll has the loop run one call, and waits for it. It must come from another thread than the loop's. A loop that
+    has not run the call by then lags, and is not given a second one. One poll in a period sees a loop that is behind
+    most of the time, and by chance one that stalls now and then. A loop that does not run, or was closed, does not lag.
+
+    Args:
+        loop: The event loop (None, the default: the one that runs here).
+        threshold: From this lag on it is an event (seconds, default 0.1).
+        patience: How long a poll waits for the loop (seconds, default 1.0).
+        clock: Returns seconds (default `time.monotonic`).
+        wait: Waits for an event for some seconds at most, and returns whether it was set (default
+            `threading.Event.wait`).
+
+    Raises:
+        TypeError: `loop` is no event loop, or a time no number.
+        ValueError: A time is not above 0.
+        RuntimeError: No loop was given, and none runs here.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.watchers import LoopLagWatcher
+        >>> async def main() -> int:
+        ...     async with AsyncConcurrencyLimiter(watchers=[LoopLagWatcher(threshold=0.2)], every=10.0) as limiter:
+        ...         return limiter.limit
+        >>> asyncio.run(main())
+        20
+    """
+
+    __slots__ = ("_clock", "_loop", "_patience", "_pid", "_probe", "_threshold", "_wait")
+
+    name = "loop"
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None = None,
+        threshold: float = 0.1,
+        *,
+        patience: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
+        if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
+            raise TypeError(f"loop must be an event loop, not {loop!r}")
+        self._threshold = Threshold(checked_seconds("threshold", threshold))
+        self._patience = min(checked_seconds("patience", patience), threading.TIMEOUT_MAX)
+        self._loop = asyncio.get_running_loop() if loop is None else loop
+        self._pid = os.getpid()
+        self._probe: _Probe | None = None
+        self._clock = clock
+        self._wait = wait
+
+    def __repr__(self) -> str:
+        return f"<LoopLagWatcher of {self._loop!r}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        """Return a reason to back off if the loop lags; RuntimeError in the thread of that loop."""
+        if _running() is self._loop:
+            raise RuntimeError("a loop cannot watch its own lag: poll from another thread")
+        if not self._runs():
+            self._probe = None
+            return None
+        probe = self._ask()
+        if probe is None:
+            return None
+        if not self._wait(probe.made, self._patience) and not self._runs():  # it ended, and owes nothing any more
+            self._probe = None
+            return None
+        if not self._threshold.update(probe.lag):
+            return None
+        return f"loop lagged for {probe.lag:.3f} s" + ("" if probe.made.is_set() else " so far")
+
+    def _ask(self) -> _Probe | None:
+        """Return the call that the loop still owes, or a new one; None where it was closed just now."""
+        if self._probe is None or self._probe.made.is_set():
+            self._probe = _Probe(self._clock)
+            try:
+                self._loop.call_soon_threadsafe(self._probe)
+            except RuntimeError:
+                self._probe = None
+        return self._probe
+
+    def _runs(self) -> bool:
+        """Whether somebody turns the loop; a forked child has a loop that says so, but its parent does."""
+        return self._pid == os.getpid() and self._loop.is_running()
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.threshold import of_shares
+from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 USED = {1: "memory.usage_in_bytes", 2: "memory.current"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership, named
-from batchlimit.concurrency.watchers.threshold import of_shares
+from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 Resource = Literal["cpu", "memory", "io"]

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.concurrency.watchers.threshold import checked_seconds
-from batchlimit.concurrency.watchers.watcher import Polled, Watcher
+from batchlimit.concurrency.watchers.watcher import Polled, Watcher, checked_seconds
 from batchlimit.events import tell
 from batchlimit.unique import Forkables
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -24,7 +24,7 @@ class Changed(grpc.ClientCallDetails):
 
     def __init__(self, details: Any, **changed: Any) -> None:
         self._details = details
-        vars(self).update(changed)
+        vars(self._intercept).update(changed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._details, name)
@@ -45,7 +45,7 @@ class Patience:
             raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
         self._wait, self._timeout = wait, timeout
 
-    def __repr__(self) -> str:
+    def __repr__(self._intercept) -> str:
         return f"<Patience of {self.of(None)} s>"
 
     def of(self, deadline: float | None) -> float | None:
@@ -121,17 +121,17 @@ class AsyncEveryCall:
         self._patience = patience
         self._ends: set[asyncio.Task[None]] = set()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [
-            _UnaryUnary(self),
-            _UnaryStream(self),
-            _StreamUnary(self),
-            _StreamStream(self),
+            _UnaryUnary(self._intercept),
+            _UnaryStream(self._intercept),
+            _StreamUnary(self._intercept),
+            _StreamStream(self._intercept),
         ]
 
     async def _admit(self, details: Any, timeout: float | None) -> Ended | None:
         """Return what EveryCall._admit does, or raise AsyncRefusedCall."""
         raise NotImplementedError
 
-    async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+    async def _intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         details, began = client_call_details, time.monotonic()
         if not isinstance(details.method, str):  # as grpcio gives it here; functions of the user's get a str
             details = Changed(details, method=details.method.decode())
@@ -163,19 +163,19 @@ class AsyncEveryCall:
         except NotImplementedError:  # the response of an interceptor behind this one: there is no call
             begin()
 
-    async def _all_ended(self) -> None:
+    async def _all_ended(self._intercept) -> None:
         """Wait for the tasks of calls that have ended."""
         if self._ends:
             await asyncio.wait(self._ends)
 
 
 class _Kind:
-    def __init__(self, every: AsyncEveryCall) -> None:
-        self._every = every
+    def __init__(self, intercept: Callable[[Any, Any, Any], Awaitable[Any]]) -> None:
+        self._intercept = intercept
 
     # The stubs of grpcio call the last argument `request_iterator` where requests stream; grpcio passes it by position.
     async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self._every.intercept(continuation, client_call_details, request)
+        return await self._intercept(continuation, client_call_details, request)
 
 
 class _UnaryUnary(_Kind, grpc.aio.UnaryUnaryClientInterceptor):

@@ -79,7 +79,7 @@ class AsyncConcurrencyClient(AsyncEveryCall):
 
     Args:
         limiter: The limiter, keyed or not; its owner closes it, after the channel.
-        partition, key, outcome, priority, wait, timeout: As there.
+        partition, key, outcome, priority, wait, timeout: As there, with the same defaults.
 
     Attributes:
         interceptors: For `interceptors=` of a `grpc.aio` channel.

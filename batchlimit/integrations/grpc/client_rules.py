@@ -88,7 +88,7 @@ class AsyncRateLimitClient(AsyncEveryCall):
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
         rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
         identify: as for RateLimitClientInterceptor; it may be a coroutine function (default None).
-        wait, timeout, unidentified: as there.
+        wait, timeout, unidentified: as there, with the same defaults.
 
     Attributes:
         interceptors: for `interceptors=` of a `grpc.aio` channel.

@@ -1,6 +1,6 @@
 """In which order a caller acquires several keys, and where it waits, as a table."""
 
-from batchlimit.concurrency.keyed.turns import Turns
+from batchlimit.concurrency.keyed.permits import Turns
 
 
 def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the_end() -> None:

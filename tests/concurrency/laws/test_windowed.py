@@ -2,7 +2,7 @@ import pytest
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import AIMD, AverageWindow, PercentileWindow, Window, Windowed
-from batchlimit.concurrency.laws.window import percentile
+from batchlimit.concurrency.laws.windowed import percentile
 from tests.concurrency.laws.world import MS, Listener, drop, sample
 
 

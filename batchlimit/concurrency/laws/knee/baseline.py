@@ -1,4 +1,4 @@
-"""How long calls take when they do not queue: a time for each operation, so that unlike calls share one limit."""
+"""How long calls take compared with calls that do not queue, whether that is too long, and whether to believe it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -104,3 +104,153 @@ class Baselines:
             if median < _BIAS * self._times[operation]:
                 self._times[operation] = median
         return self._times[operation]
+
+
+_SLACK = 1.2
+"""Calls in line that c workers are allowed, in square roots of c: arrivals are random, and a shorter line runs dry."""
+_WIDEST = 3.0
+"""The most that the rule above allows, at limits of 1 to 3, where it stands for nothing."""
+_ROOM, _LITTLE_ROOM = 0.75, 0.95
+"""Parts of the line that is allowed, up to which a limit grows fast, and up to which it grows at all."""
+_GENTLE, SHARPEST = 0.95, 0.6
+_FAR = 1.2
+"""Times the allowed ratio from which gently is too slow."""
+
+
+class Band:
+    """Judges a ratio: the time that calls took over the time that they take without a queue.
+
+    A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Each limiter is allowed a line of 1.2
+    sqrt(L). The ratio is common to all that share a backend. So a larger limit finds its line too long, and a smaller
+    one finds room, until they are alike.
+    """
+
+    __slots__ = ("_tolerance",)
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+
+    def __repr__(self) -> str:
+        return f"Band({self._tolerance})"
+
+    def allowed(self, limit: float) -> float:
+        """Return the largest ratio at which the limit holds: the tolerance, or what a line of 1.2 sqrt(L) makes."""
+        return max(self._tolerance, 1 / max(1 / _WIDEST, 1 - _SLACK / math.sqrt(limit)))
+
+    def has_room(self, ratio: float, limit: float) -> bool:
+        """Return whether so few are in line that more may come."""
+        return self._line(ratio, limit) <= _ROOM
+
+    def has_little_room(self, ratio: float, limit: float) -> bool:
+        """Return whether a few more may come."""
+        return self._line(ratio, limit) <= _LITTLE_ROOM
+
+    def _line(self, ratio: float, limit: float) -> float:
+        """The line, as a part of what is allowed."""
+        return (1 - 1 / ratio) / (1 - 1 / self.allowed(limit))
+
+    def is_far(self, ratio: float, limit: float) -> bool:
+        """Return whether far more are in line than may be."""
+        return ratio > _FAR * self.allowed(limit)
+
+    def factor(self, ratio: float, limit: float, lasts: bool) -> float:
+        """Return what to multiply the limit by: a span alone may be a pause, which is not answered sharply."""
+        if ratio <= self.allowed(limit):
+            return 1.0
+        # The root goes half the way, for the baseline may be wrong.
+        return max(SHARPEST, math.sqrt(self.allowed(limit) / ratio)) if lasts else _GENTLE
+
+
+_NEWS, _CALM = 1.3, 1.15
+"""Ratios in a drain from which on calls took longer, and up to which they did not."""
+_RESPONSE = 0.67
+"""What is left of a ratio in a drain that worked, at most."""
+_EXPLAINED = 0.8
+"""The part of what calls took longer that a drain must remove to be known as one that works; of a queue of 20 %."""
+_CALM_NS = 3 * 10**9
+"""How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
+_BELIEFS = 2
+_DOUBTS, _MORE_DOUBTS = 32, 4
+"""Drains that must say the same to be believed without a reason; each time four times as many."""
+
+
+class Trust:
+    """Lets a baseline rise if drains are known to work.
+
+    Where a limiter is alone, or all limiters drain at once, a drain removes the queue: what is left is no queue. Where
+    the others do not drain, it removes nothing, and to believe it would take the queue for the time that calls take.
+    Each such belief feeds the next one, until all are lost. So it takes one of these:
+
+    - it is one of the first two such drains: the first calls of all are too few to tell how long calls take
+    - it is one of two after a drain that did remove a queue, or after 3 s of calm
+    - 32 drains in a row say the same; then 128 and so on, until there is calm
+
+    Calm counts from when the limit was not in use on: calls take no longer than they should as well where a baseline is
+    too high.
+
+    """
+
+    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_has_been_calm", "_stubbornness")
+
+    def __init__(self) -> None:
+        self._calm_ns = self._doubts = 0
+        self._beliefs = _BELIEFS
+        self._stubbornness = _DOUBTS
+        self._has_been_calm = False
+
+    def __repr__(self) -> str:
+        return f"<Trust: {self._beliefs} beliefs, {self._doubts} of {self._stubbornness} doubts>"
+
+    @property
+    def has_been_calm(self) -> bool:
+        """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
+        return self._has_been_calm
+
+    def calm(self, length: int, is_idle: bool) -> None:
+        """Note a span without a queue, so many ns long; `is_idle`: whether the limit was not in use."""
+        self._calm_ns += length
+        if self._calm_ns > _CALM_NS:
+            self._has_been_calm = self._has_been_calm or is_idle
+            if self._has_been_calm:
+                self._beliefs = _BELIEFS
+            if is_idle:
+                self._stubbornness = _DOUBTS
+
+    def crowded(self) -> None:
+        """Note a span with a queue."""
+        self._calm_ns = 0
+
+    @staticmethod
+    def responded(before: float, ratio: float) -> bool:
+        """Return whether a drain changed what calls take, from `before`."""
+        return ratio < _RESPONSE * before
+
+    @staticmethod
+    def is_news(ratio: float) -> bool:
+        """Return whether calls took longer in a drain than they should."""
+        return ratio > _NEWS
+
+    def drained(self, before: float, ratio: float) -> bool:
+        """Judge a drain by the ratios before it and in it; return whether a baseline may rise."""
+        unexplained = self.is_news(ratio) and not self.responded(before, ratio)
+        if unexplained and not self._beliefs:
+            self._doubt()
+        elif not self.is_news(ratio):
+            self._doubts = 0
+        if ratio <= _CALM and (self.responded(before, ratio) or self._explains(before, ratio)):
+            self._beliefs = _BELIEFS
+        believed = self._beliefs > 0
+        if unexplained and believed:
+            self._beliefs -= 1
+            self._calm_ns = 0
+        return believed
+
+    def _doubt(self) -> None:
+        self._doubts += 1
+        if self._doubts >= self._stubbornness:
+            self._doubts, self._beliefs = 0, 1
+            self._stubbornness *= _MORE_DOUBTS
+
+    @staticmethod
+    def _explains(before: float, ratio: float) -> bool:
+        return before >= 1.2 and before - ratio >= _EXPLAINED * (before - 1)

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.knee.band import SHARPEST, Band
-from batchlimit.concurrency.laws.knee.baseline import Baselines, Reading
+from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Band, Baselines, Reading, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
 from batchlimit.concurrency.laws.knee.span import Span
-from batchlimit.concurrency.laws.knee.trust import Trust
 
 _SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
 """A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.concurrency.laws.knee.band import Band
+from batchlimit.concurrency.laws.knee.baseline import Band
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.concurrency.laws.knee.trust import Trust
+from batchlimit.concurrency.laws.knee.baseline import Trust
 
 _SECOND = 10**9
 
