@@ -24,7 +24,7 @@ class Changed(grpc.ClientCallDetails):
 
     def __init__(self, details: Any, **changed: Any) -> None:
         self._details = details
-        vars(self._intercept).update(changed)
+        vars(self).update(changed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._details, name)
@@ -45,7 +45,7 @@ class Patience:
             raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
         self._wait, self._timeout = wait, timeout
 
-    def __repr__(self._intercept) -> str:
+    def __repr__(self) -> str:
         return f"<Patience of {self.of(None)} s>"
 
     def of(self, deadline: float | None) -> float | None:
@@ -163,7 +163,7 @@ class AsyncEveryCall:
         except NotImplementedError:  # the response of an interceptor behind this one: there is no call
             begin()
 
-    async def _all_ended(self._intercept) -> None:
+    async def _all_ended(self) -> None:
         """Wait for the tasks of calls that have ended."""
         if self._ends:
             await asyncio.wait(self._ends)
