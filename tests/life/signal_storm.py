@@ -1,4 +1,4 @@
-"""Signals that raise amid the calls of one kind of limiter: `python -m tests.life.signal_storm KIND RAISED`.
+"""Signals that raise amid the calls of one kind of limiter: `python -m tests.life.signal_storm KIND RAISED [SECONDS]`.
 
 The process ends with 0 if all is as before the signals. In a process of its own: signals come to its main thread.
 It says how many were raised. `python -m benchmarks.interrupts` plays all kinds, one after the other.
@@ -33,7 +33,9 @@ PAUSE = 0.0001
 LOST = 0.01
 """Seconds after which another signal comes if Python has lost one: it does so where a handler raises just then."""
 LONGEST = 400.0
-"""Seconds after which a storm is over, however many signals are left."""
+"""Seconds after which a storm is over, unless one says otherwise, however many signals are left."""
+ENDING = 150.0
+"""Seconds after which a process tells where it stands, and ends, if the storm is over and it is not."""
 QUOTA = "100000/s burst 1000"
 
 Kind = tuple[Callable[[], object], Callable[[], bool]]
@@ -50,9 +52,9 @@ class Storm:
     They come in bursts, of two on average, with so many seconds between the bursts at most.
     """
 
-    def __init__(self, raised: int, pause: float) -> None:
+    def __init__(self, raised: int, pause: float, seconds: float) -> None:
         self.left, self._pause, self._is_over = raised, pause, False
-        self._ends_at = time.monotonic() + LONGEST
+        self._ends_at = time.monotonic() + seconds
 
     def _handle(self, _number: int, frame: FrameType | None) -> None:
         """Raise, but where the storm itself runs; also after the last one, which an event loop may have swallowed."""
@@ -263,13 +265,13 @@ KINDS = {
 ALL_KINDS = KINDS | task_storm.KINDS
 
 
-def main(kind: str, raised: str) -> None:
-    faulthandler.dump_traceback_later(550, exit=True)
+def main(kind: str, raised: str, seconds: str = f"{LONGEST}") -> None:
+    faulthandler.dump_traceback_later(float(seconds) + ENDING, exit=True)
     warnings.simplefilter("ignore", ResourceWarning)
     sys.unraisablehook = id  # what is raised in a destructor
     logging.disable()  # of what an event loop tells of its callbacks
     call, is_at_rest = ALL_KINDS[kind]()
-    storm = Storm(int(raised), PAUSE if kind in KINDS else task_storm.PAUSE)
+    storm = Storm(int(raised), PAUSE if kind in KINDS else task_storm.PAUSE, float(seconds))
     storm.play(call)
     sys.stdout.write(f"{int(raised) - storm.left}\n")
     await_fact(is_at_rest, "nobody waits, and nothing is under way")
