@@ -23,7 +23,7 @@ class Alone:
 
     def __init__(self, quota: Quota, sizer: BatchSizer, round_trip: float, chance: Random) -> None:
         self.now = 1000.0
-        self._quota, self._round_trip, self._chance = quota, round_trip, chance
+        self._quota, self.round_trip, self._chance = quota, round_trip, chance
         self._store = MemoryStore(clock=lambda: self.now + _TICK / 2)  # it cuts off what is smaller than one
         self._instance = Instance("a", itertools.count(1), 0.0)
         self._options = Options(sizer=sizer)
@@ -95,16 +95,16 @@ class Alone:
         return self._reservoir
 
     def _send(self, fetch: Fetch) -> None:
-        self.now += self._round_trip / 2
+        self.now += self.round_trip / 2
         grant = self._store.take(_KEY, self._quota, fetch.ask)
-        self.now += self._round_trip / 2
+        self.now += self.round_trip / 2
         self._reservoir.granted(fetch, grant, self.now, self._chance.uniform(0.75, 1.25))
         self._reservoir.to_wake()
 
     def _give_back(self, back: GiveBack) -> None:
-        self.now += self._round_trip / 2
+        self.now += self.round_trip / 2
         self._store.give_back(_KEY, self._quota, back)
-        self.now += self._round_trip / 2
+        self.now += self.round_trip / 2
         self._reservoir.gave_back(self.now)
         self._reservoir.to_wake()
 
