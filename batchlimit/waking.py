@@ -64,7 +64,7 @@ class TaskEvent:
         """As of an Event."""
 
 
-class Turn:
+class ThreadWakeup:
     """What a thread waits for.
 
     Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place

@@ -17,7 +17,7 @@ AT_ONCE = 64
 """So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
 
 
-class Turns:
+class RoundRobin:
     """Does things in the order in which they come, AT_ONCE of them in one turn of the loop; the rest in the next turns.
 
     A loop that is closed turns no more: what is left then is not done. One in which a signal handler raised may have
@@ -33,7 +33,7 @@ class Turns:
         self._lost_at = math.inf  # by the time of the loop, while none are: when it should have begun for long
 
     def __repr__(self) -> str:
-        return f"<Turns with {len(self._left)} left>"
+        return f"<RoundRobin with {len(self._left)} left>"
 
     def do(self, work: Callable[[], object]) -> None:
         """Do this now, or in a turn soon, if much was done in this one."""
@@ -134,8 +134,8 @@ class Home:
         self.store, self.clock, self.drop = store, clock, drop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: Timer | None = None
-        self._steps: Turns | None = None
-        self._wakes: Turns | None = None
+        self._steps: RoundRobin | None = None
+        self._wakes: RoundRobin | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class Home:
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run on this loop from now on; whatever was under way on another one is forgotten."""
         self._loop, self._timer = loop, Timer(loop, self.clock)
-        self._steps, self._wakes = Turns(loop), Turns(loop)
+        self._steps, self._wakes = RoundRobin(loop), RoundRobin(loop)
         self._tasks.clear()
 
     def watch(self, thing: Due) -> None:

@@ -1,63 +1,15 @@
 """AsyncPermit: permission for one call to be under way in a task."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from functools import partial
+from collections.abc import Awaitable, Generator
 from types import TracebackType
 from typing import Any, Self, cast
-from weakref import ref
 
 from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import Waiter
-from batchlimit.concurrency.waits import Waits, waits_of
-
-
-class Turn:
-    """What a task waits for, of the loop that runs when it is made."""
-
-    __slots__ = ("__weakref__", "_future", "_loop", "_waits")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] = self._loop.create_future()
-        self._waits: Waits = waits_of(self._loop)
-
-    def waker(self) -> Callable[[], None]:
-        """Return its `wake` without keeping it: a queue keeps no task whose loop was closed, nor what that holds."""
-        return partial(_wake, ref(self))
-
-    def wake(self) -> None:
-        """End the wait, from any thread; RuntimeError if the loop is closed."""
-        if asyncio._get_running_loop() is self._loop:
-            self._waits.end(self)
-        else:
-            self._loop.call_soon_threadsafe(self._waits.end, self)
-
-    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
-        """Return when woken, or after so many seconds and up to a 64th of that; meanwhile `look` after each pause."""
-        waits = self._waits
-        slot = waits.until(seconds)
-        slot[self] = None
-        waits.watch(look, pause)
-        try:
-            await self._future
-        finally:
-            slot.pop(self, None)
-            waits.unwatch(look)
-
-    def settle(self) -> None:
-        """End the wait, in its loop; a second time it changes nothing."""
-        if not self._future.done():
-            self._future.set_result(None)
-
-
-def _wake(turn: ref[Turn]) -> None:
-    found = turn()
-    if found is None:
-        raise RuntimeError("the task that waited is no more")
-    found.wake()
+from batchlimit.concurrency.waits import TaskWakeup
 
 
 class _NoLoop:
@@ -177,7 +129,7 @@ class AsyncPermit(BasePermit):
         self._state = OVER
         if seconds <= 0:
             raise locked_gate.refusal(reason)
-        turn = Turn() if locked_gate.time is None else locked_gate.time.task_turn()
+        turn = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_turn()
         waiter = Waiter(turn.waker(), self.priority)
         self._state = WAITING
         try:

@@ -34,11 +34,11 @@ class OtherTime(Protocol):
     """Another time than the real one, in which callers wait: that of the testing kit."""
 
     def thread_turn(self) -> Any:
-        """Return what a thread waits for, as blocking.Turn."""
+        """Return what a thread waits for, as waking.ThreadWakeup."""
         ...
 
     def task_turn(self) -> Any:
-        """Return what a task waits for, as async_permit.Turn."""
+        """Return what a task waits for, as waits.TaskWakeup."""
         ...
 
 

@@ -9,7 +9,7 @@ from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.waking import Turn
+from batchlimit.waking import ThreadWakeup
 
 _SECOND = 1_000_000_000
 
@@ -72,7 +72,7 @@ class Permit(BasePermit):
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         warn_in_loop()
-        turn = Turn() if locked_gate.time is None else locked_gate.time.thread_turn()
+        turn = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_turn()
         waiter = Waiter(turn.wake, self.priority)
         try:
             waiters.join(waiter, partition)
@@ -86,7 +86,7 @@ class Permit(BasePermit):
             raise waiters.in_vain(waiter)
 
 
-def _await(turn: Turn, seconds: float, locked_gate: LockedGate) -> None:
+def _await(turn: ThreadWakeup, seconds: float, locked_gate: LockedGate) -> None:
     """Return when woken, or after so many seconds."""
     clock, waiters = locked_gate.clock, locked_gate.waiters
     until = clock() + seconds * _SECOND

@@ -4,8 +4,8 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
-from weakref import WeakValueDictionary
+from functools import partial
+from weakref import WeakValueDictionary, ref
 
 from batchlimit.waking import HEARTBEAT
 
@@ -17,14 +17,6 @@ _LEAST = -20
 
 _FINENESS = 7
 """A timeout is late by 1/64 of it at the most: so many bits of it, the first included, are looked at."""
-
-
-class Turn(Protocol):
-    """What a task waits for."""
-
-    def settle(self) -> None:
-        """End the wait; a second time it changes nothing."""
-        ...
 
 
 class Waits:
@@ -44,16 +36,16 @@ class Waits:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: deque[Turn] = deque()
+        self._due: deque[TaskWakeup] = deque()
         self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
-        self._slots: dict[tuple[int, int], dict[Turn, None]] = {}
-        self._endless: dict[Turn, None] = {}
+        self._slots: dict[tuple[int, int], dict[TaskWakeup, None]] = {}
+        self._endless: dict[TaskWakeup, None] = {}
         self._looks: dict[Callable[[], object], _Look] = {}
 
     def __repr__(self) -> str:
         return f"<Waits in {len(self._slots)} slots, {len(self._due)} due>"
 
-    def end(self, turn: Turn) -> None:
+    def end(self, turn: "TaskWakeup") -> None:
         """End a wait, in this turn of the loop or in one soon."""
         if self._room == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -74,7 +66,7 @@ class Waits:
         if self._due:
             self._go_on()
 
-    def until(self, seconds: float) -> dict[Turn, None]:
+    def until(self, seconds: float) -> "dict[TaskWakeup, None]":
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
             return self._endless
@@ -150,3 +142,49 @@ def waits_of(loop: asyncio.AbstractEventLoop) -> Waits:
     if found is None:
         found = _all[id(loop)] = Waits(loop)
     return found
+
+
+class TaskWakeup:
+    """What a task waits for, of the loop that runs when it is made."""
+
+    __slots__ = ("__weakref__", "_future", "_loop", "_waits")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+        self._waits: Waits = waits_of(self._loop)
+
+    def waker(self) -> Callable[[], None]:
+        """Return its `wake` without keeping it: a queue keeps no task whose loop was closed, nor what that holds."""
+        return partial(_wake, ref(self))
+
+    def wake(self) -> None:
+        """End the wait, from any thread; RuntimeError if the loop is closed."""
+        if asyncio._get_running_loop() is self._loop:
+            self._waits.end(self)
+        else:
+            self._loop.call_soon_threadsafe(self._waits.end, self)
+
+    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
+        """Return when woken, or after so many seconds and up to a 64th of that; meanwhile `look` after each pause."""
+        waits = self._waits
+        slot = waits.until(seconds)
+        slot[self] = None
+        waits.watch(look, pause)
+        try:
+            await self._future
+        finally:
+            slot.pop(self, None)
+            waits.unwatch(look)
+
+    def settle(self) -> None:
+        """End the wait, in its loop; a second time it changes nothing."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+def _wake(turn: "ref[TaskWakeup]") -> None:
+    found = turn()
+    if found is None:
+        raise RuntimeError("the task that waited is no more")
+    found.wake()

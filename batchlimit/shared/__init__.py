@@ -17,8 +17,8 @@ here, when to ask, and for how many. They are made of four parts. A Line knows w
 know which slots are free here under one lease, and how many to give back. Asks know which waiters an answer concerns.
 An Outage has the permits that were given while the store was away.
 
-`lua/lend.lua` lends the slots. Its twin in Python, `batchlimit/lending`, lends those of `memory://`. The Talker has a
-thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.
+`lua/lend.lua` lends the slots. Its twin in Python, `batchlimit/lending`, lends those of `memory://`. The LeaseRenewer
+has a thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.
 
 An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was
 granted so far. Neither number ever falls. So an ask may be repeated, lost or overtaken: slots are then counted for too
@@ -39,9 +39,8 @@ from typing import TYPE_CHECKING
 from batchlimit.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.shared.async_limiter import AsyncSharedConcurrencyLimiter
     from batchlimit.shared.async_permit import AsyncSharedPermit
-    from batchlimit.shared.limiter import SharedConcurrencyLimiter
+    from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
     from batchlimit.shared.limits import Shared
     from batchlimit.shared.permit import SharedPermit
     from batchlimit.shared.statistics import SharedKeyStatistics, SharedStatistics
@@ -49,9 +48,8 @@ else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.shared.async_limiter": "AsyncSharedConcurrencyLimiter",
+            "batchlimit.shared.limiter": "AsyncSharedConcurrencyLimiter SharedConcurrencyLimiter",
             "batchlimit.shared.async_permit": "AsyncSharedPermit",
-            "batchlimit.shared.limiter": "SharedConcurrencyLimiter",
             "batchlimit.shared.limits": "Shared",
             "batchlimit.shared.permit": "SharedPermit",
             "batchlimit.shared.statistics": "SharedKeyStatistics SharedStatistics",

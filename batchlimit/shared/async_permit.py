@@ -2,15 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
-from batchlimit.concurrency.async_permit import Turn
+from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import PermitLost
 from batchlimit.shared.engine import Engine
-from batchlimit.shared.lease_watch import LeaseWatch, watch_of
+from batchlimit.shared.lease import Lease
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.permit import BaseSharedPermit
 
@@ -57,12 +57,12 @@ class AsyncSharedPermit(BaseSharedPermit):
     async def _entered(self) -> Self:
         if self._place is not None:
             raise RuntimeError(f"{self!r} was awaited before")
-        if waits := self._engine.enter(self, self._timeout, self._priority, Turn):
+        if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
             await self._wait(*waits)
         return self
 
     async def __aenter__(self) -> Self:
-        if self._place is None and (waits := self._engine.enter(self, self._timeout, self._priority, Turn)):
+        if self._place is None and (waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup)):
             await self._wait(*waits)
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
@@ -70,7 +70,7 @@ class AsyncSharedPermit(BaseSharedPermit):
             self._arm()
         return self
 
-    async def _wait(self, waiter: Waiter, turn: Turn, seconds: float) -> None:
+    async def _wait(self, waiter: Waiter, turn: TaskWakeup, seconds: float) -> None:
         try:
             await turn.wait(seconds, _never, _nothing)
         except BaseException:
@@ -125,3 +125,65 @@ def _never() -> float:
 
 def _nothing() -> None:
     pass
+
+
+_SECOND = 1_000_000_000
+_SOONEST = 0.001
+"""Seconds until the lease is looked at again, at least: timers and clocks do not agree to the last digit."""
+
+
+class LeaseWatch:
+    """Rings when a lease would be over, for as long as permits are in blocks. A permit costs it no timer.
+
+    Only its timer and its permits keep it: if the loop closes during a block, the garbage collector finds the permit.
+
+    Attributes:
+        loop: The event loop.
+    """
+
+    __slots__ = ("__weakref__", "_clock", "_is_planned", "_lease", "_permits", "loop")
+
+    def __init__(self, lease: Lease, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> None:
+        self._lease, self.loop, self._clock = lease, loop, clock
+        self._permits: dict[AsyncSharedPermit, None] = {}
+        self._is_planned = False
+
+    def __repr__(self) -> str:
+        return f"<LeaseWatch of {len(self._permits)} permits>"
+
+    def add(self, permit: AsyncSharedPermit) -> None:
+        """Tell a permit when the lease is over; in the loop."""
+        self._permits[permit] = None
+        if not self._is_planned:
+            self._plan()
+
+    def remove(self, permit: AsyncSharedPermit) -> None:
+        """Tell a permit no more; a second time it changes nothing."""
+        self._permits.pop(permit, None)
+
+    def _plan(self) -> None:
+        rest = (self._lease.until - self._clock()) / _SECOND
+        self._is_planned = rest != float("inf")  # else the place was given without the store
+        if self._is_planned:
+            self.loop.call_later(max(_SOONEST, rest), self._ring)
+
+    def _ring(self) -> None:
+        self._is_planned = False
+        if self._lease.is_over(self._clock()):
+            for permit in list(self._permits):
+                permit.look()
+        elif self._permits:
+            self._plan()
+
+
+_all: WeakValueDictionary[tuple[int, int], LeaseWatch] = WeakValueDictionary()
+"""By the identities of lease and loop: a watch keeps both, so no other object has them meanwhile."""
+
+
+def watch_of(lease: Lease, clock: Callable[[], int]) -> LeaseWatch:
+    """Return the watch of a lease in the loop that runs."""
+    loop = asyncio.get_running_loop()
+    found = _all.get((id(lease), id(loop)))
+    if found is None:
+        found = _all[id(lease), id(loop)] = LeaseWatch(lease, loop, clock)
+    return found

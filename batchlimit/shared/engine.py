@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from batchlimit.blocking import free
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -14,13 +14,21 @@ from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
-from batchlimit.shared.protocols import Closable, Lender, Wakeable
+from batchlimit.shared.renewer import CLOSED, FLUSH, Closable, LeaseRenewer, Lender
 from batchlimit.shared.statistics import SharedStatistics
-from batchlimit.shared.talker import CLOSED, FLUSH, Talker
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.unique import Forkables
 
-T = TypeVar("T", bound=Wakeable)
+
+class Wakeup(Protocol):
+    """What a caller waits for: a ThreadWakeup or a TaskWakeup."""
+
+    def wake(self) -> None:
+        """End the wait, from any thread; RuntimeError if nobody can be woken any more."""
+        ...
+
+
+W = TypeVar("W", bound=Wakeup)
 
 
 class Engine:
@@ -43,9 +51,9 @@ class Engine:
         clock: Callable[[], int],
     ) -> None:
         self._store, self._limit_of, self._weight, self.clock = store, limit_of, weight, clock
-        self._new_talker = partial(Talker, store, lender, policy_of, clock)
-        self._talker = self._new_talker()
-        self._holdings = self._talker.holdings
+        self._new_renewer = partial(LeaseRenewer, store, lender, policy_of, clock)
+        self._renewer = self._new_renewer()
+        self._holdings = self._renewer.holdings
         self._inherited: object = None
         _living.add(self)
 
@@ -54,12 +62,12 @@ class Engine:
 
     def own_store(self, store: Closable, connect_timeout: float) -> None:
         """Close this store at the end."""
-        self._talker.owned = store
+        self._renewer.owned = store
         self._store.allow(connect_timeout)
 
     def enter(
-        self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[T]
-    ) -> tuple[Waiter, T, float] | None:
+        self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
+    ) -> tuple[Waiter, W, float] | None:
         """Let a permit have a place that is free here; else return the waiter, what it waits for, and how long (s).
 
         Raises:
@@ -69,10 +77,10 @@ class Engine:
         """
         holdings = self._holdings
         with free(holdings.lock):
-            if self._talker.is_closed:
+            if self._renewer.is_closed:
                 raise LimiterClosed(CLOSED)
             slots = holdings.keys.by_key.get(permit.key) or self._make(permit.key)
-            now, claim = self.clock(), Claim(permit, self._talker.gone)
+            now, claim = self.clock(), Claim(permit, self._renewer.gone)
             claim.key = permit.key
             permit._place = slots.enter(now, claim)
             if permit._place is not None:
@@ -127,13 +135,13 @@ class Engine:
         """Take back the place of a permit; soon, if this came during another call of this thread."""
         holdings = self._holdings
         if holdings.lock._is_owned():
-            self._talker.abandon(key, place)
+            self._renewer.abandon(key, place)
         else:
             holdings.leave(key, place)
 
     def abandon(self, key: str, place: Place) -> None:
         """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""
-        self._talker.abandon(key, place)
+        self._renewer.abandon(key, place)
 
     def statistics(self) -> SharedStatistics:
         """Return what is held now, and what was counted."""
@@ -143,27 +151,27 @@ class Engine:
 
     def close(self, seconds: float = FLUSH) -> None:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
-        self._talker.close(seconds)
+        self._renewer.close(seconds)
 
     def retire(self) -> None:
         """Close soon: for a limiter that was dropped unclosed. This may interrupt any code, and takes no lock."""
-        self._talker.retire()
+        self._renewer.retire()
 
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
-        parents = self._talker
+        parents = self._renewer
         for slots in parents.holdings.keys:
             forget(slots)
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
         self._store.after_fork()
-        self._talker = self._new_talker()
-        self._holdings = self._talker.holdings
-        self._talker.owned, self._talker.is_closed = parents.owned, parents.is_closed
+        self._renewer = self._new_renewer()
+        self._holdings = self._renewer.holdings
+        self._renewer.owned, self._renewer.is_closed = parents.owned, parents.is_closed
 
     def _make(self, key: str) -> LocalSlots:
         shared = self._limit_of(check_key(key))
-        slots = LocalSlots(key, shared, self._talker.new_name, self._weight)
-        self._talker.start()
+        slots = LocalSlots(key, shared, self._renewer.new_name, self._weight)
+        self._renewer.start()
         self._holdings.keys.add(slots)
         return slots
 

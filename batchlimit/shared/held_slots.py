@@ -1,11 +1,75 @@
-"""The slots of one key that this instance holds under one lease, and the places that permits have under it."""
+"""The places that permits of one key have: under one lease, or without one while the store was away."""
 
 import math
+from collections.abc import Iterator
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.shared.fencing import FencingTokens
 from batchlimit.shared.lease import Claim, Lease, Place
 from batchlimit.shared.line import Waiter
+
+SEQUENCE = 1 << 14
+"""Permits are numbered within a token of the store, up to so many; later ones have the last number."""
+
+
+class FencingTokens:
+    """The numbers of the permits of one key: the store's token, and within it the order of the permits.
+
+    Attributes:
+        last: The largest token that the store told; it grows with each ask.
+    """
+
+    __slots__ = ("_sequence", "last")
+
+    def __init__(self) -> None:
+        self.last = self._sequence = 0
+
+    def __repr__(self) -> str:
+        return f"<FencingTokens {self.last} {self._sequence}>"
+
+    def learn(self, token: int) -> None:
+        """Take over what the store told; an older token changes nothing."""
+        if token > self.last:
+            self.last, self._sequence = token, 0
+
+    def next(self) -> int:
+        """Return the number of the next permit."""
+        self._sequence = min(self._sequence + 1, SEQUENCE - 1)
+        return self.last * SEQUENCE + self._sequence
+
+
+class Outage:
+    """Places without a slot: nothing is promised of them, and no lease of the store ends them. It is pure.
+
+    Attributes:
+        lease: A lease that is over in a forked child alone.
+    """
+
+    __slots__ = ("_places", "lease")
+
+    def __init__(self) -> None:
+        self.lease = Lease(math.inf)
+        self._places: dict[Place, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<Outage: {len(self)} permits>"
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def take(self, waiter: Waiter) -> None:
+        """Let a waiter have a place; its token is 0."""
+        waiter.place = place = Place(self.lease, 0, waiter.claim)
+        self._places[place] = None
+
+    def end(self, place: Place) -> bool:
+        """End the hold of a permit; return whether there was one."""
+        if self._places.pop(place, place) is not None:
+            return False
+        place.claim = None
+        return True
 
 
 class HeldSlots:

@@ -1,14 +1,132 @@
-"""SharedConcurrencyLimiter: as many calls at once as each key may have in the whole fleet, for threads."""
+"""The shared concurrency limiters: as many calls at once as each key may have over the whole fleet."""
 
+import asyncio
+import weakref
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from batchlimit.blocking import warn_in_loop
-from batchlimit.shared.base_limiter import BaseSharedLimiter, checked
+from batchlimit.clock import steady_ns
+from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
+from batchlimit.quota.key import check_prefix
+from batchlimit.redaction import shown
+from batchlimit.reservoir.options import check_seconds
+from batchlimit.shared.async_permit import AsyncSharedPermit
+from batchlimit.shared.engine import Engine
+from batchlimit.shared.limits import Shared, limits_of
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.permit import SharedPermit
+from batchlimit.shared.statistics import SharedStatistics
+from batchlimit.stores.client.syntax import look, sure
+from batchlimit.stores.open import open_store
+from batchlimit.stores.protocols import Store
+from batchlimit.sync.guarded_store import GuardedStore
+from batchlimit.unique import Unique
 from batchlimit.waiting import patience
-from batchlimit.waking import Turn
+from batchlimit.waking import ThreadWakeup
+
+
+@runtime_checkable
+class LendingStore(Store, Protocol):
+    """A store that lends slots: RedisStore, MemoryStore and the embedded one."""
+
+    @property
+    def slots(self) -> Any:
+        """The Lender."""
+        ...
+
+
+def checked(priority: object) -> int:
+    """Return a priority, or raise TypeError."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority must be a whole number, not {shown(priority)}")
+    return priority
+
+
+class BaseSharedLimiter(Unique):
+    """An engine. Each of the two APIs has its own way to wait."""
+
+    def __init__(
+        self,
+        store: LendingStore,
+        limits: Mapping[str, int | Shared],
+        *,
+        weight: int = 1,
+        deadline: float = 0.5,
+        on_failure: FailureSource = "closed",
+    ) -> None:
+        if not isinstance(store, LendingStore):
+            raise TypeError(f"store must be a RedisStore or a MemoryStore, not {shown(store)}")
+        limit_of, policy_of = limits_of(limits), failure_rule(on_failure)
+        check_seconds("deadline", deadline)
+        warn_if_uncounted(on_failure)
+        if isinstance(weight, bool) or not isinstance(weight, int):
+            raise TypeError(f"weight must be a whole number, not {shown(weight)}")
+        if not 1 <= weight <= 1_000_000:
+            raise ValueError(f"weight must be from 1 to 1,000,000, not {shown(weight)}")
+        # An answer that comes after a quarter of a lease is of little use.
+        shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
+        guarded = GuardedStore(store, min(deadline, shortest / 4))
+        self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=steady_ns)
+        self._end = weakref.finalize(self, self._engine.retire)
+        self._end.atexit = False  # at exit the engines close by themselves
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        limits: Mapping[str, int | Shared],
+        *,
+        prefix: str = "batchlimit",
+        connect_timeout: float = 1.0,
+        weight: int = 1,
+        deadline: float = 0.5,
+        on_failure: FailureSource = "closed",
+    ) -> Self:
+        """Open the store at `url`; `close` closes it with the limiter. It connects at the first call.
+
+        Args:
+            url: redis://, rediss:// (TLS), unix://, valkey://, valkeys://, redis+cluster://, redis+sentinel://,
+                memory:// (this process alone) or embedded:// (a Valkey server that the limiter starts and stops).
+            limits: as for the class.
+            prefix: names in the store begin with it (text, default "batchlimit").
+            connect_timeout: seconds that a connection may take (default 1).
+            weight, deadline, on_failure: as for the class.
+
+        Returns:
+            The limiter.
+
+        Raises:
+            ValueError, TypeError: the URL cannot be read or its scheme is unknown, or another argument cannot work.
+
+        Example:
+            >>> from batchlimit.shared import SharedConcurrencyLimiter
+            >>> limiter = SharedConcurrencyLimiter.from_url("memory://", {"export:*": 10, "gpu": 64})
+            >>> limiter.acquire("gpu", timeout=0.5).release()
+            >>> limiter.close()
+        """
+        found = look(url)
+        del url  # the frames of a traceback show no password
+        limits_of(limits)  # before a server is started
+        check_seconds("connect_timeout", connect_timeout)
+        address = sure(found)
+        store = open_store(address, prefix=check_prefix(prefix), connect_timeout=connect_timeout, deadline=deadline)
+        assert isinstance(store, LendingStore)
+        limiter = cls(store, limits, weight=weight, deadline=deadline, on_failure=on_failure)
+        limiter._engine.own_store(store, connect_timeout)
+        return limiter
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._engine!r}>"
+
+    def statistics(self) -> SharedStatistics:
+        """Return how many permits are under way and how many callers wait now, and what was counted so far.
+
+        Returns:
+            A copy, which changes no more.
+        """
+        return self._engine.statistics()
 
 
 class SharedConcurrencyLimiter(BaseSharedLimiter):
@@ -65,11 +183,11 @@ class SharedConcurrencyLimiter(BaseSharedLimiter):
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         permit, wait = SharedPermit(self._engine, key), patience(timeout)
-        if waits := self._engine.enter(permit, wait, checked(priority), Turn):
+        if waits := self._engine.enter(permit, wait, checked(priority), ThreadWakeup):
             self._wait(permit, *waits)
         return permit
 
-    def _wait(self, permit: SharedPermit, waiter: Waiter, turn: Turn, seconds: float) -> None:
+    def _wait(self, permit: SharedPermit, waiter: Waiter, turn: ThreadWakeup, seconds: float) -> None:
         warn_in_loop()
         try:
             turn.wait(seconds)
@@ -90,3 +208,70 @@ class SharedConcurrencyLimiter(BaseSharedLimiter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
+    """Limits how many calls of each key are under way at once, over all processes that share a store, for asyncio.
+
+    As SharedConcurrencyLimiter, with the same thread for the store: an event loop that is busy for seconds keeps its
+    permits. One limiter serves the tasks of any event loops.
+
+    Args:
+        store: A RedisStore or a MemoryStore; `from_url` makes one.
+        limits: A dict from keys and glob patterns to limits: a whole number of permits, or Shared, which adds a queue
+            and a lease. A key counts by the first entry that names it: the key itself, then the patterns in their
+            order, then "*". While instances name different limits, the lowest counts.
+        weight: The part of this instance while instances compete (whole number, default 1).
+        deadline: How long the store may take to answer (seconds, default 0.5; a quarter of the shortest lease at most).
+        on_failure: What callers get while the store is away: "closed" (default) raises StoreUnavailable, "open" admits,
+            `FailurePolicy.local(instances=8)` admits an eighth of the limit. Or a dict from keys and patterns to those.
+
+    Raises:
+        TypeError, ValueError: An argument cannot work.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
+        >>> async def main() -> int:
+        ...     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as limiter:
+        ...         async with limiter.acquire("export:42"):
+        ...             return limiter.statistics().keys["export:42"].in_flight
+        >>> asyncio.run(main())
+        1
+    """
+
+    def acquire(
+        self, key: str, *, timeout: float | None = None, priority: int = 0, cancel: bool = True
+    ) -> AsyncSharedPermit:
+        """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
+
+        Args:
+            key: What is limited, such as "export:42".
+            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: for the
+                store's answer alone, not for a release.
+            priority: Of the callers that wait in this process, those of higher priority are served first (whole
+                number, default 0). One place of eight goes to who has waited longest.
+            cancel: True, the default: a block whose permit is lost is cancelled, and ends in PermitLost. False: the
+                block goes on, and is to look at `lost` or to `check`.
+
+        Returns:
+            The permit. It raises ConcurrencyLimited, StoreUnavailable or LimiterClosed where the task enters.
+
+        Raises:
+            TypeError: `timeout` is no number, or `priority` no whole number.
+            ValueError: `timeout` is below 0.
+        """
+        return AsyncSharedPermit(self._engine, key, patience(timeout), checked(priority), cancel)
+
+    async def close(self) -> None:
+        """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
+        self._end.detach()
+        await asyncio.to_thread(self._engine.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

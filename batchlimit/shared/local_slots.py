@@ -6,13 +6,10 @@ from collections.abc import Callable, Set
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.asks import Asks
-from batchlimit.shared.fencing import FencingTokens
-from batchlimit.shared.held_slots import HeldSlots
+from batchlimit.shared.held_slots import FencingTokens, HeldSlots, Outage
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.limits import Shared
-from batchlimit.shared.line import Line, Waiter
-from batchlimit.shared.outage import Outage
+from batchlimit.shared.line import Asks, Line, Waiter
 
 _SECOND = 1_000_000_000
 

@@ -9,7 +9,7 @@ from batchlimit.shared.lease import Place
 from batchlimit.unique import Unique
 
 
-class Issuer(Protocol):
+class SlotIssuer(Protocol):
     """Where a permit is from, and goes back to."""
 
     def clock(self) -> int: ...
@@ -30,7 +30,7 @@ class BaseSharedPermit(Unique):
     _instead = "complete it where it was acquired, and acquire another one there"
     _place: Place | None
 
-    def __init__(self, issuer: Issuer, key: str) -> None:
+    def __init__(self, issuer: SlotIssuer, key: str) -> None:
         self._place: Place | None = None
         self._is_lost: bool | None = None  # known when it is released
         self._issuer, self.key = issuer, key

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from batchlimit.concurrency import async_permit
+from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.quota.grammar import read
 from batchlimit.redaction import shown
-from batchlimit.waking import Event, TaskEvent, Turn
+from batchlimit.waking import Event, TaskEvent, ThreadWakeup
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""
@@ -145,7 +145,7 @@ class ThreadEvent(Event):
         self._time.end(self)
 
 
-class ThreadTurn(Turn):
+class ThreadTurn(ThreadWakeup):
     """What a thread waits for at a concurrency limiter, in virtual time."""
 
     __slots__ = ("_event",)
@@ -210,7 +210,7 @@ class LoopEvent(TaskEvent):
             self._time.move(due)
 
 
-class TaskTurn(async_permit.Turn):
+class TaskTurn(TaskWakeup):
     """What a task waits for at a concurrency limiter, in virtual time."""
 
     __slots__ = ("_event", "_time")

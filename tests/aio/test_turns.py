@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited
-from batchlimit.aio.home import AT_ONCE, Turns
+from batchlimit.aio.home import AT_ONCE, RoundRobin
 from batchlimit.errors import BatchLimitError, BucketUnavailable
 from batchlimit.stores import MemoryStore
 from batchlimit.waking import HEARTBEAT
@@ -191,7 +191,7 @@ def test_what_is_left_when_a_loop_is_closed_holds_up_nobody_on_the_next() -> Non
 async def test_a_loop_that_forgot_a_turn_begins_one_with_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does where a signal handler raises just then: no task woke any more."""
     loop, done = virtual_loop(), Counter[str]()
-    turns = Turns(loop)
+    turns = RoundRobin(loop)
     with monkeypatch.context() as patch:
         patch.setattr(loop, "call_soon", lambda *_, **__: None)
         for _ in range(AT_ONCE + 1):

@@ -146,7 +146,7 @@ class Threads:
         self.held = False
         self.current = threading.local()
         self._ends: dict[Caller, Any] = {}
-        self._patch = mock.patch("batchlimit.concurrency.permit.Turn", partial(_Turn, self))
+        self._patch = mock.patch("batchlimit.concurrency.permit.ThreadWakeup", partial(_Turn, self))
         self._patch.start()
 
     def call(self, partition: str, timeout: float | None) -> Caller:

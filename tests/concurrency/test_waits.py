@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Partitions, Queue
-from batchlimit.concurrency.async_permit import Turn
 from batchlimit.concurrency.laws import Fixed, Settable
-from batchlimit.concurrency.waits import Waits, waits_of
+from batchlimit.concurrency.waits import TaskWakeup, Waits, waits_of
 from tests.aio.loop import VirtualLoop, run, virtual_loop
 
 MANY = 1000
@@ -136,7 +135,7 @@ def test_who_is_cancelled_leaves_no_timer_behind() -> None:
 def test_a_timeout_is_never_early_and_late_by_a_64th_at_the_most(now: float, seconds: float) -> None:
     async def main() -> None:
         loop.now = now
-        turn, pauses = Turn(), []
+        turn, pauses = TaskWakeup(), []
         begin = loop.now
         await turn.wait(seconds, lambda: math.inf, lambda: pauses.append(1))
         rounding = 1e-6 + 2 * math.ulp(now + seconds) + loop._clock_resolution  # type: ignore[attr-defined]
@@ -176,7 +175,7 @@ def test_all_who_wait_for_a_share_to_be_lent_look_once() -> None:
 def test_who_waits_looks_again_after_each_pause_until_woken() -> None:
     async def main() -> None:
         loop, looks = virtual_loop(), []
-        turns = [Turn(), Turn()]
+        turns = [TaskWakeup(), TaskWakeup()]
 
         def look() -> None:
             looks.append(loop.time() - 1000)
@@ -194,7 +193,7 @@ def test_who_waits_looks_again_after_each_pause_until_woken() -> None:
 
 def test_a_look_that_fails_is_followed_by_the_next() -> None:
     async def main() -> None:
-        turn, looks = Turn(), []
+        turn, looks = TaskWakeup(), []
         virtual_loop().set_exception_handler(lambda *_: None)
 
         def look() -> None:
@@ -213,7 +212,7 @@ def test_a_loop_that_forgot_to_look_does_so_when_the_next_one_waits() -> None:
     """As one does where a signal handler raises just then: no place that was lost came back to those who wait."""
 
     async def main() -> None:
-        turns, looks = [Turn(), Turn()], []
+        turns, looks = [TaskWakeup(), TaskWakeup()], []
 
         def look() -> None:
             looks.append(asyncio.get_running_loop().time())
@@ -238,7 +237,7 @@ def test_a_loop_that_is_gone_is_forgotten() -> None:
     from batchlimit.concurrency import waits
 
     async def main() -> None:
-        turn = Turn()
+        turn = TaskWakeup()
         with suppress(TimeoutError):
             await asyncio.wait_for(turn.wait(1.0, lambda: math.inf, print), 0.5)
         assert isinstance(waits.waits_of(asyncio.get_running_loop()), Waits)

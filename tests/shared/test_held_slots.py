@@ -4,8 +4,7 @@ import pytest
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import TICK
-from batchlimit.shared.fencing import SEQUENCE, FencingTokens
-from batchlimit.shared.held_slots import HeldSlots
+from batchlimit.shared.held_slots import SEQUENCE, FencingTokens, HeldSlots
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -17,7 +17,7 @@ from batchlimit import ConcurrencyLimited
 from batchlimit.blocking import AMID
 from batchlimit.lending.messages import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
-from batchlimit.shared.keys import Keys
+from batchlimit.shared.holdings import Keys
 from batchlimit.shared.line import Waiter
 from batchlimit.stores.memory import MemoryStore
 from tests.depth import depth

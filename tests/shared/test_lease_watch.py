@@ -6,8 +6,8 @@ import weakref
 from typing import Any
 
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
+from batchlimit.shared.async_permit import AsyncSharedPermit, LeaseWatch
 from batchlimit.shared.lease import Lease
-from batchlimit.shared.lease_watch import LeaseWatch
 from batchlimit.stores.memory import MemoryStore
 from tests.sync.stage import until
 
@@ -34,7 +34,9 @@ class World:
         return [at for at, _ in self.timers]
 
 
-class Block:
+class Block(AsyncSharedPermit):
+    """Never entered."""
+
     def __init__(self, world: World) -> None:
         self._world = world
 

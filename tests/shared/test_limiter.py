@@ -246,7 +246,7 @@ def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
 def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_there_is_refused() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
         permit = limiter.acquire("gpu")
-        with limiter._engine._talker.holdings.lock:
+        with limiter._engine._renewer.holdings.lock:
             permit.release()
             with pytest.raises(RuntimeError, match="another one of the same thread"):
                 limiter.acquire("gpu")
@@ -401,7 +401,7 @@ def test_close_wakes_who_waits() -> None:
 def test_a_limiter_that_is_dropped_leaves_no_thread() -> None:
     limiter = limiter_of(MemoryStore(), {"gpu": 1})
     limiter.acquire("gpu").release()
-    thread = limiter._engine._talker._thread
+    thread = limiter._engine._renewer._thread
     assert thread
     gone = weakref.ref(limiter)
     del limiter
@@ -423,8 +423,8 @@ def test_keys_that_are_not_in_use_leave_the_memory() -> None:
 def test_a_process_that_ends_gives_back_what_is_free(valkey: Server, prefix: str, end: str) -> None:
     program = f"""
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.shared.talker import Talker
-Talker.close.__defaults__ = (60.0,)  # a slow machine gives back late
+from batchlimit.shared.renewer import LeaseRenewer
+LeaseRenewer.close.__defaults__ = (60.0,)  # a slow machine gives back late
 limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, prefix={prefix!r}, connect_timeout=60.0)
 {end}
 """

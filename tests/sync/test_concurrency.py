@@ -17,7 +17,7 @@ from batchlimit.concurrency.base_permit import OVER
 from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.queue import Waiter
 from batchlimit.concurrency.shedding import Shedder
-from batchlimit.waking import Turn
+from batchlimit.waking import ThreadWakeup
 from tests.sync.stage import DEADLINE, start, together, until
 
 
@@ -180,7 +180,7 @@ def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
     """The caller that raises the limit serves a few only, so it does not stand still, however many wait."""
     woken: dict[int, int] = {}
 
-    class Counted(Turn):
+    class Counted(ThreadWakeup):
         def wake(self) -> None:
             woken[threading.get_ident()] = woken.get(threading.get_ident(), 0) + 1
             super().wake()
@@ -188,7 +188,7 @@ def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
     law = Settable(1)
     limiter = ConcurrencyLimiter(law, queue=Queue(100, max_wait=None))
     holder = limiter.acquire()
-    with mock.patch("batchlimit.concurrency.permit.Turn", Counted):
+    with mock.patch("batchlimit.concurrency.permit.ThreadWakeup", Counted):
         waiting = [start(limiter.acquire) for _ in range(100)]
         until(lambda: limiter.statistics().waiting == 100)
     law.set_limit(101)

@@ -7,7 +7,7 @@ from typing import Self
 
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
-from batchlimit.concurrency.keyed.permits import AsyncPermits, Turns
+from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.waiting import patience
 
@@ -92,7 +92,7 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
             permit._partition = ""
             return permit
 
-        return AsyncPermits(self._gates, Turns(self._order(keys)), patience(timeout), permit_of)
+        return AsyncPermits(self._gates, AcquireOrder(self._order(keys)), patience(timeout), permit_of)
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

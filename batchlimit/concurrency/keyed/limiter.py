@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
-from batchlimit.concurrency.keyed.permits import Permits, Turns, entering
+from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
@@ -141,16 +141,16 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
             1
             >>> limiter.close()
         """
-        turns, held = Turns(self._order(keys)), list[Permit]()
+        order, held = AcquireOrder(self._order(keys)), list[Permit]()
         until = self._gates.clock() + patience(timeout) * _SECOND
 
         def permit_of(gate: LockedGate) -> Permit:
             return Permit(gate, operation, priority, False)
 
-        with closing(entering(self._gates, turns, until, permit_of, held)) as waiting:
+        with closing(entering(self._gates, order, until, permit_of, held)) as waiting:
             for permit, seconds, reason in waiting:
                 permit._wait("", seconds, reason)
-        return Permits(turns.order(), held)
+        return Permits(order.order(), held)
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

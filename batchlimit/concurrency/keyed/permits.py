@@ -18,7 +18,7 @@ _ROUNDS = 3
 """How often a caller lets go of everything before it begins to hold what it has while it waits."""
 
 
-class Turns:
+class AcquireOrder:
     """Says which key a caller acquires next, and whether it may wait there.
 
     At first a caller waits only while it holds nothing. If the next key has no room, it lets go of all that it holds,
@@ -35,7 +35,7 @@ class Turns:
         self._keys, self._first, self._rounds = tuple(keys), keys[0], 0
 
     def __repr__(self) -> str:
-        return f"<Turns {self.order()}, round {self._rounds}>"
+        return f"<AcquireOrder {self.order()}, round {self._rounds}>"
 
     def order(self) -> tuple[str, ...]:
         """Return the keys in the order in which to acquire them in this round."""
@@ -58,7 +58,7 @@ class Turns:
 
 
 def entering(
-    gates: KeyedGates, turns: Turns, until: float, make: Callable[[LockedGate], P], held: list[P]
+    gates: KeyedGates, order: AcquireOrder, until: float, make: Callable[[LockedGate], P], held: list[P]
 ) -> Generator[tuple[P, float, Reason], None, None]:
     """Enter at every key, and add the permits to `held`; it is empty again if that ends early.
 
@@ -68,12 +68,12 @@ def entering(
     """
     try:
         while not held:
-            for key in turns.order():
+            for key in order.order():
                 gate = gates.by_key.get(key) or gates.find(key)
                 permit = make(gate)
                 if reason := gate.enter(permit, ""):
-                    if not turns.may_wait(key):
-                        turns.turned_away(key)
+                    if not order.may_wait(key):
+                        order.turned_away(key)
                         _give_back(held)
                         break
                     yield permit, max(0.0, (until - gates.clock()) / _SECOND), reason
@@ -183,9 +183,9 @@ class AsyncPermits(_Together):
     _permits: list[AsyncPermit]
 
     def __init__(
-        self, gates: KeyedGates, turns: Turns, seconds: float, make: Callable[[LockedGate], AsyncPermit]
+        self, gates: KeyedGates, order: AcquireOrder, seconds: float, make: Callable[[LockedGate], AsyncPermit]
     ) -> None:
-        self._gates, self._turns, self._seconds, self._make = gates, turns, seconds, make
+        self._gates, self._turns, self._seconds, self._make = gates, order, seconds, make
         self._permits, self._was_awaited = [], False
 
     def __repr__(self) -> str:

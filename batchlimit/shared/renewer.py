@@ -10,17 +10,16 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import uniform
-from typing import Any
+from typing import Any, Protocol
 
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk
+from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import Waiter
 from batchlimit.shared.local_slots import LocalSlots
-from batchlimit.shared.protocols import Closable, Lender
 from batchlimit.shared.pushes import Listener, Pushes
 from batchlimit.stores.outage import unavailable
 from batchlimit.sync.guarded_store import GuardedStore
@@ -36,11 +35,27 @@ FLUSH = 1.0
 """Seconds that `close` waits until the store has back what is free."""
 
 
-class Talker:
+class Lender(Protocol):
+    """Lends slots. It raises StoreUnavailable if there is no answer; any ask may be repeated."""
+
+    def lend(self, key: str, ask: SlotAsk) -> SlotReply:
+        """Answer one instance; `key` is as `batchlimit.quota.key.stored` returns it."""
+        ...
+
+
+class Closable(Protocol):
+    """A store that the limiter opened."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class LeaseRenewer:
     """Asks the store in a thread of its own, hears its pushes, and wakes who waits.
 
     The thread renews leases too: an event loop that is busy for seconds, or a caller's thread that waits for something,
-    keeps its slots. In a forked child there is another Talker.
+    keeps its slots. In a forked child there is another LeaseRenewer.
 
     Attributes:
         holdings: The slots of all keys.
@@ -73,7 +88,7 @@ class Talker:
         _living.add(self)
 
     def __repr__(self) -> str:
-        return f"<Talker about {self.holdings.keys!r}>"
+        return f"<LeaseRenewer about {self.holdings.keys!r}>"
 
     def new_name(self) -> str:
         """Return a name for a lease: no two of them share one."""
@@ -229,12 +244,12 @@ def _itself(key: str) -> str:
     return key
 
 
-_living: "weakref.WeakSet[Talker]" = weakref.WeakSet()
-"""Every Talker of the process, also of limiters that were dropped, and those that a forked child inherited."""
+_living: "weakref.WeakSet[LeaseRenewer]" = weakref.WeakSet()
+"""Every LeaseRenewer of the process, also of limiters that were dropped, and those that a forked child inherited."""
 
 
 @atexit.register
 def _close_all() -> None:
-    for talker in list(_living):
-        if talker.process == os.getpid():
-            talker.close()
+    for renewer in list(_living):
+        if renewer.process == os.getpid():
+            renewer.close()

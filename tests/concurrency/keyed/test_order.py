@@ -1,10 +1,10 @@
 """In which order a caller acquires several keys, and where it waits, as a table."""
 
-from batchlimit.concurrency.keyed.permits import Turns
+from batchlimit.concurrency.keyed.permits import AcquireOrder
 
 
 def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the_end() -> None:
-    turns = Turns(["user", "repo", "all"])
+    turns = AcquireOrder(["user", "repo", "all"])
     table = [
         ("all", ("user", "repo", "all"), ["user"]),
         ("user", ("all", "user", "repo"), ["all"]),
