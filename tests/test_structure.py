@@ -20,8 +20,8 @@ MOST_METHODS = 10
 CEILINGS = {
     "lines": 52_400,
     "functions": 4_270,
-    "files": 430,
-    "classes of one name": 63,
+    "files": 423,
+    "classes of one name": 59,
     "entries of batchlimit/": 41,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
