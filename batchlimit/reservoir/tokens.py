@@ -14,8 +14,8 @@ MOST = 4096 if _IS_ATOMIC else 0
 """How many tokens are laid out at a time: to take them all back takes 4 ns each, in which nobody else runs."""
 _PART = 8
 """A caller who needs several takes an eighth of what is laid out, or more: the next such caller finds them loose."""
-ONE = 1
-"""The usual cost, by identity: True and 1.0 equal it as well, and are errors."""
+ONE: object = 1 if MOST else object()
+"""The usual cost, by identity: True and 1.0 equal it as well, and are errors. Nothing, where none is laid out."""
 
 
 class FreeTokens:

@@ -1,6 +1,8 @@
 """The hit path of try_acquire is Reservoir.take and denies by hand, its misses go a short way: both are held against
 the reservoir's own methods here."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import repeat
 from operator import length_hint
@@ -365,3 +367,25 @@ def test_a_failure_leaves_what_is_here_to_others(world: World) -> None:
     assert world.try_acquire(19)
     world.stage.before = nothing
     assert world.try_acquire(20)
+
+
+WITHOUT_GIL = """
+import sys
+sys._is_gil_enabled = lambda: False  # as a free-threaded Python says: no token is laid out
+from batchlimit import RateLimiter
+from batchlimit.batching import FixedBatch
+
+called = []
+limiter = RateLimiter.from_url("memory://", "1/hour burst 1000", sizer=FixedBatch(100), clock=lambda: 0.0)
+limiter.try_acquire("ann")
+sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+admitted = [limiter.try_acquire("ann") for _ in range(9)]
+sys.setprofile(None)
+print(all(admitted), sorted({*called} - {'<listcomp>'}))
+"""
+
+
+def test_without_the_gil_a_hit_of_cost_1_takes_the_lock_and_no_way_of_its_own() -> None:
+    """It went nine calls deep, past the flattened branch that larger costs take."""
+    told = subprocess.run([sys.executable, "-c", WITHOUT_GIL], check=True, capture_output=True, text=True).stdout
+    assert told == "True ['<lambda>', 'try_acquire']\n"
