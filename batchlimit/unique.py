@@ -3,7 +3,8 @@
 import os
 import weakref
 from collections.abc import Iterator
-from typing import ClassVar, Generic, NoReturn, Protocol, TypeVar
+from types import TracebackType
+from typing import ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 
 class Unique:
@@ -19,6 +20,42 @@ class Unique:
         raise TypeError(
             f"a {type(self).__name__} belongs to its process, and is not pickled or copied: {self._instead}"
         )
+
+
+class Closing:
+    """Is the context of a `with` block, whose end closes it."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClosing:
+    """Is the context of an `async with` block, whose end closes it."""
+
+    __slots__ = ()
+
+    async def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class Forkable(Protocol):

@@ -1,7 +1,6 @@
 """What operators do while processes run: set other quotas, take them back, and see who did what."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import redis
@@ -20,10 +19,10 @@ from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Ruled
 from batchlimit.stores.redis import RedisStore
-from batchlimit.unique import Unique
+from batchlimit.unique import Closing, Unique
 
 
-class Admin(Unique):
+class Admin(Closing, Unique):
     """Changes quotas for processes that run. They obey within a lease: at most 1.5 s after their next request.
 
     It has 11 public methods, because operators do as many things.
@@ -286,11 +285,3 @@ class Admin(Unique):
         """Close the store if `from_url` opened it. To close twice is no error."""
         if self._owns_store:
             self._opened.close()  # type: ignore[attr-defined]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

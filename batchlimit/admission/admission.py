@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.arguments import Rate, checked_pair, costs_of
 from batchlimit.admission.attempt import Attempt, refunds
-from batchlimit.admission.permit import THREADED, Names, acquirer
+from batchlimit.admission.permit import THREADED, Names, Rate, acquirer, checked_pair, costs_of
 from batchlimit.admission.steps import run
 from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import Permits

@@ -5,9 +5,8 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.arguments import Rate, checked_pair, costs_of, not_refunded
 from batchlimit.admission.attempt import Attempt, refunds
-from batchlimit.admission.permit import ASYNC, Names, acquirer
+from batchlimit.admission.permit import ASYNC, Names, Rate, acquirer, checked_pair, costs_of, not_refunded
 from batchlimit.admission.steps import drive
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter

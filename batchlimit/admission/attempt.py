@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from batchlimit.admission.arguments import not_refunded
-from batchlimit.admission.permit import give_back, started_now
+from batchlimit.admission.permit import give_back, not_refunded, started_now
 from batchlimit.admission.steps import Steps
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 from batchlimit.waiting import deadline

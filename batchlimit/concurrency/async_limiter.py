@@ -1,17 +1,16 @@
 """AsyncConcurrencyLimiter: the concurrency limiter for asyncio."""
 
 import math
-from types import TracebackType
-from typing import Self
 
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.base_limiter import BaseLimiter
+from batchlimit.unique import AsyncClosing
 from batchlimit.waiting import patience
 
 _FOREVER = math.inf
 
 
-class AsyncConcurrencyLimiter(BaseLimiter):
+class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
     """Limits how many calls are under way at once, to the number that its law finds best.
 
     One limiter serves the tasks of any event loops, also of several threads. It is bound to no loop: make it when and
@@ -82,11 +81,3 @@ class AsyncConcurrencyLimiter(BaseLimiter):
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._calibration.stop(0)  # a watcher that hangs is not waited for
         self._locked_gate.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

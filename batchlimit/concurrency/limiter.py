@@ -2,16 +2,15 @@
 
 import math
 from functools import cached_property
-from types import TracebackType
-from typing import Self
 
 from batchlimit.concurrency.base_limiter import BaseLimiter
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
+from batchlimit.unique import Closing
 from batchlimit.waiting import patience
 
 
-class ConcurrencyLimiter(BaseLimiter):
+class ConcurrencyLimiter(Closing, BaseLimiter):
     """Limits how many calls are under way at once, to the number that its law finds best.
 
     It is safe in threads and over fork.
@@ -135,11 +134,3 @@ class ConcurrencyLimiter(BaseLimiter):
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._calibration.stop()
         self._locked_gate.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
-from batchlimit.admission.arguments import check_kind
+from batchlimit.admission.permit import check_kind
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.events import tell
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter

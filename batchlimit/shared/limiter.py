@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from batchlimit.blocking import warn_in_loop
@@ -22,7 +21,7 @@ from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.unique import Unique
+from batchlimit.unique import AsyncClosing, Closing, Unique
 from batchlimit.waiting import patience
 from batchlimit.waking import ThreadWakeup
 
@@ -129,7 +128,7 @@ class BaseSharedLimiter(Unique):
         return self._engine.statistics()
 
 
-class SharedConcurrencyLimiter(BaseSharedLimiter):
+class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
     """Limits how many calls of each key are under way at once, over all processes that share a store.
 
     The store lends permits to each limiter instance for a lease, which a background thread renews. Never more than
@@ -201,16 +200,8 @@ class SharedConcurrencyLimiter(BaseSharedLimiter):
         self._end.detach()
         self._engine.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
+class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
     """Limits how many calls of each key are under way at once, over all processes that share a store, for asyncio.
 
     As SharedConcurrencyLimiter, with the same thread for the store: an event loop that is busy for seconds keeps its
@@ -267,11 +258,3 @@ class AsyncSharedConcurrencyLimiter(BaseSharedLimiter):
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
         self._end.detach()
         await asyncio.to_thread(self._engine.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

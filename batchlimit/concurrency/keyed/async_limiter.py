@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits
 from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.unique import AsyncClosing
 from batchlimit.waiting import patience
 
 
-class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
+class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
 
     One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
@@ -97,11 +96,3 @@ class AsyncKeyedConcurrencyLimiter(BaseKeyedLimiter):
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._gates.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

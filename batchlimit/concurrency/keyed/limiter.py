@@ -4,20 +4,19 @@ import math
 from collections.abc import Iterable
 from contextlib import closing
 from functools import cached_property
-from types import TracebackType
-from typing import Self
 
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
+from batchlimit.unique import Closing
 from batchlimit.waiting import patience
 
 _SECOND = 1_000_000_000
 
 
-class KeyedConcurrencyLimiter(BaseKeyedLimiter):
+class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
     """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
 
     It is safe in threads and over fork. It limits this process alone.
@@ -155,11 +154,3 @@ class KeyedConcurrencyLimiter(BaseKeyedLimiter):
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._gates.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
