@@ -7,8 +7,8 @@ from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore
-from batchlimit.testing.contract.tasks import BlockingStore as BlockingStore
-from batchlimit.testing.contract.tasks import awaited as _awaited
+from batchlimit.testing.contract.check import BlockingStore as BlockingStore
+from batchlimit.testing.contract.check import awaited as _awaited
 
 
 def awaited(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from batchlimit import __version__
-from batchlimit.cli import bucket, files, rules
-from batchlimit.cli.apply import apply
+from batchlimit.cli import apply, bucket, rules
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.simulate.command import simulate
@@ -26,11 +25,11 @@ app.command()(exporter)
 app.command()(simulate)
 _rules = typer.Typer(invoke_without_command=True)
 _rules.callback()(rules.rules)
-_rules.command()(apply)
+_rules.command()(apply.apply)
 app.add_typer(_rules, name="rules")
 app.command()(rules.log)
-app.command()(files.check)
-app.command()(files.diff)
+app.command()(apply.check)
+app.command()(apply.diff)
 
 
 def _tell_version(is_asked: bool) -> None:

@@ -6,9 +6,8 @@ import typer
 
 from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
-from batchlimit.cli.lost import lost
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, lost, opened
 from batchlimit.cli.watching import Look, level_of
 from batchlimit.quota.key import stored
 

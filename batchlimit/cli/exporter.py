@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin
-from batchlimit.cli.lost import lost
 from batchlimit.cli.output import say
-from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, lost, opened
 from batchlimit.cli.top.board import FIELDS, Sample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable

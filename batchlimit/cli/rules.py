@@ -7,9 +7,22 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
-from batchlimit.cli.lost import REMEDY, lost, told
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, opened
+from batchlimit.cli.store import (
+    DEFAULT_PREFIX,
+    NOTHING_DONE,
+    REMEDY,
+    Form,
+    Prefix,
+    Url,
+    Who,
+    Why,
+    Yes,
+    confirm,
+    lost,
+    opened,
+    told,
+)
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import FOR_ALL, NotUnderstood, Override

@@ -11,6 +11,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.output import Output, say
 from batchlimit.errors import RulesChanged, StoreUnavailable
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.redis import RedisStore
 
 NOTHING_DONE, WRONG, AWAY = 1, 2, 3
@@ -61,3 +62,32 @@ def buckets_of(prefix: str) -> str:
 def _end(error: Exception, status: int) -> None:
     say(f"batchlimit: {error}")
     sys.exit(status)
+
+
+REMEDY = "`batchlimit unset --all` ends them, and so does setting any override anew"
+_NAMED = 5
+"""Overrides that a message names."""
+
+
+def lost(store: RedisStore, found: Overrides) -> Overrides:
+    """Return what processes obeyed within the last minute, where the store has nothing; else nothing.
+
+    Args:
+        store: the store.
+        found: the overrides that it has.
+    """
+    if found.revision:
+        return Overrides()
+    try:
+        return store.rules.obeyed()
+    except StoreUnavailable as error:
+        if error.code != "NOPERM":
+            raise
+        return Overrides()
+
+
+def told(overrides: Overrides) -> str:
+    """Return their names and quotas, of many the first."""
+    named = [f"{each.name} {each.said}" for each in overrides]
+    more = [] if len(named) <= _NAMED else [f"{len(named) - _NAMED} more"]
+    return ", ".join(named[:_NAMED] + more)

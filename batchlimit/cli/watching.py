@@ -15,8 +15,8 @@ from rich.text import Text
 from batchlimit.admin import BucketState
 from batchlimit.cli.output import Output, Row, json_of, yaml_of
 from batchlimit.cli.top.board import Board, Sample
-from batchlimit.cli.top.keyboard import Keyboard, keyboard
 from batchlimit.cli.top.screen import bar, number, sparkline, style_of
+from batchlimit.cli.top.view import Keyboard, keyboard
 from batchlimit.redaction import escaped
 
 _APART = 1.0

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 
 from batchlimit.histogram import Histogram
-from batchlimit.telemetry.sources import Labelled, Sources
+from batchlimit.telemetry.reading import Labelled, Sources
 
 Add = Callable[[Labelled, float], None]
 _PATIENCE = 1.0

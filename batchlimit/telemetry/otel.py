@@ -15,8 +15,7 @@ import batchlimit
 from batchlimit.histogram import BOUNDS, Histogram
 from batchlimit.telemetry.deltas import Observed
 from batchlimit.telemetry.metrics import METRICS, Metric
-from batchlimit.telemetry.reading import Value
-from batchlimit.telemetry.sources import Labelled, Sources
+from batchlimit.telemetry.reading import Labelled, Sources, Value
 
 __all__ = ["export"]
 

@@ -20,8 +20,7 @@ except ModuleNotFoundError as error:
 from batchlimit import histogram
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.deltas import Deltas
-from batchlimit.telemetry.reading import Value
-from batchlimit.telemetry.sources import Labelled, Sources
+from batchlimit.telemetry.reading import Labelled, Sources, Value
 
 __all__ = ["Exporter", "export"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.stores import Store
 from batchlimit.testing.contract.check import store_rules
-from batchlimit.testing.contract.rule import Rule
+from batchlimit.testing.contract.instance import Rule
 from tests.depth import depth
 
 

@@ -11,8 +11,7 @@ from batchlimit import RateLimiter
 from batchlimit.telemetry import deltas as deltas_module
 from batchlimit.telemetry.deltas import Deltas
 from batchlimit.telemetry.metrics import HELD, TOKENS
-from batchlimit.telemetry.reading import Series
-from batchlimit.telemetry.sources import Labelled, Sources
+from batchlimit.telemetry.reading import Labelled, Series, Sources
 
 
 class Told:
@@ -96,7 +95,7 @@ import os, threading
 
 from batchlimit import RateLimiter
 from batchlimit.telemetry.deltas import Deltas
-from batchlimit.telemetry.sources import Sources
+from batchlimit.telemetry.reading import Sources
 
 counters = threading.Lock()  # as the one of prometheus-client, which nobody renews in a child
 looks, forks, forked = threading.Event(), threading.Event(), threading.Event()

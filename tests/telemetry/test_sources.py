@@ -13,8 +13,7 @@ from batchlimit.concurrency import ConcurrencyStatistics
 from batchlimit.histogram import Histogram
 from batchlimit.stores import MemoryStore
 from batchlimit.telemetry.metrics import AVAILABLE, LAST_RTT, LIMIT, TOKENS
-from batchlimit.telemetry.reading import Series, Value
-from batchlimit.telemetry.sources import Labelled, Sources
+from batchlimit.telemetry.reading import Labelled, Series, Sources, Value
 from tests.sync.stage import Clock
 
 

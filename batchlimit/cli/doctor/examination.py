@@ -1,24 +1,62 @@
 """Asks a store, and each of its servers, for the facts that `findings` judges."""
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 
 from batchlimit.cli.doctor import findings
-from batchlimit.cli.doctor.encryption import mistaken
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
-from batchlimit.cli.lost import REMEDY, lost, told
-from batchlimit.cli.store import buckets_of
+from batchlimit.cli.store import REMEDY, buckets_of, lost, told
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
+
+_PATIENCE = 2.0
+"""Seconds for each of the two attempts."""
+
+
+def mistaken(address: str) -> str:
+    """Return the remedy if the URL is mistaken about TLS, by its first server; "" if that is not the reason."""
+    url = urlsplit(address.partition(",")[0])
+    if url.hostname is None or url.port is None:
+        return ""
+    if url.scheme.startswith("rediss"):
+        return (
+            "the port speaks no TLS: use redis in place of rediss, or the TLS port"
+            if _is_plain(url.hostname, url.port)
+            else ""
+        )
+    return "the port speaks TLS: use rediss in place of redis" if _is_encrypted(url.hostname, url.port) else ""
+
+
+def _is_plain(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), _PATIENCE) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
+
+
+def _is_encrypted(host: str, port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+    try:
+        with socket.create_connection((host, port), _PATIENCE) as connection, context.wrap_socket(connection):
+            return True
+    except OSError:
+        return False
+
 
 _PINGS = 20
 _SAMPLED = 500

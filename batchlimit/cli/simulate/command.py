@@ -11,11 +11,10 @@ from typing import Annotated
 import typer
 
 from batchlimit.cli.output import Output, say, show
-from batchlimit.cli.simulate import report
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.plot import draw
 from batchlimit.cli.simulate.replay import Replay, Spread
-from batchlimit.cli.simulate.result import Result
+from batchlimit.cli.simulate.result import Result, of_keys, of_rules, whole
 from batchlimit.cli.store import WRONG, Form
 from batchlimit.rules.file import RuleFile, rules_of
 
@@ -53,8 +52,8 @@ def simulate(
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         say(f"batchlimit: {error}")
         raise typer.Exit(WRONG) from error
-    told = report.whole(result, bad.count, instances, speed)
-    rows, worst = report.of_rules(loaded, result), report.of_keys(result, keys)
+    told = whole(result, bad.count, instances, speed)
+    rows, worst = of_rules(loaded, result), of_keys(result, keys)
     if output is not Output.TABLE:
         show(told | {"rules": rows, "keys": worst}, output)
         return

@@ -1,8 +1,9 @@
-"""Lines of an access log: the common and the combined format, and JSON lines as nginx and others write them."""
+"""Lines of an access log, in order of time: the common and the combined format, and JSON lines."""
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
@@ -140,3 +141,24 @@ def _written(told: str) -> float:
         return datetime.fromisoformat(told).timestamp()
     except ValueError as error:
         raise Unreadable(told) from error
+
+
+def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
+    """Yield the lines of each instant.
+
+    A line that is older than the one before it is taken as of the same instant: servers write when they have answered.
+    """
+    now, together = -math.inf, list[Line]()
+    for line in lines:
+        if line[0] > now:
+            if together:
+                yield now, together
+            now, together = line[0], []
+        together.append(line)
+    if together:
+        yield now, together
+
+
+def pause(at: float, count: int) -> float:
+    """Return the seconds between two of `count` lines of one instant: 0 unless the instant is a whole second."""
+    return 1.0 / count if at == int(at) else 0.0

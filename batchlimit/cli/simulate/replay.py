@@ -11,8 +11,7 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
-from batchlimit.cli.simulate.lines import instants, pause
-from batchlimit.cli.simulate.log import Line
+from batchlimit.cli.simulate.log import Line, instants, pause
 from batchlimit.cli.simulate.result import Result, Tally
 from batchlimit.cli.simulate.route import Bucket, Charge, Route, Way, client_of
 from batchlimit.cli.simulate.sample import Sample

@@ -11,10 +11,9 @@ from rich.live import Live
 from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, opened
 from batchlimit.cli.top.board import Board, Row
-from batchlimit.cli.top.keyboard import Keyboard, keyboard
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
 from batchlimit.cli.top.screen import FRAME, Scene, drawn
-from batchlimit.cli.top.view import Sort, View
+from batchlimit.cli.top.view import Keyboard, Sort, View, keyboard
 
 _WATCHED = 200
 """So many of the hottest keys are read at every look, whatever SCAN finds."""

@@ -1,6 +1,10 @@
-"""Which rows are shown, in which order, and what a key that somebody presses changes. It reads no keyboard."""
+"""What a viewer presses, and which rows are shown then, in which order."""
 
-from collections.abc import Callable, Iterable
+import os
+import select
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -84,3 +88,36 @@ class View:
 
     def _shows(self, key: str) -> bool:
         return self.pattern in key or fnmatchcase(key, self.pattern)
+
+
+_MOST = 32
+
+
+class Keyboard:
+    """Reads a terminal that tells of each key at once; `keyboard()` makes it."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+
+    def pressed(self, seconds: float) -> str:
+        """Return what was pressed within so many seconds, as soon as something is; "" if nothing was."""
+        ready, _, _ = select.select([self._terminal], [], [], max(0.0, seconds))
+        if not ready:
+            return ""
+        told = os.read(self._terminal, _MOST).decode(errors="ignore")
+        return told or "\x04"  # the terminal has gone
+
+
+@contextmanager
+def keyboard() -> Iterator[Keyboard]:
+    """Have standard input tell of each key, and show none, until the end of the block. Not on Windows."""
+    import termios  # no such module on Windows, where the other commands work
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield Keyboard(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -3,8 +3,7 @@
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.instance import HUNDRED, SLOW, Instance
-from batchlimit.testing.contract.rule import cases
+from batchlimit.testing.contract.instance import HUNDRED, SLOW, Instance, cases
 
 BOTH = Quota(SLOW, 100, also=[Quota(SLOW, 60)])
 

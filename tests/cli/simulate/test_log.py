@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batchlimit.cli.simulate.lines import instants, pause
-from batchlimit.cli.simulate.log import Bad, Line, lines
+from batchlimit.cli.simulate.log import Bad, Line, instants, lines, pause
 
 AT = datetime(2026, 11, 22, 10, 0, 5, tzinfo=UTC).timestamp()
 COMMON = '203.0.113.9 - ann [22/Nov/2026:10:00:05 +0000] "GET /items/7?q=1 HTTP/1.1" 200 512'
