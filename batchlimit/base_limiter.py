@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 from batchlimit.overrides.code import CodeFile, CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
-from batchlimit.overrides.known import Known
+from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.quota import Quota
@@ -21,7 +21,7 @@ from batchlimit.unique import Unique
 class RuleReader(Protocol):
     """Reads overrides."""
 
-    known: Known
+    known: OverridesCache
 
 
 class Registry(Protocol):

@@ -21,11 +21,11 @@ AMID = (
 
 
 def own_lock() -> OwnLock:
-    """Return a lock to be entered by `with free(lock):`, or by `with lock:` where nobody can be inside already."""
+    """Return a lock, to be entered by `not_reentered`, or as it is where nobody can be inside already."""
     return cast(OwnLock, threading.RLock())
 
 
-def free(lock: OwnLock) -> OwnLock:
+def not_reentered(lock: OwnLock) -> OwnLock:
     """Return a lock for a `with`, unless this thread is inside of it: then RuntimeError.
 
     Call it before the `with`. A thread that enters a lock written in C is not interrupted; in a method of our own
@@ -44,7 +44,7 @@ _DEEP = 333
 """Frames of a stack that is looked at closely: those of 3.12.1 that call each other from C can be no more than 500."""
 
 
-def room_to_leave() -> None:
+def check_recursion_depth() -> None:
     """Raise RecursionError unless 32 more calls can be nested here.
 
     Call it before a caller joins a queue or asks the store. With less room it may get that far, and no further: to

@@ -4,14 +4,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-living: weakref.WeakSet[Any] = weakref.WeakSet()
+live_limiters: weakref.WeakSet[Any] = weakref.WeakSet()
 """Every rate limiter of this process, of both APIs, and every Admin."""
 adopters: list[Callable[[Any], None]] = []
 """Each is called with every one that is made; empty outside of tests."""
 
 
-def born(thing: Any) -> None:
+def register(thing: Any) -> None:
     """Note that a limiter or an Admin was made."""
-    living.add(thing)
+    live_limiters.add(thing)
     for adopt in adopters:
         adopt(thing)

@@ -19,7 +19,7 @@ from batchlimit.admin import Admin
 from batchlimit.cli.bucket import look_at
 from batchlimit.cli.top.board import Board
 from batchlimit.cli.top.sampler import BUDGET, Sampler
-from batchlimit.cli.top.screen import Scene
+from batchlimit.cli.top.screen import ScreenScene
 from batchlimit.cli.top.screen import drawn as top_screen
 from batchlimit.cli.top.view import Sort, View
 from batchlimit.cli.watching import Rates
@@ -96,7 +96,7 @@ def look(admin: Admin, url: str, seconds: float) -> None:
             if time.monotonic() > until:
                 break
             time.sleep(1.0)
-    scene = Scene(_ADDRESS, time.time(), BUDGET, seen.cost)
+    scene = ScreenScene(_ADDRESS, time.time(), BUDGET, seen.cost)
     view, width = View(sort=Sort.REFUSED), 112
     export("top", top_screen(scene, board.rows(), view, _ROWS, width), "batchlimit top --sort refused", width)
     export("get", get_screen(found, told), "batchlimit get tenant:1 --watch", 80)

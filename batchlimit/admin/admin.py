@@ -9,7 +9,7 @@ from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.changes import Ledger
 from batchlimit.admin.plan import Plan, planned
 from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
-from batchlimit.living import born
+from batchlimit.living import register
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
@@ -63,7 +63,7 @@ class Admin(Closing, Unique):
         self._who = someone() if who is None else who
         self.buckets = Buckets(opened, self._who)
         self._work_on(opened)
-        born(self)
+        register(self)
 
     def _work_on(self, store: Any) -> None:
         """From now on change this store; the testing kit has another one."""

@@ -69,7 +69,7 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     names, is_whole, touched = 0, True, []
     try:
         for _, client in store.primaries():
-            look = _Look(client, prefix, override)
+            look = _BucketLook(client, prefix, override)
             for keys in look.keys(most):
                 touched += look.touches([key for key in keys if look.counts(key, then, now)], now)
             names, is_whole = names + look.names, is_whole and look.is_whole
@@ -81,7 +81,7 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     return Plan(override, tuple(touched), names, is_whole, tuple(_warnings(override, touched, names, is_whole)))
 
 
-class _Look:
+class _BucketLook:
     """A look at the buckets of one server whose keys an override names."""
 
     def __init__(self, client: "redis.Redis", prefix: str, override: Override) -> None:

@@ -15,7 +15,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
 from batchlimit.stores.spender import AsyncSpender, AsyncSpendSender
 from batchlimit.stores.timeouts import Timeouts
@@ -204,7 +204,7 @@ class GuardedStore(Timeouts):
             return  # many calls were on one connection: that it ended is one failure
         if self._outages.failed(part, error):
             self._stands_in(part, key)
-            say_away(self.address, part, error)
+            log_unreachable(self.address, part, error)
 
     def _stands_in(self, part: str, key: str) -> bool:
         """Start a prober if there is none: the one before may have been cancelled with all other tasks.

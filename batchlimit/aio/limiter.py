@@ -15,7 +15,7 @@ from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.clock import steady
 from batchlimit.decision import Decision, Remains
-from batchlimit.living import born
+from batchlimit.living import register
 from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
@@ -100,7 +100,7 @@ class AsyncRateLimiter(AsyncKeyCalls):
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         super().__init__(Registry(opened, rule, options, clock))
         weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
-        born(self)
+        register(self)
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         """Return the limiter of one key, for loops in which even to look the key up takes too long.

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from batchlimit.aio.awaitable import Known
+from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.drain import Drain
 from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
@@ -107,7 +107,7 @@ class Registry:
             return
         if self.loop is not None:
             self._leave_loop(self.loop)
-        self.yes, self.no = Known(True, loop), Known(False, loop)
+        self.yes, self.no = ImmediateAnswer(True, loop), ImmediateAnswer(False, loop)
         self._home.move_to(loop)
         self._follower.bind(loop)
         self.due = math.inf  # what another timer had planned went with it

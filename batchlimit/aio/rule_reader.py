@@ -6,7 +6,7 @@ from typing import Any
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import tell
-from batchlimit.overrides.known import Known
+from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import AsyncRuleStore
 
@@ -25,7 +25,7 @@ class RuleReader:
     ) -> None:
         """`rules` is None if the store keeps none; `start` starts a task; `reconsider` has all keys go by the rules."""
         self._rules, self._clock, self._start, self._reconsider = rules, clock, start, reconsider
-        self.known = Known(clock, self._begin)
+        self.known = OverridesCache(clock, self._begin)
 
     def __repr__(self) -> str:
         return f"<RuleReader: {self.known!r}>"

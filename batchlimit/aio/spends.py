@@ -9,7 +9,7 @@ from functools import partial
 from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.spend_queue import SpendQueue
-from batchlimit.blocking import room_to_leave
+from batchlimit.blocking import check_recursion_depth
 from batchlimit.decision import Decision
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
@@ -78,7 +78,7 @@ class Spends:
         """Begin to spend; None: a key needs its entry."""
         if not self._queue.takes(len(costs)):
             return None
-        room_to_leave()
+        check_recursion_depth()
         self._check_open()
         return self._spending.begin(costs)
 

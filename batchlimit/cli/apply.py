@@ -125,7 +125,7 @@ def diff(
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedFile:
     """A function that a file names, which nobody has here."""
 
     name: str
@@ -137,14 +137,14 @@ class _Named:
         return self.name
 
 
-class _AnyName(dict[str, _Named]):
+class _AnyName(dict[str, _NamedFile]):
     """Functions of all names."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
-    def __missing__(self, name: str) -> _Named:
-        return _Named(name)
+    def __missing__(self, name: str) -> _NamedFile:
+        return _NamedFile(name)
 
 
 def _problems(path: str) -> list[RulesError]:

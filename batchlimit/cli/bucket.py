@@ -8,7 +8,7 @@ from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
 from batchlimit.cli.output import Output, Row, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, lost, opened
-from batchlimit.cli.watching import Look, level_of
+from batchlimit.cli.watching import BucketLook, level_of
 from batchlimit.quota.key import stored
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]
@@ -37,21 +37,21 @@ def get(
             show(_instances(found.state), output, empty="no instance holds tokens")
 
 
-def look_at(admin: Admin, key: str) -> Look:
+def look_at(admin: Admin, key: str) -> BucketLook:
     """Return what the bucket of a key holds, which override counts for it, and which trial beside it."""
     state, now, overrides = admin.buckets.get(key), admin.clock(), admin.overrides()
     gone = lost(admin.store, overrides)
     counting = gone or overrides
     found = counting.find(stored(key), now), counting.trial(stored(key), now)
     said = "; ".join(f"{each}, which the store has lost" if gone else str(each) for each in found if each)
-    return Look(key, now, state, said or None)
+    return BucketLook(key, now, state, said or None)
 
 
-def _row(look: Look) -> Row:
+def _row(look: BucketLook) -> Row:
     return {"key": look.key, "override": look.override}
 
 
-def _whole(look: Look) -> Row:
+def _whole(look: BucketLook) -> Row:
     if look.state is None:
         return _row(look) | {"has_bucket": False}
     return _row(look) | {"has_bucket": True} | _summary(look.state) | {"instances": _instances(look.state)}

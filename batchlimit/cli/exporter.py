@@ -12,7 +12,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.output import say
 from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, lost, opened
-from batchlimit.cli.top.board import FIELDS, Sample, sampled
+from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.override import is_pattern
@@ -36,7 +36,7 @@ def exporter(
     with opened(url, prefix) as admin:
         prometheus = _prometheus()
         registry = prometheus.CollectorRegistry()
-        registry.register(Fleet(admin, prefix, watch or (), budget))
+        registry.register(FleetCollector(admin, prefix, watch or (), budget))
         if once:
             sys.stdout.write(prometheus.generate_latest(registry).decode())
             return
@@ -67,18 +67,18 @@ _COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
 """Fields of a Sample that are counted, and what the metrics call them."""
 
 
-class Watched:
+class WatchedBuckets:
     """The buckets of one key, or of all keys that match a pattern, as they were last seen."""
 
     def __init__(self) -> None:
-        self.samples: dict[str, Sample] = {}
+        self.samples: dict[str, BucketSample] = {}
         self.counts = dict.fromkeys(_COUNTERS, 0)
-        self._before: dict[str, Sample] = {}
+        self._before: dict[str, BucketSample] = {}
 
     def __repr__(self) -> str:
-        return f"<Watched: {len(self.samples)} buckets>"
+        return f"<WatchedBuckets: {len(self.samples)} buckets>"
 
-    def learn(self, samples: Iterable[Sample]) -> None:
+    def learn(self, samples: Iterable[BucketSample]) -> None:
         """See all of its buckets at once; add up what was used since the last time, also of buckets that are gone."""
         self.samples = {sample.key: sample for sample in samples}
         for key, sample in self.samples.items():
@@ -94,7 +94,7 @@ _KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
 """What the metrics call an override, by its mode."""
 
 
-class Fleet:
+class FleetCollector:
     """A collector of prometheus-client: each scrape looks at the store once.
 
     A key is read at each scrape. Patterns are looked for with SCAN, within a budget of the server's time: what they
@@ -103,14 +103,14 @@ class Fleet:
 
     def __init__(self, admin: Admin, prefix: str, watch: Iterable[str], budget: float) -> None:
         self._admin, self._lock = admin, threading.Lock()
-        self._watched = {name: Watched() for name in watch}
+        self._watched = {name: WatchedBuckets() for name in watch}
         self._patterns = {name: re.compile(translate(name)).match for name in self._watched if is_pattern(name)}
         self._make: Callable[[], Sampler] = lambda: Sampler(admin.store, prefix, budget)
         self._sampler: Sampler | None = None
-        self._round: dict[str, Sample] = {}
+        self._round: dict[str, BucketSample] = {}
 
     def __repr__(self) -> str:
-        return f"<Fleet of {self._admin!r}: {', '.join(self._watched)}>"
+        return f"<FleetCollector of {self._admin!r}: {', '.join(self._watched)}>"
 
     def describe(self) -> list[Any]:
         """Return nothing, so that nobody looks before the first scrape."""
@@ -149,7 +149,7 @@ class Fleet:
         if self._patterns:
             self._scan()
 
-    def _read(self, key: str) -> list[Sample]:
+    def _read(self, key: str) -> list[BucketSample]:
         fields, now = self._admin.store.rules.bucket(stored(key))
         sample = sampled(key, [fields.get(name) for name in FIELDS], now)
         return [] if sample is None else [sample]
@@ -181,7 +181,7 @@ class Fleet:
             yield counter
 
 
-_GAUGES: tuple[tuple[str, str, Callable[[Iterable[Sample]], float]], ...] = (
+_GAUGES: tuple[tuple[str, str, Callable[[Iterable[BucketSample]], float]], ...] = (
     ("buckets", "Buckets that are not full.", lambda seen: len(list(seen))),
     (
         "level",

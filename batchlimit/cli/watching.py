@@ -14,7 +14,7 @@ from rich.text import Text
 
 from batchlimit.admin import BucketState
 from batchlimit.cli.output import Output, Row, json_of, yaml_of
-from batchlimit.cli.top.board import Board, Sample
+from batchlimit.cli.top.board import Board, BucketSample
 from batchlimit.cli.top.screen import bar, number, sparkline, style_of
 from batchlimit.cli.top.view import Keyboard, keyboard
 from batchlimit.redaction import escaped
@@ -25,7 +25,7 @@ _WIDTH = 11
 """Characters of a column in a line."""
 
 
-class Look(NamedTuple):
+class BucketLook(NamedTuple):
     """One look at a bucket.
 
     Attributes:
@@ -63,7 +63,7 @@ class Rates:
     def __init__(self) -> None:
         self._board, self._began = Board(), 0.0
 
-    def take(self, look: Look) -> Rate:
+    def take(self, look: BucketLook) -> Rate:
         """Return what happened each second since the last look."""
         if (state := look.state) is None:
             self._board = Board()
@@ -72,12 +72,12 @@ class Rates:
         if abs(began - self._began) > _APART:
             self._began = began
         counts = spent, state.refused, state.shadow_refused
-        self._board.take([Sample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
+        self._board.take([BucketSample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
         (row,) = self._board.rows()
         return Rate(row.used, row.refused, row.shadow, row.trend)
 
 
-def watch(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
+def watch(look: Callable[[], BucketLook], row_of: Callable[[BucketLook], Row], interval: float, output: Output) -> None:
     """Look until somebody leaves: a screen at a terminal, else a line or a document for each look."""
     if output is Output.TABLE and sys.stdin.isatty() and sys.stdout.isatty():
         _screen(look, interval)
@@ -88,7 +88,7 @@ def watch(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: flo
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _screen(look: Callable[[], Look], interval: float) -> None:
+def _screen(look: Callable[[], BucketLook], interval: float) -> None:
     rates, console = Rates(), Console(highlight=False)
     with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -106,7 +106,9 @@ def _leaves(keys: Keyboard, until: float) -> bool:
     return False
 
 
-def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: float, output: Output) -> None:
+def _follow(
+    look: Callable[[], BucketLook], row_of: Callable[[BucketLook], Row], interval: float, output: Output
+) -> None:
     rates = Rates()
     if output is Output.TABLE:
         _print(_spaced("AT", "LEVEL", "HELD", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
@@ -125,7 +127,7 @@ def _follow(look: Callable[[], Look], row_of: Callable[[Look], Row], interval: f
         time.sleep(interval)
 
 
-def _line(look: Look, rate: Rate) -> str:
+def _line(look: BucketLook, rate: Rate) -> str:
     told = number(rate.used), number(rate.refused), number(rate.shadow)
     if (state := look.state) is None:
         return _spaced(_clock(look.at), "1.000", "0", *told, "0")
@@ -151,7 +153,7 @@ def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
-def drawn(look: Look, rate: Rate) -> RenderableType:
+def drawn(look: BucketLook, rate: Rate) -> RenderableType:
     """Return a screen: the levels as bars, the rates, and who holds tokens."""
     head = Text.assemble(("batchlimit get", "bold"), f"  {escaped(look.key)}  {_clock(look.at)} UTC")
     foot = Text("\nq quit", "dim")
@@ -161,7 +163,7 @@ def drawn(look: Look, rate: Rate) -> RenderableType:
     return Group(head, Text(""), *parts, foot)
 
 
-def _summary(look: Look, state: BucketState, rate: Rate) -> Table:
+def _summary(look: BucketLook, state: BucketState, rate: Rate) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("quota", Text(str(state.quota)))
     by = f"the override of {escaped(look.override)}" if look.override else f"the code, revision {state.revision}"

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import TaskWakeup
 
 
@@ -130,7 +130,7 @@ class AsyncPermit(BasePermit):
         if seconds <= 0:
             raise locked_gate.refusal(reason)
         turn = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_turn()
-        waiter = Waiter(turn.waker(), self.priority)
+        waiter = GateWaiter(turn.waker(), self.priority)
         self._state = WAITING
         try:
             waiters.join(waiter, self._partition)

@@ -7,7 +7,7 @@ from typing import Protocol
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Outcome
 from batchlimit.concurrency.partition import Partition
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.unique import Unique
 
@@ -104,7 +104,7 @@ class BasePermit(Unique):
     def _give_up(self) -> None:
         """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""
 
-    def _hold(self, gate: Gate, waiter: Waiter) -> None:
+    def _hold(self, gate: Gate, waiter: GateWaiter) -> None:
         """Be held, in place of the waiter that was served."""
         self._gate, self._place = gate, waiter.partition
         self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from batchlimit.concurrency.gate import Gate
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 
 T = TypeVar("T")
 
@@ -57,15 +57,15 @@ class CriticalSection:
             if not nested:
                 self.run_deferred()
 
-    def change(self, change: Callable[[], Sequence[Waiter]]) -> None:
+    def change(self, change: Callable[[], Sequence[GateWaiter]]) -> None:
         """Make a change, or defer it if this thread is making another one; wake the waiters that it served."""
-        served: list[Waiter] = []
+        served: list[GateWaiter] = []
         try:
             self._make(change, served)
         finally:
             self.wake(served)
 
-    def _make(self, change: Callable[[], Sequence[Waiter]], served: list[Waiter]) -> None:
+    def _make(self, change: Callable[[], Sequence[GateWaiter]], served: list[GateWaiter]) -> None:
         with self.lock:
             if self.is_changing:
                 self.deferred.append(partial(self.change, change))
@@ -80,7 +80,7 @@ class CriticalSection:
         except IndexError:
             pass
 
-    def wake(self, served: Sequence[Waiter]) -> None:
+    def wake(self, served: Sequence[GateWaiter]) -> None:
         """Wake these waiters; one that cannot be woken gives its place to the next. Requires that the lock is free."""
         # A loop instead of recursion: thousands may wait, one behind the other, on an event loop that was closed.
         served = list(served)
@@ -91,7 +91,7 @@ class CriticalSection:
                 self._make(partial(self._take_back, waiter), served)
             self.gate.leaving.pop(waiter, None)
 
-    def _take_back(self, waiter: Waiter) -> Sequence[Waiter]:
+    def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
         is_ours = waiter.served and waiter.gate is self.gate
         return self.gate.take_back(waiter, self.clock()) if is_ours else ()
 

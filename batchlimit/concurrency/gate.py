@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from batchlimit.concurrency.partition import Partition, Partitions, PartitionTable
-from batchlimit.concurrency.queue import NO_QUEUE, Queue, Waiter, Waiting
+from batchlimit.concurrency.queue import NO_QUEUE, GateWaiter, Queue, Waiting
 
 Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed", "unknown_partition"]
 """Why a call was refused; see ConcurrencyLimited."""
@@ -59,7 +59,7 @@ class Gate:
         self.in_flight = self.raised = self.lowered = 0
         self._queue = queue
         self.waiting = Waiting(queue.order)
-        self.leaving: dict[Waiter, None] = {}
+        self.leaving: dict[GateWaiter, None] = {}
         self.partitions = PartitionTable(partitions)
         self._share_out()
 
@@ -76,7 +76,7 @@ class Gate:
         partition.busy += 1
         return True
 
-    def make_room(self, priority: int) -> Sequence[Waiter]:
+    def make_room(self, priority: int) -> Sequence[GateWaiter]:
         """Remove a waiter from a full queue, if one of this priority comes before it; return it, to be woken."""
         self.waiting.recount()  # who was interrupted may have joined or left without a count
         if not self._queue.length or self.waiting.count < self._queue.length:
@@ -89,7 +89,7 @@ class Gate:
         self.waiting.remove(last)
         return (last,)
 
-    def line_up(self, partition: Partition, waiter: Waiter) -> Reason | None:
+    def line_up(self, partition: Partition, waiter: GateWaiter) -> Reason | None:
         """Add a waiter that was refused entry, or return why that is not possible either."""
         if self.waiting.count >= self._queue.length:
             return "queue_full" if self._queue.length else self.reason
@@ -115,14 +115,14 @@ class Gate:
             return max(self.partitions.lent_in(now_ns, 0), wait or 0)
         return wait
 
-    def give_up(self, waiter: Waiter) -> bool:
+    def give_up(self, waiter: GateWaiter) -> bool:
         """Remove a waiter; return False if it was served before, and so is under way."""
         self.waiting.remove(waiter)
         if self.behind and not self.waiting.count:
             self._set_behind(False)
         return not waiter.served
 
-    def take_back(self, waiter: Waiter, now_ns: int) -> Sequence[Waiter]:
+    def take_back(self, waiter: GateWaiter, now_ns: int) -> Sequence[GateWaiter]:
         """Remove a served waiter that could not be woken; return the waiters that were served instead."""
         waiter.served = False
         served = self.leave(waiter.partition, now_ns)
@@ -144,13 +144,13 @@ class Gate:
                 found += lost
         return found
 
-    def leave(self, partition: Partition, now_ns: int) -> Sequence[Waiter]:
+    def leave(self, partition: Partition, now_ns: int) -> Sequence[GateWaiter]:
         """Count a call of this partition as over; return the waiters that were served."""
         self.in_flight -= 1
         partition.busy -= 1
         return self.serve(now_ns) if self.waiting.count else ()
 
-    def resize(self, limit: int, now_ns: int) -> Sequence[Waiter]:
+    def resize(self, limit: int, now_ns: int) -> Sequence[GateWaiter]:
         """Set the limit; return the waiters that were served. Calls under way stay, also above a lower limit."""
         if limit == self.limit:
             return ()
@@ -160,17 +160,17 @@ class Gate:
         self._share_out()
         return self.serve(now_ns) if self.waiting.count else ()
 
-    def close(self) -> Sequence[Waiter]:
+    def close(self) -> Sequence[GateWaiter]:
         """Serve no waiter any more: from now on `serve` removes all of them. The caller lets no call enter any more."""
         self.is_closed, self.open_to = True, 0
         return self.serve(0)
 
-    def serve(self, now_ns: int) -> list[Waiter]:
+    def serve(self, now_ns: int) -> list[GateWaiter]:
         """Let waiters enter that may, at most 16; return them. If these are not all, the gate is `behind`.
 
         Time alone may be a reason: a strict share that no call claims is lent.
         """
-        served: list[Waiter] = []
+        served: list[GateWaiter] = []
         while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
             self.waiting.pass_turn()
             if waiter.waiting and not self.is_closed:
@@ -186,7 +186,7 @@ class Gate:
         self._set_behind(waiter is not None)
         return served
 
-    def _next(self, now_ns: int) -> Waiter | None:
+    def _next(self, now_ns: int) -> GateWaiter | None:
         """Return the waiter to remove next: one that may enter, or no longer waits, or any if the gate is closed."""
         for each in self.waiting.heads():
             if self.is_closed or not each.waiting or self._may_enter(each.partition, now_ns):

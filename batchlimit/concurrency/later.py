@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.events import tell
 from batchlimit.unique import Forkables
@@ -32,7 +32,7 @@ class Caller:
     ) -> None:
         self.gate, self._permit, self._deadlines = gate, permit, deadlines
         self._calls = [(admitted, refused)]  # whoever pops it calls back
-        self.waiter = Waiter(self._wake, permit.priority)
+        self.waiter = GateWaiter(self._wake, permit.priority)
 
     def __repr__(self) -> str:
         return f"<Caller with {self._permit!r}>"
@@ -87,7 +87,7 @@ class Deadlines:
     def after_fork(self) -> None:
         """Begin anew in a forked child: nobody waits there."""
         self._lock = threading.RLock()  # reentrant, for the garbage collector may complete a permit anywhere
-        self._bell = threading.Condition(self._lock)  # entered by the lock, which is written in C: see blocking.free
+        self._bell = threading.Condition(self._lock)  # entered by the lock, which is written in C: see blocking
         self._waiting: list[tuple[float, int, Caller]] = []
         self._numbers = itertools.count()
         self._most = _FEW

@@ -8,7 +8,7 @@ from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.law import Calibrated, Law, baselines_of
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.events import tell
 
@@ -49,7 +49,7 @@ class LimitControl:
         with self._section.lock:
             self._listeners += (changed,)
 
-    def take_over(self, limit: int, now: int) -> Sequence[Waiter]:
+    def take_over(self, limit: int, now: int) -> Sequence[GateWaiter]:
         """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
         gate = self._section.gate
         before = gate.limit

@@ -12,10 +12,10 @@ from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
-from batchlimit.concurrency.queue import Queue, Waiter
+from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.sheddable_permits import SheddablePermits
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
-from batchlimit.concurrency.wait_queue import CLOSED, WaitQueue
+from batchlimit.concurrency.wait_queue import CLOSED, GateQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -76,7 +76,7 @@ class LockedGate:
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
-        self.waiters = WaitQueue(self._section, queue, self.counts)
+        self.waiters = GateQueue(self._section, queue, self.counts)
         self.sheddable = SheddablePermits(self._section, self.counts)
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
@@ -176,7 +176,7 @@ class LockedGate:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""
         now = self.clock()
         section = self._section
-        served: Sequence[Waiter] = ()
+        served: Sequence[GateWaiter] = ()
         try:
             with section.lock:
                 gate = section.gate

@@ -7,7 +7,7 @@ from batchlimit.blocking import warn_in_loop
 from batchlimit.concurrency.base_permit import OVER, BasePermit
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited
 from batchlimit.waking import ThreadWakeup
 
@@ -73,7 +73,7 @@ class Permit(BasePermit):
             raise locked_gate.refusal(reason)
         warn_in_loop()
         turn = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_turn()
-        waiter = Waiter(turn.wake, self.priority)
+        waiter = GateWaiter(turn.wake, self.priority)
         try:
             waiters.join(waiter, partition)
             _await(turn, seconds, locked_gate)

@@ -72,7 +72,7 @@ NO_QUEUE = Queue(length=0)
 """The queue in which nobody waits."""
 
 
-class Waiter:
+class GateWaiter:
     """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Waiter:
 
     def __repr__(self) -> str:
         state = "served" if self.served else "waiting" if self.waiting else "gone"
-        return f"<Waiter {self.number}: {state}>"
+        return f"<GateWaiter {self.number}: {state}>"
 
 
 class Waiting:
@@ -118,18 +118,18 @@ class Waiting:
 
     def __init__(self, order: Order) -> None:
         self._newest_first = order == "lifo"
-        self._lines: dict[Partition, Ranks[Waiter]] = {}
+        self._lines: dict[Partition, Ranks[GateWaiter]] = {}
         self._turn = OldestTurn()
         self._numbers = 0
         self.count = 0
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: GateWaiter) -> None:
         self._numbers += 1
         waiter.number, waiter.waiting = self._numbers, True
         self._lines.setdefault(waiter.partition, Ranks(self._newest_first)).add(waiter)
         self.recount()
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: GateWaiter) -> None:
         """Remove a waiter, served or not; nothing changes if it was removed before."""
         waiter.waiting = False
         line = self._lines.get(waiter.partition)
@@ -148,7 +148,7 @@ class Waiting:
         if self._has_several_priorities():
             self._turn.pass_on()
 
-    def heads(self) -> Sequence[Waiter]:
+    def heads(self) -> Sequence[GateWaiter]:
         """Return the next waiter of each partition: those under their guarantee first, then by priority and order."""
         is_oldests = self._turn.is_now and self._has_several_priorities()
         heads = [line.oldest() if is_oldests else line.head() for line in self._lines.values() if line]
@@ -158,7 +158,7 @@ class Waiting:
             heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, rank * w.priority, sign * w.number))
         return heads
 
-    def displaced_by(self, priority: int, length: int) -> Waiter | None:
+    def displaced_by(self, priority: int, length: int) -> GateWaiter | None:
         """Return the waiter whose place in a full queue goes to a caller of this priority; None: it gets none.
 
         It is the last one of the lowest priority. One for whom a share is kept stays.

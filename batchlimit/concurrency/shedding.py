@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Underway(Protocol):
+class SheddableCall(Protocol):
     """A sheddable call under way, as the key of a Shedding sees it.
 
     Attributes:
@@ -19,7 +19,7 @@ class Underway(Protocol):
     start_ns: int
 
 
-def youngest_of_the_least(call: Underway) -> Any:
+def youngest_of_the_least(call: SheddableCall) -> Any:
     """Order by priority, and within a priority the youngest first: the least work is lost."""
     return call.priority, -call.start_ns
 
@@ -58,7 +58,7 @@ class Shedding:
 
     after: int = 3
     share: float = 0.1
-    key: Callable[[Underway], Any] = youngest_of_the_least
+    key: Callable[[SheddableCall], Any] = youngest_of_the_least
     over: int | None = None
 
     def __post_init__(self) -> None:

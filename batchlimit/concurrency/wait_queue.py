@@ -6,7 +6,7 @@ from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
-from batchlimit.concurrency.queue import Queue, Waiter
+from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.waking import HEARTBEAT
 
@@ -17,7 +17,7 @@ _SOONEST = 0.001
 """Seconds until the queue is served again, at least: timers and clocks do not agree to the last digit."""
 
 
-class WaitQueue:
+class GateQueue:
     """Lets a caller that was refused entry wait for a place: `join`, wait to be woken, and `leave` in any case."""
 
     __slots__ = ("_counts", "_queue", "_section")
@@ -26,13 +26,13 @@ class WaitQueue:
         self._section, self._queue, self._counts = section, queue, counts
 
     def __repr__(self) -> str:
-        return f"<WaitQueue of {self._section.gate!r}>"
+        return f"<GateQueue of {self._section.gate!r}>"
 
     def longest(self, timeout: float) -> float:
         """Return for how many seconds a caller with this timeout may wait; 0 if it may not wait."""
         return self._queue.patience(timeout)
 
-    def join(self, waiter: Waiter, partition: str) -> None:
+    def join(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait. From now on any thread may wake the waiter, once: when it is served or the limiter is closed.
 
         Args:
@@ -48,7 +48,7 @@ class WaitQueue:
             raise TypeError(f"the priority of what may wait must be a whole number, not {waiter.priority!r}")
         self._section.wake(self._section.do(lambda: self._join(waiter, partition)))
 
-    def _join(self, waiter: Waiter, partition: str) -> Sequence[Waiter]:
+    def _join(self, waiter: GateWaiter, partition: str) -> Sequence[GateWaiter]:
         gate, clock = self._section.gate, self._section.clock
         if gate.is_closed:
             raise LimiterClosed(CLOSED)
@@ -58,14 +58,14 @@ class WaitQueue:
         now = waiter.since_ns = clock()
         return [*displaced, *gate.serve(now)]
 
-    def leave(self, permit: BasePermit, waiter: Waiter) -> bool:
+    def leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
         is_held = self._section.do(lambda: self._leave(permit, waiter))
         if self._section.gate.behind:
             self.serve()
         return is_held
 
-    def _leave(self, permit: BasePermit, waiter: Waiter) -> bool:
+    def _leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
         section = self._section
         if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
             return permit._state is HELD
@@ -76,7 +76,7 @@ class WaitQueue:
             permit._hold(section.gate, waiter)
         return is_held
 
-    def in_vain(self, waiter: Waiter) -> ConcurrencyLimited | LimiterClosed:
+    def in_vain(self, waiter: GateWaiter) -> ConcurrencyLimited | LimiterClosed:
         """Count the refusal of a caller that waited in vain; return the error to raise."""
         section = self._section
         if section.gate.is_closed:
@@ -96,7 +96,7 @@ class WaitQueue:
         while section.gate.has_lost and not section.is_changing:  # of waiters that nobody else knew
             section.change(self._left_behind)
 
-    def _left_behind(self) -> Sequence[Waiter]:
+    def _left_behind(self) -> Sequence[GateWaiter]:
         self.reclaim()
         self._section.gate.serve(self._section.clock())
         return [*self._section.gate.leaving]

@@ -40,7 +40,7 @@ class Waits:
         self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
         self._slots: dict[tuple[int, int], dict[TaskWakeup, None]] = {}
         self._endless: dict[TaskWakeup, None] = {}
-        self._looks: dict[Callable[[], object], _Look] = {}
+        self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
     def __repr__(self) -> str:
         return f"<Waits in {len(self._slots)} slots, {len(self._due)} due>"
@@ -89,7 +89,7 @@ class Waits:
         """Call `look` after each pause (seconds), once for all its watchers, until each calls `unwatch`."""
         found = self._looks.get(look)
         if found is None:
-            found = self._looks[look] = _Look(look, pause, self._catch_up)
+            found = self._looks[look] = _RepeatedLook(look, pause, self._catch_up)
         else:
             found.keep_on()
         found.watchers += 1
@@ -103,7 +103,7 @@ class Waits:
                 self._looks.pop(look).stop()
 
 
-class _Look:
+class _RepeatedLook:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
     __slots__ = ("_after", "_look", "_lost_at", "_pause", "_timer", "watchers")

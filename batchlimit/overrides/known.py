@@ -48,7 +48,7 @@ class Trouble:
         return True
 
 
-class Known:
+class OverridesCache:
     """The overrides that an instance goes by, until it has read those of another revision.
 
     Answers of the store give the revision, and `hear` compares it. It calls `on_news` once if the revision is another
@@ -82,7 +82,7 @@ class Known:
         self._offset = 0.0  # of the server's clock
 
     def __repr__(self) -> str:
-        return f"<Known: {self.in_force.overrides!r}>"
+        return f"<OverridesCache: {self.in_force.overrides!r}>"
 
     @property
     def revision(self) -> int:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from batchlimit.overrides.code import CodeFile
-from batchlimit.overrides.known import Known
+from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.lookup import Constant
@@ -66,7 +66,7 @@ class LimiterRules:
         0
     """
 
-    def __init__(self, known: Known, rule: Callable[[str], Quota], file: CodeFile | None = None) -> None:
+    def __init__(self, known: OverridesCache, rule: Callable[[str], Quota], file: CodeFile | None = None) -> None:
         self._known, self._rule, self.file = known, rule, file
 
     def __repr__(self) -> str:

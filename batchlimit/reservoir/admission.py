@@ -15,7 +15,7 @@ from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from batchlimit.waiting import NO_WAIT
 
 
-class Admission:
+class QueueAdmission:
     """Gives the tokens that are here to waiters in order of arrival, and refuses those that have no prospect.
 
     While anyone waits, the free tokens are set aside for the first waiter, so small costs cannot starve a large one.
@@ -29,7 +29,7 @@ class Admission:
         self._state, self._forecast, self._prefetch = state, forecast, prefetch
 
     def __repr__(self) -> str:
-        return f"<Admission to {self._state}>"
+        return f"<QueueAdmission to {self._state}>"
 
     def join(self, waiter: Waiter) -> None:
         """Put a caller in the queue; one with a deadline of NO_WAIT takes the first answer."""

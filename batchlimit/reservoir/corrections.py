@@ -1,7 +1,7 @@
 """What a call has cost, corrected: by a caller who leaves, by a refund, or by a debit beyond an estimate."""
 
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
@@ -15,7 +15,7 @@ class Corrections:
 
     __slots__ = ("_admission", "_lifecycle", "_requests", "_state")
 
-    def __init__(self, state: KeyState, admission: Admission, requests: Requests, lifecycle: Lifecycle) -> None:
+    def __init__(self, state: KeyState, admission: QueueAdmission, requests: Requests, lifecycle: Lifecycle) -> None:
         self._state, self._admission, self._requests, self._lifecycle = state, admission, requests, lifecycle
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ import math
 
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
@@ -38,7 +38,7 @@ class Lifecycle:
     )
 
     def __init__(
-        self, state: KeyState, admission: Admission, requests: Requests, prefetch: Prefetch, idle_after: float
+        self, state: KeyState, admission: QueueAdmission, requests: Requests, prefetch: Prefetch, idle_after: float
     ) -> None:
         """`idle_after`: the key is forgotten so many seconds after its last use."""
         self._state, self._admission, self._requests, self._prefetch = state, admission, requests, prefetch

@@ -82,7 +82,7 @@ from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.decisions import Decisions
@@ -137,7 +137,10 @@ class Reservoir:
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast, self.prefetch = Forecast(state), Prefetch(state)
-        self.decisions, self.admission = Decisions(state, self.forecast), Admission(state, self.forecast, self.prefetch)
+        self.decisions, self.admission = (
+            Decisions(state, self.forecast),
+            QueueAdmission(state, self.forecast, self.prefetch),
+        )
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)

@@ -7,7 +7,7 @@ from batchlimit.overrides.key_rule import KeyRule, Mode
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
@@ -27,7 +27,7 @@ class RuleInForce:
     def __init__(
         self,
         state: KeyState,
-        admission: Admission,
+        admission: QueueAdmission,
         prefetch: Prefetch,
         rules: Rules,
         code: KeyRule,

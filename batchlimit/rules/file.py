@@ -20,7 +20,7 @@ _Seen = tuple[int, int, int, int]
 """Device, inode, time of the last change (ns) and size of what a path leads to, through links and renames."""
 
 
-class Said(NamedTuple):
+class FileContents(NamedTuple):
     """What a file says.
 
     Attributes:
@@ -221,7 +221,7 @@ class RuleFile(Unique):
             found = os.fstat(file.fileno())
             return _seen(found), file.read()
 
-    def _understood(self, data: bytes) -> Said:
+    def _understood(self, data: bytes) -> FileContents:
         loader = Loader(decoded(data, self._path), format_of(self._path), self._path, self._functions)
         found, limits, revision = loader.said()
         known = loader.identities() if self._identities is None else self._identities
@@ -232,7 +232,7 @@ class RuleFile(Unique):
         if doubled := rules.limits.keys() & limits.keys():
             name = sorted(doubled)[0]
             raise RulesError(f"{name!r} is limited by a rule already", source=self._path, rule=name, field="limits")
-        return Said(rules, Limits({**rules.limits, **limits}, revision))
+        return FileContents(rules, Limits({**rules.limits, **limits}, revision))
 
     def _refuse(self, error: Exception) -> None:
         unread = isinstance(error, OSError)

@@ -28,7 +28,7 @@ class Hit(NamedTuple, Generic[T]):
     names: tuple[tuple[str, int], ...]
 
 
-class _Node(Generic[T]):
+class _PathNode(Generic[T]):
     """What the patterns say after some segments.
 
     Attributes:
@@ -40,8 +40,8 @@ class _Node(Generic[T]):
     __slots__ = ("any", "ends", "literal", "rests")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _Node[T]] = {}
-        self.any: _Node[T] | None = None
+        self.literal: dict[str, _PathNode[T]] = {}
+        self.any: _PathNode[T] | None = None
         self.ends: list[Hit[T]] = []
         self.rests: list[Hit[T]] = []
 
@@ -52,10 +52,10 @@ class _Node(Generic[T]):
             node = node._after(segment)
         (node.rests if pattern.rest else node.ends).append(hit)
 
-    def _after(self, segment: str | None) -> "_Node[T]":
+    def _after(self, segment: str | None) -> "_PathNode[T]":
         if segment is not None:
-            return self.literal.setdefault(segment, _Node())
-        self.any = self.any or _Node()
+            return self.literal.setdefault(segment, _PathNode())
+        self.any = self.any or _PathNode()
         return self.any
 
     def inherit(self, above: Sequence[Hit[T]]) -> None:
@@ -99,7 +99,7 @@ class Matcher(Generic[T]):
         segments = self._segments(path)
         return _found(_walk(self._roots.get(method, self._others), segments), segments)
 
-    def _find_in(self, tree: _Node[T], paths: Iterable[str]) -> "Found[T]":
+    def _find_in(self, tree: _PathNode[T], paths: Iterable[str]) -> "Found[T]":
         found: dict[int, tuple[T, Mapping[str, str]]] = {}
         for path in paths:
             segments = self._segments(path)
@@ -124,7 +124,7 @@ def _found(hits: Sequence[Hit[T]], segments: Sequence[str]) -> "Found[T]":
     )
 
 
-def _walk(root: _Node[T], segments: Sequence[str]) -> Sequence[Hit[T]]:
+def _walk(root: _PathNode[T], segments: Sequence[str]) -> Sequence[Hit[T]]:
     """Return the hits for a path, one for each target, in order."""
     node = root
     for at, segment in enumerate(segments):
@@ -139,7 +139,7 @@ def _walk(root: _Node[T], segments: Sequence[str]) -> Sequence[Hit[T]]:
     return node.ends
 
 
-def _branches(node: _Node[T], segments: Sequence[str], at: int) -> Iterable[Sequence[Hit[T]]]:
+def _branches(node: _PathNode[T], segments: Sequence[str], at: int) -> Iterable[Sequence[Hit[T]]]:
     """Return the hits of each way to go on, where there are several."""
     waiting = [(node, at)]
     while waiting:
@@ -162,9 +162,9 @@ def _first(hits: Iterable[Hit[T]]) -> list[Hit[T]]:
     return list(found.values())
 
 
-def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _Node[T]:
+def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _PathNode[T]:
     """Return the tree of the patterns that are for a method; None: one that no pattern names."""
-    root: _Node[T] = _Node()
+    root: _PathNode[T] = _PathNode()
     for hit, pattern in hits:
         if pattern.takes(method):
             root.add(hit, pattern)

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary, ref
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import PermitLost
 from batchlimit.shared.engine import Engine
-from batchlimit.shared.lease import Lease
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.lease import SlotLease
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.permit import BaseSharedPermit
 
 
@@ -70,7 +70,7 @@ class AsyncSharedPermit(BaseSharedPermit):
             self._arm()
         return self
 
-    async def _wait(self, waiter: Waiter, turn: TaskWakeup, seconds: float) -> None:
+    async def _wait(self, waiter: SlotWaiter, turn: TaskWakeup, seconds: float) -> None:
         try:
             await turn.wait(seconds, _never, _nothing)
         except BaseException:
@@ -143,7 +143,7 @@ class LeaseWatch:
 
     __slots__ = ("__weakref__", "_clock", "_is_planned", "_lease", "_permits", "loop")
 
-    def __init__(self, lease: Lease, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> None:
+    def __init__(self, lease: SlotLease, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> None:
         self._lease, self.loop, self._clock = lease, loop, clock
         self._permits: dict[AsyncSharedPermit, None] = {}
         self._is_planned = False
@@ -180,7 +180,7 @@ _all: WeakValueDictionary[tuple[int, int], LeaseWatch] = WeakValueDictionary()
 """By the identities of lease and loop: a watch keeps both, so no other object has them meanwhile."""
 
 
-def watch_of(lease: Lease, clock: Callable[[], int]) -> LeaseWatch:
+def watch_of(lease: SlotLease, clock: Callable[[], int]) -> LeaseWatch:
     """Return the watch of a lease in the loop that runs."""
     loop = asyncio.get_running_loop()
     found = _all.get((id(lease), id(loop)))

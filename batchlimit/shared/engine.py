@@ -5,13 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from batchlimit.blocking import free
+from batchlimit.blocking import not_reentered
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.limits import Shared
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, FLUSH, Closable, LeaseRenewer, Lender
@@ -67,7 +67,7 @@ class Engine:
 
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
-    ) -> tuple[Waiter, W, float] | None:
+    ) -> tuple[SlotWaiter, W, float] | None:
         """Let a permit have a place that is free here; else return the waiter, what it waits for, and how long (s).
 
         Raises:
@@ -76,7 +76,7 @@ class Engine:
             RuntimeError: The call came during another one of this thread, from a signal handler or a destructor.
         """
         holdings = self._holdings
-        with free(holdings.lock):
+        with not_reentered(holdings.lock):
             if self._renewer.is_closed:
                 raise LimiterClosed(CLOSED)
             slots = holdings.keys.by_key.get(permit.key) or self._make(permit.key)
@@ -90,21 +90,21 @@ class Engine:
             if seconds <= 0 and slots.asks.are_in_vain:
                 raise self._refusal(slots, "limit")
             made = turn()
-            waiter = Waiter(made.wake, seconds > 0, priority, claim)
+            waiter = SlotWaiter(made.wake, seconds > 0, priority, claim)
             slots.line_up(waiter, now)
             holdings.note(slots, now)
         if displaced:
             holdings.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
 
-    def _make_room(self, slots: LocalSlots, priority: int) -> list[Waiter]:
+    def _make_room(self, slots: LocalSlots, priority: int) -> list[SlotWaiter]:
         """Refuse a waiter of a full line, in whose place a caller of this priority waits; or raise."""
         last = slots.line.displaced_by(priority)
         if last is None:
             raise self._refusal(slots, "queue_full")
         return slots.line.refuse([last], refusal(slots, "queue_full"))
 
-    def stop_waiting(self, permit: BaseSharedPermit, waiter: Waiter) -> None:
+    def stop_waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter) -> None:
         """End a wait: let the permit have what the waiter got.
 
         Raises:
@@ -127,7 +127,7 @@ class Engine:
                 raise LimiterClosed("the process was forked while this caller waited")
             permit._place = waiter.place
 
-    def desert(self, key: str, waiter: Waiter) -> None:
+    def desert(self, key: str, waiter: SlotWaiter) -> None:
         """End a wait whose caller wants nothing any more."""
         self._holdings.desert(key, waiter)
 

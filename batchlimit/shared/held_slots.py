@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.shared.lease import Claim, Lease, Place
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.lease import Claim, Place, SlotLease
+from batchlimit.shared.line import SlotWaiter
 
 SEQUENCE = 1 << 14
 """Permits are numbered within a token of the store, up to so many; later ones have the last number."""
@@ -37,7 +37,7 @@ class FencingTokens:
         return self.last * SEQUENCE + self._sequence
 
 
-class Outage:
+class OutagePermits:
     """Places without a slot: nothing is promised of them, and no lease of the store ends them. It is pure.
 
     Attributes:
@@ -47,11 +47,11 @@ class Outage:
     __slots__ = ("_places", "lease")
 
     def __init__(self) -> None:
-        self.lease = Lease(math.inf)
+        self.lease = SlotLease(math.inf)
         self._places: dict[Place, None] = {}
 
     def __repr__(self) -> str:
-        return f"<Outage: {len(self)} permits>"
+        return f"<OutagePermits: {len(self)} permits>"
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self._places)
@@ -59,7 +59,7 @@ class Outage:
     def __len__(self) -> int:
         return len(self._places)
 
-    def take(self, waiter: Waiter) -> None:
+    def take(self, waiter: SlotWaiter) -> None:
         """Let a waiter have a place; its token is 0."""
         waiter.place = place = Place(self.lease, 0, waiter.claim)
         self._places[place] = None
@@ -99,7 +99,7 @@ class HeldSlots:
     )
 
     def __init__(self, name: str, tokens: FencingTokens) -> None:
-        self.name, self._tokens, self.lease = name, tokens, Lease()
+        self.name, self._tokens, self.lease = name, tokens, SlotLease()
         self._granted = self.returned = 0
         self._leaving = 0  # slots that are free here, and go back with the next ask
         self.places: dict[Place, None] = {}
@@ -130,7 +130,7 @@ class HeldSlots:
         is_free = len(self.places) < self._granted - self.returned - self._leaving
         return is_free and now < self.lease.until and not self.lease.ended
 
-    def take(self, claim: Claim | None, waiter: Waiter | None = None) -> Place:
+    def take(self, claim: Claim | None, waiter: SlotWaiter | None = None) -> Place:
         """Let a permit have a slot that is free, or a waiter of that permit."""
         place = Place(self.lease, self._tokens.next(), claim)
         if waiter is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from batchlimit.blocking import own_lock
 from batchlimit.lending.messages import SlotPush
 from batchlimit.shared.lease import Claim, Place
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.statistics import Totals
 from batchlimit.waking import Event
@@ -59,7 +59,7 @@ class Holdings:
         if served:
             self.wake_all(slots, served)
 
-    def desert(self, key: str, waiter: Waiter) -> None:
+    def desert(self, key: str, waiter: SlotWaiter) -> None:
         """End a wait whose caller wants nothing any more."""
         with self.lock:
             if (slots := self.keys.by_key.get(key)) is None:
@@ -102,7 +102,7 @@ class Holdings:
                     slots.due = now
                     self.note(slots, now)
 
-    def wake_all(self, slots: LocalSlots, woken: Sequence[Waiter]) -> None:
+    def wake_all(self, slots: LocalSlots, woken: Sequence[SlotWaiter]) -> None:
         """Wake waiters; what one got whose event loop is closed goes to the next."""
         woken = list(woken)
         for waiter in woken:

@@ -11,7 +11,7 @@ USED = 0.9
 """The part of a lease that is used: the rest is for clocks of unlike speed, and for calls that stop slowly."""
 
 
-class Lease:
+class SlotLease:
     """How long the slots of a key belong to this instance. A lease that is over is never renewed: a new one begins.
 
     Attributes:
@@ -26,7 +26,7 @@ class Lease:
         self.until, self.renewal, self.ended = until, math.inf, False
 
     def __repr__(self) -> str:
-        return f"<Lease until {self.until}>"
+        return f"<SlotLease until {self.until}>"
 
     def renew(self, sent: int, length: int) -> None:
         """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
@@ -78,7 +78,7 @@ class Place:
 
     __slots__ = ("_is_lost", "claim", "holder", "lease", "token")
 
-    def __init__(self, lease: Lease, token: int, claim: Claim | None = None) -> None:
+    def __init__(self, lease: SlotLease, token: int, claim: Claim | None = None) -> None:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
         self.holder: Callable[[], Holder | None] = _nobody

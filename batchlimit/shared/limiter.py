@@ -14,7 +14,7 @@ from batchlimit.reservoir.options import check_seconds
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.limits import Shared, limits_of
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.permit import SharedPermit
 from batchlimit.shared.statistics import SharedStatistics
 from batchlimit.stores.client.syntax import look, sure
@@ -186,7 +186,7 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
             self._wait(permit, *waits)
         return permit
 
-    def _wait(self, permit: SharedPermit, waiter: Waiter, turn: ThreadWakeup, seconds: float) -> None:
+    def _wait(self, permit: SharedPermit, waiter: SlotWaiter, turn: ThreadWakeup, seconds: float) -> None:
         warn_in_loop()
         try:
             turn.wait(seconds)

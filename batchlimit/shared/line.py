@@ -9,7 +9,7 @@ from batchlimit.lending.messages import SlotReply
 from batchlimit.shared.lease import Claim, Place
 
 
-class Waiter:
+class SlotWaiter:
     """A caller that waits: it gets a place, or an error, or gives up; whichever comes first is final.
 
     Attributes:
@@ -34,7 +34,7 @@ class Waiter:
         self.error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Waiter {'served' if self.place else 'refused' if self.error else 'waiting'}>"
+        return f"<SlotWaiter {'served' if self.place else 'refused' if self.error else 'waiting'}>"
 
 
 class Line:
@@ -50,11 +50,11 @@ class Line:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self._ranks: Ranks[Waiter] = Ranks(newest_first=queue.order == "lifo")
+        self._ranks: Ranks[SlotWaiter] = Ranks(newest_first=queue.order == "lifo")
         self._turn = OldestTurn()
         self._numbers = 0
-        self._hasty: set[Waiter] = set()
-        self.leaving: dict[Waiter, None] = {}
+        self._hasty: set[SlotWaiter] = set()
+        self.leaving: dict[SlotWaiter, None] = {}
 
     def __repr__(self) -> str:
         return f"<Line of {len(self)}>"
@@ -65,14 +65,14 @@ class Line:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def __iter__(self) -> Iterator[Waiter]:
+    def __iter__(self) -> Iterator[SlotWaiter]:
         return iter(self._ranks)
 
-    def __contains__(self, waiter: Waiter) -> bool:
+    def __contains__(self, waiter: SlotWaiter) -> bool:
         return waiter in self._ranks
 
     @property
-    def first(self) -> Waiter:
+    def first(self) -> SlotWaiter:
         """The one who came first; not for an empty line."""
         return self._ranks.oldest()
 
@@ -86,7 +86,7 @@ class Line:
         """Whether no patient waiter may join."""
         return self.patient >= self.queue.length
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: SlotWaiter) -> None:
         """Join."""
         self._numbers += 1
         waiter.number = self._numbers
@@ -94,19 +94,19 @@ class Line:
         if not waiter.is_patient:
             self._hasty.add(waiter)
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: SlotWaiter) -> None:
         """Leave; a second time it changes nothing."""
         self._hasty.discard(waiter)
         self._ranks.remove(waiter)
 
-    def displaced_by(self, priority: int) -> Waiter | None:
+    def displaced_by(self, priority: int) -> SlotWaiter | None:
         """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
         if self._ranks.below(priority) <= kept_for_lower(self.queue.length):
             return None
         lower = (waiter for waiter in self._ranks.from_last() if waiter.priority < priority)
         return next((waiter for waiter in lower if waiter.is_patient), None)
 
-    def refuse(self, waiters: list[Waiter], error: Exception) -> list[Waiter]:
+    def refuse(self, waiters: list[SlotWaiter], error: Exception) -> list[SlotWaiter]:
         """Remove these, with an error; return them, to be woken."""
         for waiter in waiters:
             self.leaving[waiter] = None
@@ -114,13 +114,13 @@ class Line:
             self.remove(waiter)
         return waiters
 
-    def next(self) -> Waiter:
+    def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""
         waiter = self._chosen()
         self.leaving[waiter] = None
         return waiter
 
-    def _chosen(self) -> Waiter:
+    def _chosen(self) -> SlotWaiter:
         if self._ranks.has_one_priority:
             return self._ranks.head()
         is_oldests = self._turn.is_now
@@ -155,7 +155,7 @@ class Asks:
         """Whether somebody waits whom the last answer could not serve: a newcomer has no chance."""
         return self._told > 0 and self._line.patient > 0 and self._line.first.asks < self._answered
 
-    def line_up(self, waiter: Waiter) -> bool:
+    def line_up(self, waiter: SlotWaiter) -> bool:
         """Let a caller wait; return whether the store is to be asked now.
 
         It is for a caller who waits for no release, and where it knows of no more than half of those who wait.
@@ -174,6 +174,6 @@ class Asks:
         """Note the answer to the last ask."""
         self.reply, self._answered = reply, self.sent
 
-    def concerned(self) -> list[Waiter]:
+    def concerned(self) -> list[SlotWaiter]:
         """Return those who waited already when the last ask was sent."""
         return [waiter for waiter in self._line if waiter.asks < self.sent]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Set
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import FencingTokens, HeldSlots, Outage
+from batchlimit.shared.held_slots import FencingTokens, HeldSlots, OutagePermits
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.limits import Shared
-from batchlimit.shared.line import Asks, Line, Waiter
+from batchlimit.shared.line import Asks, Line, SlotWaiter
 
 _SECOND = 1_000_000_000
 
@@ -32,7 +32,7 @@ class LocalSlots:
 
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int = 1) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
-        self.line, self.outage, self._tokens = Line(shared.queue), Outage(), FencingTokens()
+        self.line, self.outage, self._tokens = Line(shared.queue), OutagePermits(), FencingTokens()
         self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
         self.due = self.planned = math.inf
         self._is_closing = False
@@ -65,12 +65,12 @@ class LocalSlots:
         self.admitted += 1
         return self.held.take(claim)
 
-    def line_up(self, waiter: Waiter, now: int) -> None:
+    def line_up(self, waiter: SlotWaiter, now: int) -> None:
         """Wait; the store is asked at once, unless it knows of more than half of those who wait."""
         if self.asks.line_up(waiter):
             self.due = now
 
-    def give_up(self, waiter: Waiter, now: int) -> list[Waiter]:
+    def give_up(self, waiter: SlotWaiter, now: int) -> list[SlotWaiter]:
         """Wait no longer; a place that the waiter got meanwhile goes to others, who are returned."""
         self.line.remove(waiter)
         if waiter.place is None:
@@ -78,7 +78,7 @@ class LocalSlots:
             return []
         return self.leave(waiter.place, now)
 
-    def leave(self, place: Place, now: int) -> list[Waiter]:
+    def leave(self, place: Place, now: int) -> list[SlotWaiter]:
         """End a permit; return the waiters that were served. A second time it changes nothing."""
         if self.held.end(place):
             return self._settle(now)
@@ -86,15 +86,15 @@ class LocalSlots:
             self.due = now
         return []
 
-    def _settle(self, now: int) -> list[Waiter]:
+    def _settle(self, now: int) -> list[SlotWaiter]:
         served = self._serve(now) if self.line else []
         if self.held.surplus(self._is_closing) > 0:
             self.due = now
         return served
 
-    def _serve(self, now: int) -> list[Waiter]:
+    def _serve(self, now: int) -> list[SlotWaiter]:
         """Give the slots that are free here to those who wait."""
-        served: list[Waiter] = []
+        served: list[SlotWaiter] = []
         while self.line and self.held.has_free(now):
             waiter = self.line.next()
             if waiter.place is None:  # else it has one since a call that was interrupted
@@ -104,7 +104,7 @@ class LocalSlots:
         self.admitted += len(served)
         return served
 
-    def left_behind(self, gone: Set[Claim], now: int) -> list[Waiter]:
+    def left_behind(self, gone: Set[Claim], now: int) -> list[SlotWaiter]:
         """Finish what calls that were interrupted left: of these permits, which are gone, and of who was not woken."""
         ready = [each for each in list(self.line.leaving) if each.place or each.error]
         self.line.leaving = dict.fromkeys(ready)
@@ -116,7 +116,7 @@ class LocalSlots:
             ready += self.leave(place, now)
         return ready + self._settle(now)
 
-    def close(self, error: Exception, now: float) -> list[Waiter]:
+    def close(self, error: Exception, now: float) -> list[SlotWaiter]:
         """Keep no slot without a permit from now on; return all waiters, with an error."""
         self._is_closing, self.due = True, now
         return self.line.refuse(list(self.line), error)
@@ -147,7 +147,7 @@ class LocalSlots:
             idle=max(0, idle - waiting),
         )
 
-    def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[Waiter]:
+    def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[SlotWaiter]:
         """Take over what the store answered to an ask that was sent then; return the waiters to be woken."""
         self.asks.error = None
         if ask.instance != self.held.name or self.held.lease.is_over(now):  # the lease of that ask is over
@@ -160,18 +160,18 @@ class LocalSlots:
             self.due = min(self.due, self.held.lease.renewal)
         return woken
 
-    def _refuse_impatient(self) -> list[Waiter]:
+    def _refuse_impatient(self) -> list[SlotWaiter]:
         """Remove those that wait for no more than the first answer, which came."""
         if self.line.patient == len(self.line):
             return []
         asked = [waiter for waiter in self.asks.concerned() if not waiter.is_patient]
         return [each for waiter in asked for each in self.line.refuse([waiter], refusal(self, "limit"))]
 
-    def hear(self, push: SlotPush, now: int) -> list[Waiter]:
+    def hear(self, push: SlotPush, now: int) -> list[SlotWaiter]:
         """Take over what the store told without being asked; return the waiters to be woken."""
         return self._settle(now) if self.held.hear(push) else []
 
-    def fail(self, error: StoreUnavailable, retry: int, admits: float) -> list[Waiter]:
+    def fail(self, error: StoreUnavailable, retry: int, admits: float) -> list[SlotWaiter]:
         """Note that an ask failed; return the waiters to be woken, with the error or with a place.
 
         One lost answer fails only those who do not wait for a release. The others wait for the next ask, until the

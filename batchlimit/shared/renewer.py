@@ -18,7 +18,7 @@ from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.lease import Claim, Place
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.pushes import Listener, Pushes
 from batchlimit.stores.outage import unavailable
@@ -206,7 +206,7 @@ class LeaseRenewer:
         if ask is not None:
             self.holdings.wake_all(slots, self._answered(slots, ask, sent))
 
-    def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[Waiter]:
+    def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[SlotWaiter]:
         """Ask the store; return the waiters to be woken."""
         key = stored(slots.key)
         try:
@@ -223,7 +223,7 @@ class LeaseRenewer:
             self.holdings.drop(slots)
         return woken
 
-    def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[Waiter]:
+    def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[SlotWaiter]:
         with self.holdings.lock:
             now = self._clock()
             woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), self._admits(slots))

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.overrides.known import Published
@@ -56,7 +56,7 @@ class MemoryStore(Unique):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             now = self._now()
             self._buckets.forget(now)
             bucket = self._live(key, now) or self._bucket(quota, now, ask.fill if ask.epoch else 1.0)
@@ -67,7 +67,7 @@ class MemoryStore(Unique):
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             now = self._now()
             self._buckets.forget(now, sum(map(len, groups)))
             found = [self._spent(group, now) for group in groups]
@@ -88,7 +88,7 @@ class MemoryStore(Unique):
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             now = self._now()
             if (bucket := self._live(key, now)) is None:
                 return 0
@@ -98,13 +98,13 @@ class MemoryStore(Unique):
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             now = self._now()
             return (self._live(key, now) or self._bucket(quota, now)).peek(now)
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             now = self._now()
             if (bucket := self._live(key, now)) is None:
                 return None
@@ -148,13 +148,13 @@ class MemoryRules:
 
     def read(self, known: int) -> Published:
         """See RuleStore.read."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             fields = None if self.revision == known else dict(self._fields)
             return Published(self.revision, self._now(), fields)
 
     def change(self, change: Change) -> tuple[bool, int]:
         """See RuleStore.change."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             if change.revision != self.revision:
                 return False, self.revision
             now = self._now()
@@ -170,7 +170,7 @@ class MemoryRules:
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
 
     def remind(self, overrides: Overrides) -> None:
@@ -178,7 +178,7 @@ class MemoryRules:
 
     def log(self, count: int) -> list[Entry]:
         """See RuleStore.log."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             return self._log[:count]
 
     def after_fork(self) -> None:

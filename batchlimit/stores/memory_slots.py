@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import SlotTable
 from batchlimit.stores.expiring import Expiring
@@ -26,7 +26,7 @@ class MemorySlots:
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
         """See Lender.lend."""
         now = int((self._began + self._clock()) * _SECOND)
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._tables.forget(now)
             table, expires = self._tables.get(key, (None, 0))
             if table is None or now >= expires:

@@ -72,7 +72,7 @@ class Outages:
             say_back(self._address(), part, seconds)
 
     def failed(self, part: str, error: StoreUnavailable) -> bool:
-        """Count a failure; True if it opened the circuit breaker. A prober and `say_away` have to follow."""
+        """Count a failure; True if it opened the circuit breaker. A prober and `log_unreachable` have to follow."""
         with self._lock():
             return self._breakers.failed(part, error, steady())
 
@@ -151,7 +151,7 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, BucketUnavailable)
 
 
-def say_away(address: str, part: str, error: StoreUnavailable) -> None:
+def log_unreachable(address: str, part: str, error: StoreUnavailable) -> None:
     """Log that an outage begins."""
     why = _why(error, address)
     message = "%s is away, on_failure decides until it is back: %s"

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 
 T = TypeVar("T")
 _MOST = 16
@@ -55,7 +55,7 @@ class DaemonPool:
         Work that has not begun by then never begins. Work that has begun goes on, and its result is dropped.
         """
         request: Future[T] = Future()
-        with free(self._lock):
+        with not_reentered(self._lock):
             taken = not self._stopped and self._find_thread()
             if taken:
                 self._queued.append((request, work))
@@ -70,13 +70,13 @@ class DaemonPool:
 
     def stop(self) -> None:
         """Let the threads end after their present work. A later caller runs its work itself."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._stopped = True
             self._news.notify_all()
 
     def _forget(self, request: tuple["Future[Any]", Callable[[], Any]]) -> None:
         """Remove a request that no caller waits for: if all threads hang, such requests would pile up."""
-        with free(self._lock), contextlib.suppress(ValueError):
+        with not_reentered(self._lock), contextlib.suppress(ValueError):
             self._queued.remove(request)
 
     def _find_thread(self) -> bool:

@@ -9,14 +9,14 @@ from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, say_away, too_late, unavailable
+from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import Pipelined, Remote, Store
 from batchlimit.stores.spender import Spender
 from batchlimit.stores.timeouts import Timeouts
@@ -52,7 +52,7 @@ class GuardedStore(Timeouts):
         self._has_answered = False
         self._pool, self._scouts = DaemonPool(), DaemonPool()
         self._lock = own_lock()  # held to change the circuit breakers, and to start a prober
-        self._outages = Outages(lambda: self.address, lambda: free(self._lock))
+        self._outages = Outages(lambda: self.address, lambda: not_reentered(self._lock))
         self._stopped = threading.Event()
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class GuardedStore(Timeouts):
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if not self._stopped.is_set() and self._outages.failed(part, error):
             self._stands_in(part, key)
-            say_away(self.address, part, error)
+            log_unreachable(self.address, part, error)
 
     def _stands_in(self, part: str, key: str) -> bool:
         """Start a prober if there is none: the thread that had to start one may have been interrupted.
@@ -157,7 +157,7 @@ class GuardedStore(Timeouts):
         """
         if self._outages.has_prober(part):
             return False
-        with free(self._lock):
+        with not_reentered(self._lock):
             return not self._outages.has_prober(part) and not self._send_prober(self._outages.probe(part, key))
 
     def _send_prober(self, probe: Probe) -> bool:

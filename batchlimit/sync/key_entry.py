@@ -6,7 +6,7 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
@@ -125,7 +125,7 @@ class KeyEntry:
         Returns:
             The instant before which they count, or NO_WAIT if there are too few.
         """
-        with free(self.lock):
+        with not_reentered(self.lock):
             before = self.tokens.take(cost)
         if before == NO_WAIT and self.tokens.low_watermark:
             before = self.locked(lambda: self.reservoir.prefetch.take_low(cost))
@@ -137,7 +137,7 @@ class KeyEntry:
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
-        with free(self.lock):
+        with not_reentered(self.lock):
             self.tokens.took_late(cost)
 
     def join(self, waiter: Waiter) -> Retired | None:
@@ -172,7 +172,7 @@ class KeyEntry:
 
     def locked(self, change: Callable[[], T]) -> T:
         """Change the reservoir under the lock; then, without it, wake the waiters concerned."""
-        with free(self.lock):
+        with not_reentered(self.lock):
             result = change()
             if (in_flight := self.reservoir.state.in_flight) is not self.sender.request:
                 self.sender = NO_SENDER if in_flight is None else Sender(in_flight)

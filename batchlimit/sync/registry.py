@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from batchlimit.blocking import free, give_way, own_lock
+from batchlimit.blocking import give_way, not_reentered, own_lock
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import tell
@@ -116,7 +116,7 @@ class Registry:
         while entry is None:
             code = self.code
             quota = code.quota(check_key(key))  # without the lock: it may be a function of the user's own
-            with free(self._lock):
+            with not_reentered(self._lock):
                 self.check_open()
                 entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
@@ -136,17 +136,17 @@ class Registry:
         return KeyEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)
 
     def _drop(self, entry: KeyEntry) -> None:
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._keyspace.let_go(entry)
 
     def _tidy(self) -> float:
-        with free(self._lock):
+        with not_reentered(self._lock):
             idle_at = self._keyspace.forget_idle()
         return min(idle_at, self.rules.expire())
 
     def _reconsider(self) -> None:
         """Have all keys go by the overrides that are known now."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             entries = list(self.entries.values())
         for entry in entries:
             entry.locked(partial(entry.reservoir.rule.reconsider, self.clock()))
@@ -161,18 +161,18 @@ class Registry:
         """Have all keys go by what a file says now; what was used stays used."""
         assert self.file is not None
         with self._counting:
-            with free(self._lock):
+            with not_reentered(self._lock):
                 self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
                 self._keyspace.obey(self.code)
                 entries = list(self.entries.values())
             for entry in entries:
-                with free(self._lock):
+                with not_reentered(self._lock):
                     entry.locked(partial(self._keyspace.recode, entry))
 
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
         with self._counting:
-            with free(self._lock):
+            with not_reentered(self._lock):
                 census = self._keyspace.census()
             census.take(give_way)
             failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
@@ -183,12 +183,12 @@ class Registry:
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """
-        with free(self._lock):
+        with not_reentered(self._lock):
             self.closed = True
         self._refresher.stop()
         self._refresher.join(_PATIENCE)
         self._drain()
-        with free(self._lock):
+        with not_reentered(self._lock):
             wrong, self._drained.wrong = self._drained.wrong, None
         if wrong is not None:
             raise wrong
@@ -212,7 +212,7 @@ class Registry:
 
     def _drain(self) -> None:
         """Return all tokens; runs where the background thread ends, and again, with nothing to do, in close()."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             entries = self._keyspace.clear()
         self._drained.run(entries, _PATIENCE)
         for entry in entries:
@@ -221,7 +221,7 @@ class Registry:
         self._close_store()
 
     def _remember(self, entry: KeyEntry) -> None:
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._keyspace.remember(entry)
 
     def _close_store(self) -> None:

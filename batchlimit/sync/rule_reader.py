@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import tell
-from batchlimit.overrides.known import Known
+from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import RuleStore
 
@@ -17,7 +17,7 @@ class RuleReader:
     def __init__(self, rules: RuleStore | None, clock: Callable[[], float], reconsider: Callable[[], None]) -> None:
         """`rules` is None if the store keeps none; `reconsider` has all keys go by what is known now."""
         self._rules, self._clock, self._reconsider = rules, clock, reconsider
-        self.known = Known(clock, self._begin)
+        self.known = OverridesCache(clock, self._begin)
 
     def __repr__(self) -> str:
         return f"<RuleReader: {self.known!r}>"

@@ -1,6 +1,6 @@
 """The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
 
-from batchlimit.blocking import room_to_leave, warn_in_loop
+from batchlimit.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
@@ -140,7 +140,7 @@ class SlowPath:
 
     def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
         """Wait in the queue of a key, as first in it by asking the store; None: the key entry has retired."""
-        room_to_leave()
+        check_recursion_depth()
         caller = WaitingThread(entry, cost, until)
         try:
             return caller.wait()

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Spend
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome, of_each
@@ -95,7 +95,7 @@ class SpendQueue:
     def _leads(self, place: _Place) -> bool:
         """Whether it is this one's turn; else it is in the queue."""
         now = time.monotonic()
-        with free(self._lock):
+        with not_reentered(self._lock):
             if self._leader is None or self._led_until <= now:
                 self._leader = place
             if self._leader is place:
@@ -107,7 +107,7 @@ class SpendQueue:
 
     def _lead(self, place: _Place) -> None:
         buckets = len(place.group)
-        with free(self._lock):
+        with not_reentered(self._lock):
             while self._waiting and (buckets := buckets + len((first := next(iter(self._waiting))).group)) <= _MOST:
                 place.others.append(first)
                 del self._waiting[first]
@@ -121,7 +121,7 @@ class SpendQueue:
 
     def _leave(self, place: _Place) -> None:
         """Wake those whom it led; the first who waits leads next."""
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._waiting.pop(place, None)
             for each in place.others:
                 each.wake()

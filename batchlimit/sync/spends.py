@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from batchlimit.blocking import free, room_to_leave, warn_in_loop
+from batchlimit.blocking import check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.decision import Decision
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
@@ -85,8 +85,8 @@ class Spends:
             return None
         for key in costs:
             self._spending.code.quota(key)  # without the lock: a function of the user's own, which is kept
-        room_to_leave()
-        with free(self._lock):
+        check_recursion_depth()
+        with not_reentered(self._lock):
             self._check_open()
             return self._spending.begin(costs)
 
@@ -96,10 +96,10 @@ class Spends:
         try:
             outcome = self._queue.spend([each.message for each in begun])
         except BaseException:
-            with free(self._lock):
+            with not_reentered(self._lock):
                 self._spending.end(begun)
             raise
-        with free(self._lock):
+        with not_reentered(self._lock):
             outcome, idle_at = self._spending.settle(begun, outcome)
         if idle_at < math.inf:
             self._idle(idle_at)

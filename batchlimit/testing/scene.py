@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from batchlimit.admin.admin import Admin
 from batchlimit.aio.key_calls import AsyncKeyCalls
-from batchlimit.living import adopters, living
+from batchlimit.living import adopters, live_limiters
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.testing.gates import Gates
@@ -81,7 +81,7 @@ class Scene:
 
     def _move_all(self) -> None:
         adopters[:] = [self._adopt] if self._worlds else []
-        for limiter in list(living):
+        for limiter in list(live_limiters):
             self._adopt(limiter)
         if not self._worlds:
             self._originals.clear()

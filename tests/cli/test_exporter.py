@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchlimit.admin import Admin
-from batchlimit.cli.exporter import Fleet, Watched
-from batchlimit.cli.top.board import Sample
+from batchlimit.cli.exporter import FleetCollector, WatchedBuckets
+from batchlimit.cli.top.board import BucketSample
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
@@ -56,15 +56,15 @@ def test_it_tells_of_overrides_by_what_they_say(run: Run, valkey_store: RedisSto
 
 def test_while_the_store_is_away_it_says_so() -> None:
     with Admin.from_url("redis://localhost:1/0") as admin:
-        (up,) = Fleet(admin, "batchlimit", ["ann"], 10.0).collect()
+        (up,) = FleetCollector(admin, "batchlimit", ["ann"], 10.0).collect()
     assert (up.name, up.samples[0].value) == ("batchlimit_fleet_up", 0)
 
 
 def test_what_was_used_is_added_up_though_buckets_end_and_begin_anew() -> None:
-    def seen(used: int, epoch: float = 1.0, key: str = "ann") -> Sample:
-        return Sample(key, 0.0, Quota(1.0, 1), 1.0, 0, 1, epoch, used, used // 10)
+    def seen(used: int, epoch: float = 1.0, key: str = "ann") -> BucketSample:
+        return BucketSample(key, 0.0, Quota(1.0, 1), 1.0, 0, 1, epoch, used, used // 10)
 
-    watched = Watched()
+    watched = WatchedBuckets()
     for look, total in [
         ([seen(100)], 100),
         ([seen(130)], 130),

@@ -12,7 +12,7 @@ import yaml
 from batchlimit import Quota
 from batchlimit.admin import BucketState
 from batchlimit.bucket.messages import Ask
-from batchlimit.cli.watching import Look, Rates
+from batchlimit.cli.watching import BucketLook, Rates
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
@@ -22,8 +22,8 @@ SLOW = Quota(0.001, 100)
 TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3, shadow_refused=4)
 
 
-def look(at: float, used: int, began: float) -> Look:
-    return Look("ann", at, BucketState(SLOW, (90.0,), 0, (), 0, 0, at - began, used, 0), None)
+def look(at: float, used: int, began: float) -> BucketLook:
+    return BucketLook("ann", at, BucketState(SLOW, (90.0,), 0, (), 0, 0, at - began, used, 0), None)
 
 
 def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little_later() -> None:
@@ -33,7 +33,7 @@ def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little
     ]
     assert told == [(5.0, 0.0, 0.0, ()), (20.0, 0.0, 0.0, (20.0,)), (20.0, 0.0, 0.0, (20.0, 20.0))]
     assert rates.take(look(20.0, 30, 14.0)) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
-    assert rates.take(Look("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
+    assert rates.take(BucketLook("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
 
 
 @contextmanager

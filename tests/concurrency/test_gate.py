@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
-from batchlimit.concurrency.queue import Order, Waiter
+from batchlimit.concurrency.queue import GateWaiter, Order
 
 SECOND = 1_000_000_000
 
 
-def waits() -> Waiter:
-    return Waiter(lambda: None)
+def waits() -> GateWaiter:
+    return GateWaiter(lambda: None)
 
 
 class Scene:
@@ -25,7 +25,7 @@ class Scene:
         self.gate = Gate(limit, partitions, queue or Queue(length=0))
         self.now = 1000 * SECOND
         self._under_way: dict[str, str] = {}
-        self._waiters: dict[str, Waiter] = {}
+        self._waiters: dict[str, GateWaiter] = {}
 
     def come(self, call: str, partition: str = "") -> str:
         """Enter, or line up; return where everybody is then, or why that is refused."""
@@ -55,7 +55,7 @@ class Scene:
         self._take_in(self.gate.serve(self.now))
         return self.seen
 
-    def _take_in(self, served: Sequence[Waiter]) -> None:
+    def _take_in(self, served: Sequence[GateWaiter]) -> None:
         for waiter in served:
             call = next(name for name, each in self._waiters.items() if each is waiter)
             del self._waiters[call]
@@ -361,7 +361,7 @@ def test_shares_follow_the_limit() -> None:
 # Many who wait
 
 
-class Seen(Waiter):
+class Seen(GateWaiter):
     """Counts how often anybody looks at any of them."""
 
     looks = 0
@@ -380,7 +380,7 @@ def crowd(gate: Gate, many: int) -> list[Seen]:
     return waiters
 
 
-def served_in_turn(gate: Gate, first: Sequence[Waiter]) -> list[Waiter]:
+def served_in_turn(gate: Gate, first: Sequence[GateWaiter]) -> list[GateWaiter]:
     served = list(first)
     while gate.behind:
         served += (some := gate.serve(0))

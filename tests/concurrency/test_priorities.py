@@ -6,7 +6,7 @@ import pytest
 
 from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
-from batchlimit.concurrency.queue import Order, Waiter
+from batchlimit.concurrency.queue import GateWaiter, Order
 
 
 class Line:
@@ -14,12 +14,12 @@ class Line:
 
     def __init__(self, queue: Queue, partitions: Partitions | None = None) -> None:
         self.gate = Gate(1, partitions, queue)
-        self.names: dict[Waiter, str] = {}
+        self.names: dict[GateWaiter, str] = {}
         assert self.gate.enter(self.gate.partitions.rest, 0)
 
     def come(self, name: str, priority: int, partition: str = "") -> str:
         """Wait; return who had to leave for it, or why that is not possible."""
-        waiter = Waiter(lambda: None, priority)
+        waiter = GateWaiter(lambda: None, priority)
         gone = self.gate.make_room(priority)
         if reason := self.gate.line_up(self.gate.partitions.of(partition), waiter):
             return reason
@@ -35,7 +35,7 @@ class Line:
         """Return who gets the next places, each of which gets free when the one before has it."""
         return "".join(self.names.pop(self._one()) for _ in range(many))
 
-    def _one(self) -> Waiter:
+    def _one(self) -> GateWaiter:
         (waiter,) = self.gate.leave(self.gate.partitions.rest, 0)
         return waiter
 

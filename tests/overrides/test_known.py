@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.known import REFRESH, UNTOLD, Known, Published
+from batchlimit.overrides.known import REFRESH, UNTOLD, OverridesCache, Published
 from batchlimit.overrides.override import NotUnderstood
 from batchlimit.quota.quota import Quota
 
@@ -16,7 +16,7 @@ class Limiter:
     def __init__(self) -> None:
         self.now = 50.0
         self.looks = 0
-        self.known = Known(lambda: self.now, self._look)
+        self.known = OverridesCache(lambda: self.now, self._look)
 
     def _look(self) -> None:
         self.looks += 1

@@ -9,7 +9,7 @@ from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import Borrower, SlotTable
 from batchlimit.shared import lease
 from batchlimit.shared.lease import Place
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from tests.shared.simulated import play
 
@@ -17,7 +17,7 @@ from tests.shared.simulated import play
 def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
     answer = LocalSlots.answer
 
-    def broken(self: LocalSlots, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[Waiter]:
+    def broken(self: LocalSlots, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[SlotWaiter]:
         return answer(self, ask, reply, now, now)
 
     return patch.object(LocalSlots, "answer", broken)
@@ -54,7 +54,7 @@ def _returns_are_differences() -> AbstractContextManager[Any]:
 def _pushes_are_differences() -> AbstractContextManager[Any]:
     hear = LocalSlots.hear
 
-    def broken(self: LocalSlots, push: SlotPush, now: int) -> list[Waiter]:
+    def broken(self: LocalSlots, push: SlotPush, now: int) -> list[SlotWaiter]:
         return hear(self, push._replace(granted=self.held._granted + 1), now)
 
     return patch.object(LocalSlots, "hear", broken)

@@ -13,7 +13,7 @@ from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.lending.slot_table import SlotTable
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 
 SECOND = 1_000_000
@@ -31,7 +31,7 @@ class Process:
     rate: float
     offset: int
     held: dict[Place, None] = field(default_factory=dict)
-    waiting: dict[Waiter, None] = field(default_factory=dict)
+    waiting: dict[SlotWaiter, None] = field(default_factory=dict)
     is_asking: bool = False
     stopped_until: int = 0
     is_dead: bool = False
@@ -101,13 +101,13 @@ class Run:
         if place := slots.enter(now):
             self.hold(process, place)
             return
-        waiter = Waiter(lambda: None, self.random.random() < 0.9)
+        waiter = SlotWaiter(lambda: None, self.random.random() < 0.9)
         slots.line_up(waiter, now)
         process.waiting[waiter] = None
         self.later(self.random.choice((0.05, 0.5, 5.0)) * SECOND, lambda: self.give_up(process, waiter))
         self.attend(process)
 
-    def give_up(self, process: Process, waiter: Waiter) -> None:
+    def give_up(self, process: Process, waiter: SlotWaiter) -> None:
         def work() -> None:
             if process.waiting.pop(waiter, 1) is None:
                 self.wake(process, process.slots.give_up(waiter, process.now(self.time)))

@@ -18,7 +18,7 @@ from batchlimit.blocking import AMID
 from batchlimit.lending.messages import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
 from batchlimit.shared.holdings import Keys
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.stores.memory import MemoryStore
 from tests.depth import depth
 from tests.nodes import await_fact
@@ -160,7 +160,7 @@ def test_asynchronous_exceptions_lose_no_slot() -> None:
 def test_a_waiter_that_has_a_place_since_an_interrupted_call_gets_no_second_one() -> None:
     world = World(9, "a")
     first = world.get("a")
-    slots, waiter = world.all["a"], Waiter(lambda: None, True)
+    slots, waiter = world.all["a"], SlotWaiter(lambda: None, True)
     slots.line.add(waiter)
     world.leave("a", first)
     place = waiter.place

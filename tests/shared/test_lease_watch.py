@@ -7,7 +7,7 @@ from typing import Any
 
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 from batchlimit.shared.async_permit import AsyncSharedPermit, LeaseWatch
-from batchlimit.shared.lease import Lease
+from batchlimit.shared.lease import SlotLease
 from batchlimit.stores.memory import MemoryStore
 from tests.sync.stage import until
 
@@ -45,7 +45,7 @@ class Block(AsyncSharedPermit):
 
 
 def test_all_blocks_under_a_lease_share_one_timer() -> None:
-    world, lease = World(), Lease(9 * SECOND)
+    world, lease = World(), SlotLease(9 * SECOND)
     watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
     one, other, gone = (Block(world) for _ in range(3))
     for block in (one, other, gone):
@@ -60,7 +60,7 @@ def test_all_blocks_under_a_lease_share_one_timer() -> None:
 
 
 def test_no_timer_goes_on_without_a_block() -> None:
-    world, lease = World(), Lease(9 * SECOND)
+    world, lease = World(), SlotLease(9 * SECOND)
     watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
     block = Block(world)
     watch.add(block)
@@ -74,7 +74,7 @@ def test_no_timer_goes_on_without_a_block() -> None:
 
 def test_a_place_that_was_given_without_the_store_has_no_timer() -> None:
     world = World()
-    watch = LeaseWatch(Lease(float("inf")), world, world.clock)  # type: ignore[arg-type]
+    watch = LeaseWatch(SlotLease(float("inf")), world, world.clock)  # type: ignore[arg-type]
     watch.add(Block(world))
     assert world.due() == []
 

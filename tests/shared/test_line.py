@@ -1,21 +1,21 @@
 """Tables of who waits in one process, and who is next."""
 
 from batchlimit.concurrency.queue import Queue
-from batchlimit.shared.line import Line, Waiter
+from batchlimit.shared.line import Line, SlotWaiter
 
 
-def waiter(priority: int = 0, is_patient: bool = True) -> Waiter:
-    return Waiter(lambda: None, is_patient, priority)
+def waiter(priority: int = 0, is_patient: bool = True) -> SlotWaiter:
+    return SlotWaiter(lambda: None, is_patient, priority)
 
 
-def line_of(waiters: list[Waiter], queue: Queue | None = None) -> Line:
+def line_of(waiters: list[SlotWaiter], queue: Queue | None = None) -> Line:
     line = Line(queue or Queue(100, None))
     for each in waiters:
         line.add(each)
     return line
 
 
-def served(line: Line) -> Waiter:
+def served(line: Line) -> SlotWaiter:
     """Who is next; it leaves."""
     found = line.next()
     line.remove(found)

@@ -9,7 +9,7 @@ from batchlimit.lending.slot_table import SlotTable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.lease import RENEWED, Place
 from batchlimit.shared.limits import Shared
-from batchlimit.shared.line import Waiter
+from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 
 SECOND = 1_000_000_000
@@ -34,12 +34,12 @@ class World:
     def enter(self, name: str) -> Place | None:
         return self.all[name].enter(self.now)
 
-    def wait(self, name: str, is_patient: bool = True) -> Waiter:
-        waiter = Waiter(lambda: None, is_patient)
+    def wait(self, name: str, is_patient: bool = True) -> SlotWaiter:
+        waiter = SlotWaiter(lambda: None, is_patient)
         self.all[name].line_up(waiter, self.now)
         return waiter
 
-    def exchange(self, name: str) -> list[Waiter]:
+    def exchange(self, name: str) -> list[SlotWaiter]:
         """Let an instance ask, and hear the answer."""
         slots = self.all[name]
         ask = slots.ask(self.now)
@@ -51,7 +51,7 @@ class World:
         self.pushes += pushes
         return reply
 
-    def deliver(self) -> list[Waiter]:
+    def deliver(self) -> list[SlotWaiter]:
         """Let all instances hear what was pushed."""
         pushes, self.pushes = self.pushes, []
         return [waiter for push in pushes for waiter in self.all[push.instance[0]].hear(push, self.now)]
@@ -76,7 +76,7 @@ class World:
         assert waiter.place
         return waiter.place
 
-    def leave(self, name: str, place: Place) -> list[Waiter]:
+    def leave(self, name: str, place: Place) -> list[SlotWaiter]:
         return self.all[name].leave(place, self.now)
 
 

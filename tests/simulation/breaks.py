@@ -11,7 +11,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.bucket.spendable import SpendableBucket
-from batchlimit.overrides.known import Known
+from batchlimit.overrides.known import OverridesCache
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lease import Lease
@@ -130,7 +130,7 @@ def _obey_who_asks_last() -> AbstractContextManager[Any]:
 
 
 def _hear_nothing() -> AbstractContextManager[Any]:
-    return patch.object(Known, "hear", lambda self, told, now: None)
+    return patch.object(OverridesCache, "hear", lambda self, told, now: None)
 
 
 def _keep_the_first_override() -> AbstractContextManager[Any]:
@@ -144,7 +144,7 @@ def _keep_the_first_override() -> AbstractContextManager[Any]:
 
 
 def _let_no_override_end() -> AbstractContextManager[Any]:
-    return patch.object(Known, "expire", lambda self: False)
+    return patch.object(OverridesCache, "expire", lambda self: False)
 
 
 def _begin_full_with_each_quota() -> AbstractContextManager[Any]:

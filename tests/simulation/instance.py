@@ -9,7 +9,7 @@ from typing import Protocol
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.known import Known, Published
+from batchlimit.overrides.known import OverridesCache, Published
 from batchlimit.overrides.override import NotUnderstood
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
@@ -115,7 +115,7 @@ class Process:
         self._options = Options(sizer=sizer, idle_after=idle_after, weight=weight, revision=revision)
         self._chance = Random(name)
         self._offset = 1000.0 + 1000.0 * self._chance.random()
-        since, self.known = self.clock(), Known(self.clock, self._read_rules)
+        since, self.known = self.clock(), OverridesCache(self.clock, self._read_rules)
         self._rank = Rank(revision, since)
         self._instance = Instance(name, itertools.count(1), since, rules=self.known)
         self._callers: dict[int, Caller] = {}

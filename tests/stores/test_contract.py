@@ -4,12 +4,12 @@ import pytest
 
 from batchlimit.stores import Store
 from batchlimit.testing.contract.check import store_rules
-from batchlimit.testing.contract.instance import Rule
+from batchlimit.testing.contract.instance import StoreRule
 from tests.depth import depth
 
 
 @pytest.mark.parametrize("rule", store_rules(depth(1, 10)), ids=lambda rule: rule.name)
-def test_a_store_keeps_this_rule(rule: Rule, store: Store) -> None:
+def test_a_store_keeps_this_rule(rule: StoreRule, store: Store) -> None:
     rule.check(store)
 
 

@@ -15,7 +15,7 @@ from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Pa
 from batchlimit.concurrency import Permit, Shedding
 from batchlimit.concurrency.base_permit import OVER
 from batchlimit.concurrency.laws import Fixed, Settable
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.shedding import Shedder
 from batchlimit.waking import ThreadWakeup
 from tests.sync.stage import DEADLINE, start, together, until
@@ -129,11 +129,11 @@ def test_a_permit_collected_amid_the_limiter_is_released() -> None:
 # Between two steps of a caller
 
 
-def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, Waiter, list[str]]:
+def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, GateWaiter, list[str]]:
     """A caller who was refused entry, and does not wait yet."""
     permit, woken = Permit(limiter._locked_gate, "", 0, False), []
     assert limiter._locked_gate.enter(permit, "") == "limit"
-    return permit, Waiter(lambda: woken.append("woken")), woken
+    return permit, GateWaiter(lambda: woken.append("woken")), woken
 
 
 def test_a_place_that_came_before_the_line_is_had() -> None:
@@ -219,7 +219,7 @@ def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None
     limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(3000))
     holder = limiter.acquire()
     for _ in range(2000):
-        limiter._locked_gate.waiters.join(Waiter(nobody), "")
+        limiter._locked_gate.waiters.join(GateWaiter(nobody), "")
     permit, waiter, woken = step_by_step(limiter)
     limiter._locked_gate.waiters.join(waiter, "")
     holder.success()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from batchlimit.cli.doctor.examination import Examination
-from batchlimit.cli.doctor.findings import Finding, Verdict
+from batchlimit.cli.doctor.findings import CheckVerdict, Finding
 from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.store import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, opened
 
@@ -25,7 +25,7 @@ def doctor(
     several = any(each.server for each in found)
     columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
     show([_row(each) for each in found], output, columns=columns)
-    counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in Verdict}
+    counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if status := _status(found, counts, strict=strict):
         raise typer.Exit(status)
@@ -35,7 +35,7 @@ def _row(finding: Finding) -> dict[str, str]:
     return finding._asdict() | {"verdict": str(finding.verdict)}
 
 
-def _status(found: list[Finding], counts: dict[Verdict, int], *, strict: bool) -> int:
-    if not any(each.check == "reachable" and each.verdict is Verdict.OK for each in found):
+def _status(found: list[Finding], counts: dict[CheckVerdict, int], *, strict: bool) -> int:
+    if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):
         return AWAY
-    return NOTHING_DONE if counts[Verdict.FAIL] or (strict and counts[Verdict.WARNING]) else 0
+    return NOTHING_DONE if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]) else 0

@@ -20,7 +20,7 @@ _FULL, _FILLING = 0.95, 0.8
 """Parts of `maxmemory`."""
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """What a check found."""
 
     OK = "ok"
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     """
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     remedy: str = ""
     server: str = ""
@@ -48,17 +48,17 @@ class Finding(NamedTuple):
 
 def ok(check: str, found: str) -> Finding:
     """Return that all is well."""
-    return Finding(check, Verdict.OK, found)
+    return Finding(check, CheckVerdict.OK, found)
 
 
 def warning(check: str, found: str, remedy: str) -> Finding:
     """Return that something is doubtful."""
-    return Finding(check, Verdict.WARNING, found, remedy)
+    return Finding(check, CheckVerdict.WARNING, found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> Finding:
     """Return that limiters cannot work, or cannot keep their promise."""
-    return Finding(check, Verdict.FAIL, found, remedy)
+    return Finding(check, CheckVerdict.FAIL, found, remedy)
 
 
 def round_trip(seconds: Sequence[float], deadline: float) -> Finding:
@@ -153,7 +153,7 @@ def slots(info: Mapping[str, Any]) -> Finding:
 
 def nodes(told: Sequence[str]) -> Finding:
     """Judge the nodes of a cluster, by the lines of CLUSTER NODES."""
-    each = [_Node.read(line) for line in told]
+    each = [_ClusterNode.read(line) for line in told]
     failed, owners = [one for one in each if one.has_failed], [one for one in each if one.has_slots]
     found = f"{len(each)}, of which {len(owners)} are primaries with slots"
     if failed:
@@ -167,7 +167,7 @@ def nodes(told: Sequence[str]) -> Finding:
     return ok("nodes", found)
 
 
-class _Node(NamedTuple):
+class _ClusterNode(NamedTuple):
     name: str
     address: str
     has_failed: bool
@@ -175,7 +175,7 @@ class _Node(NamedTuple):
     has_slots: bool
 
     @classmethod
-    def read(cls, line: str) -> "_Node":
+    def read(cls, line: str) -> "_ClusterNode":
         name, address, flags, follows, *rest = line.split()
         has_failed = not {"fail", "fail?", "noaddr"}.isdisjoint(flags.split(","))
         return cls(name, address.partition("@")[0], has_failed, follows, len(rest) > 4)

@@ -12,11 +12,11 @@ from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
 from batchlimit.cli.simulate.log import Line, instants, pause
-from batchlimit.cli.simulate.result import Result, Tally
-from batchlimit.cli.simulate.route import Bucket, Charge, Route, Way, client_of
-from batchlimit.cli.simulate.sample import Sample
+from batchlimit.cli.simulate.result import ReplayTally, Result
+from batchlimit.cli.simulate.route import Charge, ReplayedBucket, Route, Way, client_of
+from batchlimit.cli.simulate.sample import CallSample
 from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import Trust
+from batchlimit.cli.simulate.trust import BucketTrust
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
@@ -59,14 +59,14 @@ class Replay:
         is_exact: bool = False,
     ) -> None:
         self._rules, self._instances, self._by, self._is_exact = rules, instances, by, is_exact
-        self._sample = Sample()
+        self._sample = CallSample()
         self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._call)
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
-        self._known: dict[str, dict[str | tuple[str, str], Charge | Tally]] = {rule.name: {} for rule in rules}
-        self._buckets: dict[str, Bucket] = {}
+        self._known: dict[str, dict[str | tuple[str, str], Charge | ReplayTally]] = {rule.name: {} for rule in rules}
+        self._buckets: dict[str, ReplayedBucket] = {}
         self._now = 0.0
-        self.result = Result(without_key={rule.name: Tally() for rule in rules})
+        self.result = Result(without_key={rule.name: ReplayTally() for rule in rules})
 
     def run(self, lines: Iterable[Line]) -> Result:
         """Replay a log, and return what happened."""
@@ -126,7 +126,7 @@ class Replay:
             match self._found(way, ip, user):
                 case Charge() as charge:
                     (enforced if way.rule.mode == "enforce" else shadows).append(charge)
-                case Tally() as tally:
+                case ReplayTally() as tally:
                     tally.without_key += 1
         short = self._refused(limiter, enforced, at)
         for charge in enforced:
@@ -211,7 +211,7 @@ class Replay:
             self._fleet.move(screen.last)
             self._fleet.store.begin(name, bucket.quota, screen.levels)
 
-    def _settle(self, bucket: Bucket) -> None:
+    def _settle(self, bucket: ReplayedBucket) -> None:
         """Count the requests of a stretch that has ended."""
         screen = bucket.screen
         if screen.is_sampled:
@@ -219,7 +219,7 @@ class Replay:
         else:
             self._sample.screen(screen.count)
 
-    def _open(self, bucket: Bucket, at: float) -> None:
+    def _open(self, bucket: ReplayedBucket, at: float) -> None:
         """Have reservoirs decide from now on, with what is left; in a sampled stretch they have decided as well."""
         screen = bucket.screen
         if screen.is_sampled:
@@ -247,7 +247,7 @@ class Replay:
         by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
         return Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {})
 
-    def _found(self, way: Way, ip: str, user: str) -> Charge | Tally:
+    def _found(self, way: Way, ip: str, user: str) -> Charge | ReplayTally:
         """Return what a rule charges, or where to count that it has no key."""
         value = client_of(way, ip, user)
         if (found := way.known.get(value)) is None:
@@ -263,14 +263,14 @@ class Replay:
             raise ValueError(f"rule {rule.name!r}: its cost is a function of the request, which no log can be asked")
         if rule.charge is not None and not isinstance(rule.charge, Statuses):
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
-        tally = self.result.keys.setdefault((rule.name, key), Tally())
+        tally = self.result.keys.setdefault((rule.name, key), ReplayTally())
         bucket = self._buckets.get(stored(key)) or self._bucket(rule, key)
         return Charge(rule.cost, rule.charge, tally, bucket)
 
-    def _bucket(self, rule: Rule, key: str) -> Bucket:
+    def _bucket(self, rule: Rule, key: str) -> ReplayedBucket:
         name = stored(key)
         screen = Screen(rule.quota, self._now, partial(self._end, name), is_exact=self._is_exact)
-        found = self._buckets[name] = Bucket(key, name, rule.quota, screen, Trust())
+        found = self._buckets[name] = ReplayedBucket(key, name, rule.quota, screen, BucketTrust())
         return found
 
 

@@ -8,7 +8,7 @@ from batchlimit.rules import Rules
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """Requests that a rule was asked for, or one key of it.
 
     Attributes:
@@ -41,17 +41,17 @@ class Result:
     admitted: int = 0
     begun: float = 0.0
     ended: float = 0.0
-    without_key: dict[str, Tally] = field(default_factory=dict)
-    keys: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    without_key: dict[str, ReplayTally] = field(default_factory=dict)
+    keys: dict[tuple[str, str], ReplayTally] = field(default_factory=dict)
     seconds: dict[int, tuple[int, int]] = field(default_factory=dict)
     calls: int = 0
     asked: int = 0
 
-    def of_rule(self, name: str) -> Tally:
+    def of_rule(self, name: str) -> ReplayTally:
         """Return the sum of a rule's keys."""
         found = [tally for (rule, _), tally in self.keys.items() if rule == name]
         sums = sum(each.admitted for each in found), sum(each.refused for each in found)
-        return Tally(*sums, self.without_key[name].without_key)
+        return ReplayTally(*sums, self.without_key[name].without_key)
 
 
 Row = dict[str, Any]
@@ -88,7 +88,7 @@ def of_keys(result: Result, count: int) -> list[Row]:
     return [_row({"rule": rule, "key": key}, result.keys[rule, key], is_rule=False) for _, rule, key in worst]
 
 
-def _row(names: Row, tally: Tally, *, is_rule: bool = True) -> Row:
+def _row(names: Row, tally: ReplayTally, *, is_rule: bool = True) -> Row:
     asked = tally.admitted + tally.refused
     row = names | {"admitted": tally.admitted, "refused": tally.refused}
     row["refused_share"] = round(tally.refused / asked, 5) if asked else 0.0

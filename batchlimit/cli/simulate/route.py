@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchlimit.cli.simulate.result import Tally
+from batchlimit.cli.simulate.result import ReplayTally
 from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import Trust
+from batchlimit.cli.simulate.trust import BucketTrust
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Statuses
 from batchlimit.rules.key import KeyTemplate
 
 
 @dataclass(slots=True)
-class Bucket:
+class ReplayedBucket:
     """One key; `name` is what the store has it under."""
 
     key: str
     name: str
     quota: Quota
     screen: Screen
-    trust: Trust
+    trust: BucketTrust
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class Charge:
 
     cost: int
     statuses: Statuses | None
-    tally: Tally
-    bucket: Bucket
+    tally: ReplayTally
+    bucket: ReplayedBucket
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Way:
     template: KeyTemplate
     parameters: Mapping[str, str]
     by: str
-    known: "dict[str | tuple[str, str], Charge | Tally]"
+    known: "dict[str | tuple[str, str], Charge | ReplayTally]"
 
 
 @dataclass(slots=True)

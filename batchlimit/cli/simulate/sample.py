@@ -11,7 +11,7 @@ _FEWEST = 200
 _ONE_OF = 100
 
 
-class Sample:
+class CallSample:
     """Counts by kind of stretch."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ _ALIKE = 1.5
 """With so many times more or fewer requests in a window, trust ends."""
 
 
-class Trust:
+class BucketTrust:
     """What is known of one key. Instants are seconds.
 
     Attributes:

@@ -22,7 +22,7 @@ _STALE = 30.0
 _SECOND = 1_000_000
 
 
-class Sample(NamedTuple):
+class BucketSample(NamedTuple):
     """A bucket at one instant.
 
     Attributes:
@@ -78,7 +78,7 @@ class Row(NamedTuple):
     is_average: bool
 
 
-def sampled(key: str, values: Sequence[str | None], now: float) -> Sample | None:
+def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample | None:
     """Return what the FIELDS of a bucket say at an instant; None if there is no bucket, or a damaged one."""
     try:
         return _sampled(key, *values, now=now)  # type: ignore[arg-type]  # a missing field is an AttributeError
@@ -99,7 +99,7 @@ def _sampled(
     shadow: str | None,
     *,
     now: float,
-) -> Sample:
+) -> BucketSample:
     obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
     passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)
     left = [
@@ -109,10 +109,10 @@ def _sampled(
     active = int(shares.split()[0]) if passed < 1.0 else 0
     spent = max(0, counted(used) - held)
     counts = spent, counted(refused), counted(shadow)
-    return Sample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
+    return BucketSample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
 
 
-def _rates(sample: Sample, before: Sample | None, seconds: float) -> tuple[float, float, float]:
+def _rates(sample: BucketSample, before: BucketSample | None, seconds: float) -> tuple[float, float, float]:
     """Return what was used, refused and refused in shadow mode each second, since another sample or the beginning."""
     now, then = sample[-3:], before[-3:] if before else (0, 0, 0)
     used, refused, shadow = (max(0, new - old) / seconds for new, old in zip(now, then, strict=True))
@@ -120,19 +120,19 @@ def _rates(sample: Sample, before: Sample | None, seconds: float) -> tuple[float
 
 
 @dataclass(slots=True)
-class _Known:
-    last: Sample
+class _SeenKey:
+    last: BucketSample
     rates: tuple[float, float, float]
-    before: deque[Sample]
+    before: deque[BucketSample]
     is_average: bool = True
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=TREND))
 
     @classmethod
-    def begun(cls, sample: Sample) -> "_Known":
+    def begun(cls, sample: BucketSample) -> "_SeenKey":
         age = max(1.0, sample.at - sample.epoch)
         return cls(sample, _rates(sample, None, age), deque([sample], _OVER))
 
-    def follow(self, sample: Sample) -> None:
+    def follow(self, sample: BucketSample) -> None:
         if sample.at <= self.last.at:
             return
         first = self.before[0]
@@ -160,12 +160,12 @@ class Board:
     """All keys that were seen, each with its last sample and its rates."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _SeenKey] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def take(self, samples: Iterable[Sample], gone: Iterable[str] = ()) -> None:
+    def take(self, samples: Iterable[BucketSample], gone: Iterable[str] = ()) -> None:
         """Take in what was read, and forget the keys whose buckets have gone. A bucket that began anew is a new one."""
         for key in gone:
             self._known.pop(key, None)
@@ -174,7 +174,7 @@ class Board:
             newest = max(newest, sample.at)
             known = self._known.get(sample.key)
             if known is None or known.last.epoch != sample.epoch:
-                self._known[sample.key] = _Known.begun(sample)
+                self._known[sample.key] = _SeenKey.begun(sample)
             else:
                 known.follow(sample)
         self._known = {key: each for key, each in self._known.items() if each.last.at >= newest - _STALE}

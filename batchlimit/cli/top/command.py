@@ -12,7 +12,7 @@ from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, opened
 from batchlimit.cli.top.board import Board, Row
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
-from batchlimit.cli.top.screen import FRAME, Scene, drawn
+from batchlimit.cli.top.screen import FRAME, ScreenScene, drawn
 from batchlimit.cli.top.view import Keyboard, Sort, View, keyboard
 
 _WATCHED = 200
@@ -74,7 +74,7 @@ class _Watch:
     def _show(self, live: Live, console: Console, cost: Cost, keys: Keyboard, until: float) -> None:
         """Draw what is known, anew after each key, until the next look."""
         while not self._view.is_over:
-            scene = Scene(self._address, time.time(), self._budget, cost)
+            scene = ScreenScene(self._address, time.time(), self._budget, cost)
             room = console.height - FRAME
             live.update(drawn(scene, self._board.rows(), self._view, room, console.width), refresh=True)
             pressed = keys.pressed(until - time.monotonic())

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import redis
 
 from batchlimit.cli.store import buckets_of
-from batchlimit.cli.top.board import FIELDS, Sample, sampled
+from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.rulebook import text
 from batchlimit.stores.redis import RedisStore
@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 class Look(NamedTuple):
     """What a look found: samples, the keys whose buckets have gone, and what it cost."""
 
-    samples: list[Sample]
+    samples: list[BucketSample]
     gone: list[str]
     cost: Cost
 
@@ -58,7 +58,7 @@ class Sampler:
     """
 
     def __init__(self, store: RedisStore, prefix: str, budget: float = BUDGET) -> None:
-        self._nodes = [_Node(name, client, prefix, budget * 1000) for name, client in store.primaries()]
+        self._nodes = [_Server(name, client, prefix, budget * 1000) for name, client in store.primaries()]
 
     def look(self, watched: Iterable[str] = ()) -> Look:
         """Read the buckets of these keys, and of others as far as the budget goes; raises StoreUnavailable."""
@@ -78,7 +78,7 @@ class Sampler:
         )
 
 
-class _Node:
+class _Server:
     """One server."""
 
     def __init__(self, name: str, client: "redis.Redis", prefix: str, budget: float) -> None:
@@ -96,7 +96,7 @@ class _Node:
 
     def _look(self, watched: list[str]) -> Look:
         self._meter.begin()
-        samples: dict[str, Sample] = {}
+        samples: dict[str, BucketSample] = {}
         for keys in _parts(watched):
             samples |= self._read(keys)
         self._here.difference_update(key for key in watched if key not in samples)
@@ -105,7 +105,7 @@ class _Node:
         calls, spent = self._meter.end()
         return Look(list(samples.values()), [], Cost(calls, spent / 1000, self._meter.is_guessed, part))
 
-    def _go_on(self, samples: dict[str, Sample]) -> float:
+    def _go_on(self, samples: dict[str, BucketSample]) -> float:
         """Read further buckets, until the budget is spent or all names were passed; return the part that was."""
         if self._cursor == 0:
             self._passed, self._size = 0, self._dbsize()
@@ -134,7 +134,7 @@ class _Node:
         self._meter.count("scan")
         return [text(name)[len(self._start) : -1] for name in names]
 
-    def _read(self, keys: Sequence[str]) -> dict[str, Sample]:
+    def _read(self, keys: Sequence[str]) -> dict[str, BucketSample]:
         """Return the samples of keys of which there is a sound bucket."""
         client: Any = self._client
         pipeline = client.pipeline(transaction=False)
@@ -204,7 +204,7 @@ class _Meter:
         self._last[command] = calls, usec
 
 
-def _sample(key: str, reply: Any, now: float) -> Sample | None:
+def _sample(key: str, reply: Any, now: float) -> BucketSample | None:
     if isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
         return None
     return sampled(key, [None if value is None else text(value) for value in reply], now)

@@ -36,7 +36,7 @@ class _Column(NamedTuple):
         return _title(self.heading, self.sort, view)
 
 
-class Scene(NamedTuple):
+class ScreenScene(NamedTuple):
     """What is drawn besides rows.
 
     Attributes:
@@ -52,14 +52,14 @@ class Scene(NamedTuple):
     cost: Cost
 
 
-def drawn(scene: Scene, rows: Sequence[Row], view: View, room: int, width: int) -> RenderableType:
+def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width: int) -> RenderableType:
     """Return the whole screen of so many columns, with `room` rows at most."""
     shown = view.chosen(rows)
     table = _table(shown[: max(1, room)], view, width)
     return Group(_heading(scene, rows), Text(""), table, _footing(len(shown), room, view))
 
 
-def _heading(scene: Scene, rows: Sequence[Row]) -> Text:
+def _heading(scene: ScreenScene, rows: Sequence[Row]) -> Text:
     cost, clock = scene.cost, datetime.fromtimestamp(scene.at, UTC).strftime("%H:%M:%S UTC")
     sums = f"{len(rows):,} keys, {number(sum(row.used for row in rows))} used/s, "
     seen = "all buckets seen" if cost.part >= 1.0 else f"round of all buckets: {cost.part:.0%}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from batchlimit.concurrency.classification import Classify
-from batchlimit.concurrency.keyed.limits import Keyed, Pattern, SharedLaw, patterns
+from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, SharedLaw, patterns
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed
@@ -23,15 +23,17 @@ _LOOKS = 4
 """How many kept gates are looked at when one more is kept. So their number falls while few new keys come."""
 
 
-class _Known(weakref.ref[LockedGate]):
+class _KnownGate(weakref.ref[LockedGate]):
     """A gate that is alive, and what outlasts it."""
 
     __slots__ = ("counts", "key", "pattern")
 
-    def __new__(cls, gate: LockedGate, gone: Callable[["_Known"], None], key: str, pattern: Pattern) -> "_Known":
+    def __new__(
+        cls, gate: LockedGate, gone: Callable[["_KnownGate"], None], key: str, pattern: KeyPattern
+    ) -> "_KnownGate":
         return super().__new__(cls, gate, gone)
 
-    def __init__(self, gate: LockedGate, gone: Callable[["_Known"], None], key: str, pattern: Pattern) -> None:
+    def __init__(self, gate: LockedGate, gone: Callable[["_KnownGate"], None], key: str, pattern: KeyPattern) -> None:
         self.key, self.pattern, self.counts = key, pattern, gate.counts
 
     def statistics(self) -> PatternStatistics:
@@ -75,11 +77,11 @@ class KeyedGates:
         self._pattern_of = patterns(limits)
         self._classify, self.clock = classify, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
-        self._shared: dict[Pattern, SharedLaw] = {}
+        self._shared: dict[KeyPattern, SharedLaw] = {}
         self.by_key: dict[str, LockedGate] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownGate] = {}
         self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
-        self._gone: deque[_Known] = deque()
+        self._gone: deque[_KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._listeners: tuple[Changed, ...] = ()
         self._is_closed = False
@@ -163,7 +165,7 @@ class KeyedGates:
         """Go by another clock from now on, which is not behind."""
         self.clock = clock
 
-    def _make(self, key: str, pattern: Pattern) -> LockedGate:
+    def _make(self, key: str, pattern: KeyPattern) -> LockedGate:
         self._forget_gone()
         gate = LockedGate(
             self._law(pattern),
@@ -177,10 +179,10 @@ class KeyedGates:
         )
         for changed in self._listeners:
             gate.control.listen(partial(changed, key))
-        self._known[key] = _Known(gate, self._gone.append, key, pattern)
+        self._known[key] = _KnownGate(gate, self._gone.append, key, pattern)
         return gate
 
-    def _law(self, pattern: Pattern) -> Law:
+    def _law(self, pattern: KeyPattern) -> Law:
         keyed = pattern.keyed
         if isinstance(keyed.limit, int):
             return Fixed(keyed.limit)

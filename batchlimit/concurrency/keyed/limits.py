@@ -50,7 +50,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pattern:
+class KeyPattern:
     """One entry of the limits.
 
     Attributes:
@@ -64,7 +64,7 @@ class Pattern:
     keyed: Keyed
 
 
-def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], Pattern]:
+def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
     """Return the function from a key to its pattern; it raises ValueError for a key without one.
 
     Raises:
@@ -74,9 +74,9 @@ def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], Pattern]:
         raise TypeError(f'limits must be like {{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}}, not {shown(limits)}')
     if not limits:
         raise ValueError('limits need an entry; "*" stands for every key')
-    find = by_name({name: Pattern(name, i, _keyed(name, each)) for i, (name, each) in enumerate(limits.items())})
+    find = by_name({name: KeyPattern(name, i, _keyed(name, each)) for i, (name, each) in enumerate(limits.items())})
 
-    def pattern(key: str) -> Pattern:
+    def pattern(key: str) -> KeyPattern:
         if (found := find(_checked_key(key))) is None:
             raise ValueError(f'no limit for key {shown(key)}; add a "*" entry for the keys that no other entry names')
         return found

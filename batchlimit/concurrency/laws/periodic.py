@@ -69,7 +69,7 @@ class Periodic(WrappingLaw):
         super().__init__(law)
         self._every_ns = setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
-        self._observed = Observed(setting.whole("last", last))
+        self._observed = ObservedCalls(setting.whole("last", last))
         self._ends_ns: int | None = None
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Tumbling(WrappingLaw):
         self._calls = setting.whole("calls", calls)
         self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
         self._statistic = setting.function("statistic", statistic)
-        self._observed = Observed()
+        self._observed = ObservedCalls()
         self._ends_ns = 0
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class Tumbling(WrappingLaw):
         self.law.update(sample)
 
 
-class Observed:
+class ObservedCalls:
     """The rtts of calls that are over, and of those since the last sample the most in flight and whether any dropped.
 
     Args:
@@ -178,7 +178,7 @@ class Observed:
         self._dropped = False
 
     def __repr__(self) -> str:
-        return f"<Observed {len(self.rtts_ns)} calls>"
+        return f"<ObservedCalls {len(self.rtts_ns)} calls>"
 
     def add(self, sample: Sample) -> None:
         """Count a call."""

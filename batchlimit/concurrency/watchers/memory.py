@@ -14,7 +14,7 @@ _IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # version 2 counts the g
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class MemoryUsage:
     """Memory that is not free, and could not be in a moment; both in bytes."""
 
     used: int
@@ -29,7 +29,7 @@ class Usage:
         return self.used / self.limit if self.limit > 0 else 1.0
 
 
-def of_group(group: Group) -> Usage | None:
+def of_group(group: Group) -> MemoryUsage | None:
     """Return the use of a group, with all groups in it; None where it has no limit.
 
     Files that nobody has read for a while are counted by the kernel, but it drops them before it lets anyone starve.
@@ -39,17 +39,17 @@ def of_group(group: Group) -> Usage | None:
     used = group.number(USED[group.version])
     if not limits or used is None:
         return None
-    return Usage(max(0, used - group.table("memory.stat")[_IDLE[group.version]]), min(limits))
+    return MemoryUsage(max(0, used - group.table("memory.stat")[_IDLE[group.version]]), min(limits))
 
 
-def of_machine(proc: Path) -> Usage | None:
+def of_machine(proc: Path) -> MemoryUsage | None:
     """Return the use of the whole machine; None where it does not tell."""
     try:
         lines = (proc / "meminfo").read_text().splitlines()
     except FileNotFoundError:
         return None
     kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    return Usage(1024 * (kib["MemTotal"] - kib["MemAvailable"]), 1024 * kib["MemTotal"])
+    return MemoryUsage(1024 * (kib["MemTotal"] - kib["MemAvailable"]), 1024 * kib["MemTotal"])
 
 
 _RELIEF = 0.95
@@ -124,7 +124,7 @@ class MemoryWatcher:
             return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
         return f"memory {usage}" if full else None
 
-    def _tightest(self) -> Usage | None:
+    def _tightest(self) -> MemoryUsage | None:
         machine = None if self._proc is None else of_machine(self._proc)
         usages = [each for each in map(of_group, self._groups) if each is not None]
         if machine is not None:

@@ -20,7 +20,7 @@ from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import check_limiter
 from batchlimit.rules import Request, RuleFile, Rules, RulesError
-from batchlimit.rules.file import Said, rules_of
+from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.memory import Memory
 from batchlimit.rules.request import NOTHING
 
@@ -150,7 +150,7 @@ class _Enforcement(Generic[L]):
 
 
 def _rules_in(said: object) -> Rules:
-    assert isinstance(said, Said)
+    assert isinstance(said, FileContents)
     return said.rules
 
 

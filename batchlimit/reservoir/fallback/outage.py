@@ -2,7 +2,7 @@
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.reservoir.admission import Admission
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
@@ -25,7 +25,7 @@ class Outage:
 
     __slots__ = ("_admission", "_error", "_last", "_state", "_until")
 
-    def __init__(self, state: KeyState, admission: Admission, fetch: Fetch, error: Exception) -> None:
+    def __init__(self, state: KeyState, admission: QueueAdmission, fetch: Fetch, error: Exception) -> None:
         self._state, self._admission, self._error = state, admission, error
         self._until = fetch.sent + _AGAIN  # the waiters of this time do not ask again before
         self._last = state.queue.last  # the number of the last of them
@@ -66,7 +66,7 @@ class Outage:
         return self._state.fallback.failure(self._error)
 
 
-def fall_back(state: KeyState, admission: Admission, target: int, now: float) -> bool:
+def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: float) -> bool:
     """Answer the waiters without the store, as the policy says; False: it has no answer.
 
     `target` is how many tokens the request that failed wanted.

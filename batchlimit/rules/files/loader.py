@@ -13,7 +13,7 @@ from batchlimit.overrides.code import Limit
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
+from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.rule import CHECKS, Rule, checked
 
@@ -75,7 +75,7 @@ class Loader:
         except SyntaxProblem as error:
             raise self._error(f"not {format.upper()}: {error}", error.place) from error
         except (ValueError, RecursionError) as error:  # a number of 5,000 digits, the 99th of a month, 1,000 brackets
-            raise self._error(f"the {format.upper()} cannot be read: {error}", Place(None, None)) from error
+            raise self._error(f"the {format.upper()} cannot be read: {error}", Position(None, None)) from error
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
@@ -115,7 +115,7 @@ class Loader:
         data = self._document.data
         if not isinstance(data, dict) or not any(name in data for name in needed):
             problem = f"there are no {' and no '.join(needed)}, so nothing is limited: add {_FORM[self._format]}"
-            raise self._error(problem, Place(None, None))
+            raise self._error(problem, Position(None, None))
         self._check_fields((), data, known, "the file")
         return data
 
@@ -202,7 +202,7 @@ class Loader:
                 raise self._error(str(error), self._at(path), rule, field) from error
         return value
 
-    def _where(self, path: Path, field: str, item: Mapping[str, Any], problem: str) -> Place:
+    def _where(self, path: Path, field: str, item: Mapping[str, Any], problem: str) -> Position:
         """Return the place of what is wrong with a field, as closely as it is known."""
         value = item.get(field)
         column = _COLUMN.search(problem)
@@ -212,10 +212,10 @@ class Loader:
             return self._at((*path, field, *_first_bad(value)))
         return self._at((*path, field))
 
-    def _at(self, path: Path) -> Place:
+    def _at(self, path: Path) -> Position:
         return self._document.place(path)
 
-    def _error(self, problem: str, place: Place, rule: str | None = None, field: str | None = None) -> RulesError:
+    def _error(self, problem: str, place: Position, rule: str | None = None, field: str | None = None) -> RulesError:
         return RulesError(problem, source=self._source, rule=rule, field=field, line=place.line, column=place.column)
 
 

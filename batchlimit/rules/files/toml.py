@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
+from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _STRING = re.compile(
@@ -32,10 +32,10 @@ def read(text: str) -> Document:
 def _problem(text: str, message: str) -> SyntaxProblem:
     found = _WHERE.search(message)
     if found is None:
-        return SyntaxProblem(message, Place(None, None))
+        return SyntaxProblem(message, Position(None, None))
     last = text.count("\n") + 1
     line, column = (int(found[1]), int(found[2])) if found[1] else (last, None)
-    return SyntaxProblem(message[: found.start()], Place(line, column))
+    return SyntaxProblem(message[: found.start()], Position(line, column))
 
 
 class _Scan:

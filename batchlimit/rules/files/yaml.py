@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
         name="yaml",
     ) from error
 
-from batchlimit.rules.files.document import Document, Path, Place, SyntaxProblem
+from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 
 
 def read(text: str) -> Document:
@@ -23,7 +23,7 @@ def read(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         raise SyntaxProblem(error.problem or str(error), _place(error.problem_mark or error.context_mark)) from error
     except yaml.YAMLError as error:
-        raise SyntaxProblem(str(error), Place(None, None)) from error
+        raise SyntaxProblem(str(error), Position(None, None)) from error
     return Document(text, data, lambda path, of_key: _offset(root, path, of_key))
 
 
@@ -70,5 +70,5 @@ def _part(node: yaml.Node | None, part: str | int, of_key: bool) -> tuple[yaml.N
     return None, None
 
 
-def _place(mark: yaml.Mark | None) -> Place:
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(None, None)
+def _place(mark: yaml.Mark | None) -> Position:
+    return Position(mark.line + 1, mark.column + 1) if mark else Position(None, None)

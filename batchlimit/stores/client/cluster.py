@@ -17,7 +17,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
 )
 
-from batchlimit.blocking import free, own_lock
+from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script
@@ -81,7 +81,7 @@ class ClusterTransport:
             client.close()
 
     def _connected(self) -> "redis.RedisCluster":
-        with free(self._lock):
+        with not_reentered(self._lock):
             self._client = client = self._client or self._connect()
             return client
 

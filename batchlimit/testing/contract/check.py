@@ -9,7 +9,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Store
 from batchlimit.testing.contract import lending, promise, quotas, returns
-from batchlimit.testing.contract.instance import Rule, rules_of
+from batchlimit.testing.contract.instance import StoreRule, rules_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class BlockingStore:
 _MODULES = (lending, returns, quotas, promise)
 
 
-def store_rules(seeds: int = 3) -> list[Rule]:
+def store_rules(seeds: int = 3) -> list[StoreRule]:
     """Return the rules that every store has to keep, for a test of each: `rule.check(store)`, with a new store.
 
     Args:
@@ -127,7 +127,7 @@ def check_store(make: Callable[[], Store | AsyncStore], seeds: int = 3) -> None:
         raise ExceptionGroup(f"the store breaks {len(broken)} rules", broken)
 
 
-def _error(rule: Rule, make: Callable[[], Store | AsyncStore]) -> Exception | None:
+def _error(rule: StoreRule, make: Callable[[], Store | AsyncStore]) -> Exception | None:
     made = make()
     store = BlockingStore(made) if isinstance(made, AsyncStore) else made
     try:

@@ -17,7 +17,7 @@ SLOW = 0.001
 HUNDRED = Quota(SLOW, 100)
 
 
-class Instance:
+class AskingInstance:
     """A limiter instance's side of the talk: it numbers what it sends, and remembers what it holds and has seen.
 
     Its leases last 4 s unless told, since it says that it is 2 s away: a machine that stalls for less loses none.
@@ -72,7 +72,7 @@ MOST_SEEDS = 10
 """Seeds of a rule that tries random messages, at the most."""
 
 
-class Rule(NamedTuple):
+class StoreRule(NamedTuple):
     """One rule; `check` raises AssertionError unless a store keeps it, which has to be new."""
 
     name: str
@@ -90,20 +90,20 @@ def cases(name: str, values: Iterable[object]) -> Callable[[F], F]:
     return note
 
 
-def rules_of(module: ModuleType, seeds: int) -> Iterator[Rule]:
+def rules_of(module: ModuleType, seeds: int) -> Iterator[StoreRule]:
     """Yield the rules of a module, those of random messages for so many seeds."""
     for name, function in vars(module).items():
         if callable(function) and function.__module__ == module.__name__ and not name.startswith("_"):
             yield from _rules(name, function, seeds)
 
 
-def _rules(name: str, function: Any, seeds: int) -> Iterator[Rule]:
+def _rules(name: str, function: Any, seeds: int) -> Iterator[StoreRule]:
     arguments = getattr(function, "cases", [])
     names = [argument for argument, _ in arguments]
     values = [each[:seeds] if argument == "seed" else each for argument, each in arguments]
     for case in product(*values):
         told = f"[{', '.join(map(str, case))}]" if case else ""
-        yield Rule(f"{name}{told}", partial(function, **dict(zip(names, case, strict=True))))
+        yield StoreRule(f"{name}{told}", partial(function, **dict(zip(names, case, strict=True))))
 
 
 def near(seen: float, wanted: float, rel: float = 1e-6) -> bool:

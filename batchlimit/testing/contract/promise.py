@@ -8,7 +8,7 @@ from batchlimit.bucket.messages import Level
 from batchlimit.quota.key import LONGEST_KEY
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.instance import HUNDRED, KEY, MOST_SEEDS, Instance, cases
+from batchlimit.testing.contract.instance import HUNDRED, KEY, MOST_SEEDS, AskingInstance, cases
 from batchlimit.testing.contract.quotas import BOTH
 
 
@@ -17,7 +17,7 @@ from batchlimit.testing.contract.quotas import BOTH
 def level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota, seed: int) -> None:
     """Any messages of two or three instances, even those that no honest instance sends."""
     chance = random.Random(seed)
-    instances = [Instance(store, quota, name=name) for name in "abc"[: chance.choice([2, 3])]]
+    instances = [AskingInstance(store, quota, name=name) for name in "abc"[: chance.choice([2, 3])]]
     for _ in range(120):
         instance = chance.choice(instances)
         if chance.random() < 0.3:
@@ -39,7 +39,7 @@ def level_and_outstanding_never_exceed_the_burst(store: Store, quota: Quota, see
 def honest_instances_spend_at_most_the_burst(store: Store, seed: int) -> None:
     """And refunded tokens; there is no refill within this test's time."""
     chance = random.Random(seed)
-    instances = [Instance(store, name=name) for name in "abc"]
+    instances = [AskingInstance(store, name=name) for name in "abc"]
     spent = refunded = 0
     for _ in range(100):
         instance = chance.choice(instances)
@@ -59,8 +59,8 @@ def honest_instances_spend_at_most_the_burst(store: Store, seed: int) -> None:
 
 def tokens_of_a_vanished_instance_are_granted_again_after_its_lease(store: Store) -> None:
     quota = Quota(1000.0, 100)
-    assert Instance(store, quota, name="gone", trip=0.2).take(100).granted == 100
-    other = Instance(store, quota, name="other", trip=0.2)
+    assert AskingInstance(store, quota, name="gone", trip=0.2).take(100).granted == 100
+    other = AskingInstance(store, quota, name="other", trip=0.2)
     deadline = time.monotonic() + 30.0
     while other.take(50).granted < 50:
         assert time.monotonic() < deadline
@@ -71,7 +71,7 @@ def threads_together_get_exactly_the_burst(store: Store) -> None:
     spent = [0] * 8
 
     def work(i: int) -> None:
-        instance = Instance(store, name=f"instance-{i}")
+        instance = AskingInstance(store, name=f"instance-{i}")
         start.wait()
         for _ in range(30):
             spent[i] += instance.take(1).granted
@@ -107,7 +107,7 @@ _TEXTS = (
 
 def any_text_is_a_key(store: Store) -> None:
     for key in _TEXTS:
-        instance = Instance(store, key=key)
+        instance = AskingInstance(store, key=key)
         instance.spend(60)
         assert instance.peek().level == 40, ascii(key[:12])
         assert store.peek(key + "X", HUNDRED).level == 100, ascii(key[:12])
@@ -115,7 +115,7 @@ def any_text_is_a_key(store: Store) -> None:
 
 def any_text_names_a_instance(store: Store) -> None:
     for i, name in enumerate(["a b", "{}", "h:x", "löwe", "%d", "level", "config"], start=1):
-        instance = Instance(store, name=name)
+        instance = AskingInstance(store, name=name)
         instance.take(1)
         assert instance.peek() == Level(level=100 - i, outstanding=i, active_instances=i)
 
@@ -125,6 +125,6 @@ def a_store_says_where_it_is(store: Store) -> None:
 
 
 def a_store_closes_twice(store: Store) -> None:
-    store.take(KEY, HUNDRED, Instance(store).ask(1))
+    store.take(KEY, HUNDRED, AskingInstance(store).ask(1))
     store.close()
     store.close()

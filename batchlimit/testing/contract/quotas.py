@@ -3,13 +3,13 @@
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.instance import HUNDRED, SLOW, Instance, cases
+from batchlimit.testing.contract.instance import HUNDRED, SLOW, AskingInstance, cases
 
 BOTH = Quota(SLOW, 100, also=[Quota(SLOW, 60)])
 
 
 def the_scarcest_bandwidth_decides(store: Store) -> None:
-    assert Instance(store, BOTH).take(1, queued=100).granted == 60
+    assert AskingInstance(store, BOTH).take(1, queued=100).granted == 60
 
 
 @cases("short_one_is", ["first", "last"])
@@ -20,7 +20,7 @@ def a_refusal_by_one_bandwidth_takes_nothing_from_another(store: Store, short_on
         short = Quota(SLOW, burst)
         return short & HUNDRED if short_one_is == "first" else HUNDRED & short
 
-    instance = Instance(store, quota(60))
+    instance = AskingInstance(store, quota(60))
     instance.spend(60)
     for _ in range(3):
         assert instance.take(10).granted == 0
@@ -32,7 +32,7 @@ def a_refusal_by_one_bandwidth_takes_nothing_from_another(store: Store, short_on
 
 
 def tokens_come_back_to_every_bandwidth(store: Store) -> None:
-    instance = Instance(store, BOTH)
+    instance = AskingInstance(store, BOTH)
     instance.take(60)
     assert instance.give_back(60) == 60
     assert instance.peek().level == 60
@@ -41,7 +41,7 @@ def tokens_come_back_to_every_bandwidth(store: Store) -> None:
 
 
 def a_raised_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
-    instance = Instance(store)
+    instance = AskingInstance(store)
     instance.spend(50)
     before = instance.take(80)
     instance.quota = Quota(SLOW, 200)
@@ -52,14 +52,14 @@ def a_raised_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
 
 
 def a_lowered_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
-    instance = Instance(store)
+    instance = AskingInstance(store)
     instance.spend(50)
     instance.quota = Quota(SLOW, 10)
     assert instance.report().level == 5
 
 
 def a_lowered_limit_leaves_room_for_leased_tokens(store: Store) -> None:
-    instance = Instance(store)
+    instance = AskingInstance(store)
     instance.take(50)
     instance.quota = Quota(SLOW, 60)
     assert instance.report().level == 10
@@ -67,7 +67,7 @@ def a_lowered_limit_leaves_room_for_leased_tokens(store: Store) -> None:
 
 
 def an_older_caller_learns_the_newer_quota(store: Store) -> None:
-    new, old = Instance(store, name="new"), Instance(store, name="old")
+    new, old = AskingInstance(store, name="new"), AskingInstance(store, name="old")
     old.age = 3600.0
     new.report()
     old.report()
@@ -81,9 +81,9 @@ def an_older_caller_learns_the_newer_quota(store: Store) -> None:
 def the_younger_quota_wins_in_any_order_of_asks(store: Store) -> None:
     """An old process that meets a key anew, or after a while, does not bring its own quota back."""
     young, old, another = (
-        Instance(store, Quota(SLOW, 200), name="young"),
-        Instance(store, name="old"),
-        Instance(store, name="z"),
+        AskingInstance(store, Quota(SLOW, 200), name="young"),
+        AskingInstance(store, name="old"),
+        AskingInstance(store, name="z"),
     )
     young.age, old.age, another.age = 5.0, 3600.0, 1800.0
     old.report()
@@ -97,7 +97,7 @@ def the_quota_of_the_highest_rank_wins_in_any_order_of_asks(store: Store, order:
     """Rules of the store come before the revision of the code, and that before the age, which is the only one here."""
     instances = []
     for number, rank in enumerate([(0, 0), (0, 7), (0, 8), (3, 1)]):
-        instance = Instance(store, Quota(SLOW, 100 + number), name=f"{number}")
+        instance = AskingInstance(store, Quota(SLOW, 100 + number), name=f"{number}")
         instance.rank, instance.age = rank, float(number)
         instances.append(instance)
     for number in order:
@@ -107,20 +107,20 @@ def the_quota_of_the_highest_rank_wins_in_any_order_of_asks(store: Store, order:
 
 
 def instances_of_one_rank_obey_the_younger_quota(store: Store) -> None:
-    old, young = Instance(store, name="old"), Instance(store, Quota(SLOW, 200), name="young")
+    old, young = AskingInstance(store, name="old"), AskingInstance(store, Quota(SLOW, 200), name="young")
     old.rank = young.rank = 5, 5
     old.age = 3600.0
     assert [each.report().quota for each in (old, young, old, young)] == [None, None, young.quota, None]
 
 
 def an_instance_of_a_lower_rank_that_wants_the_same_quota_changes_nothing(store: Store) -> None:
-    high, same, low = (Instance(store, Quota(SLOW, burst), name=f"{i}") for i, burst in enumerate([20, 20, 100]))
+    high, same, low = (AskingInstance(store, Quota(SLOW, burst), name=f"{i}") for i, burst in enumerate([20, 20, 100]))
     high.rank = 0, 2
     assert [each.report().quota for each in (high, same, low)] == [None, None, high.quota]
 
 
 def tokens_that_come_back_after_the_limit_was_lowered_find_no_room(store: Store) -> None:
-    holder, new = Instance(store, name="holder"), Instance(store, Quota(SLOW, 10), name="new")
+    holder, new = AskingInstance(store, name="holder"), AskingInstance(store, Quota(SLOW, 10), name="new")
     holder.take(50)
     new.report()
     holder.quota = new.quota
@@ -129,13 +129,13 @@ def tokens_that_come_back_after_the_limit_was_lowered_find_no_room(store: Store)
 
 
 def a_newcomer_brings_its_quota(store: Store) -> None:
-    Instance(store, name="old").spend(50)
-    grant = Instance(store, Quota(SLOW, 200), name="new").report()
+    AskingInstance(store, name="old").spend(50)
+    grant = AskingInstance(store, Quota(SLOW, 200), name="new").report()
     assert (grant.quota, grant.level) == (None, 100)
 
 
 def quotas_in_turn_mint_nothing(store: Store) -> None:
-    instance = Instance(store)
+    instance = AskingInstance(store)
     instance.spend(60)
     for burst in [200, 10, 50, 1000, 100]:
         instance.quota = Quota(SLOW, burst)

@@ -8,7 +8,7 @@ from itertools import count
 
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.law import Law, Sample
-from batchlimit.concurrency.queue import Waiter
+from batchlimit.concurrency.queue import GateWaiter
 from benchmarks.queueing.arrivals import Call
 from benchmarks.queueing.fleet.best import served
 from benchmarks.queueing.fleet.callers import callers
@@ -42,7 +42,7 @@ class _Limiter:
         self.place, self.member, self.law = place, member, law
         self.skew = int(member.skew * 1e9)
         self.gate = Gate(law.limit, None, scenario.queue)
-        self.waiting: dict[Waiter, Call] = {}
+        self.waiting: dict[GateWaiter, Call] = {}
 
     def is_present(self, now: int) -> bool:
         return self.member.joins * 1e9 <= now < self.member.leaves * 1e9
@@ -63,7 +63,7 @@ class FleetRun:
         self._tally = FleetTally(scenario)
         self._callers = callers(scenario, seed)
         self._best = iter(served(scenario, (call for call, _ in callers(scenario, seed))))
-        self._agenda: list[tuple[int, int, _Event, Call | None, _Limiter | None, Waiter | None]] = []
+        self._agenda: list[tuple[int, int, _Event, Call | None, _Limiter | None, GateWaiter | None]] = []
         self._order = count()
         self._patience = int((scenario.queue.max_wait or 0) * 1e9)
         self._gate_waits = scenario.queue.length > 0
@@ -91,7 +91,7 @@ class FleetRun:
 
     def _plan(
         self, at: int, event: _Event, call: Call | None = None, limiter: _Limiter | None = None,
-        waiter: Waiter | None = None,
+        waiter: GateWaiter | None = None,
     ) -> None:  # fmt: skip
         heapq.heappush(self._agenda, (at, next(self._order), event, call, limiter, waiter))
 
@@ -111,14 +111,14 @@ class FleetRun:
             self._tally.refuse(now)
 
     def _wait(self, now: int, call: Call, limiter: _Limiter) -> None:
-        waiter = Waiter(_nothing)
+        waiter = GateWaiter(_nothing)
         if limiter.gate.line_up(limiter.gate.partitions.rest, waiter):
             self._tally.refuse(now)
             return
         limiter.waiting[waiter] = call
         self._plan(now + self._patience, _Event.GIVE_UP, None, limiter, waiter)
 
-    def _give_up(self, limiter: _Limiter, waiter: Waiter) -> None:
+    def _give_up(self, limiter: _Limiter, waiter: GateWaiter) -> None:
         if waiter in limiter.waiting:
             limiter.gate.give_up(waiter)
             self._tally.refuse(limiter.waiting.pop(waiter).came)

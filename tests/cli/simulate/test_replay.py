@@ -9,9 +9,9 @@ import pytest
 from batchlimit.cli.simulate.log import Line
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
-from batchlimit.cli.simulate.sample import Sample
+from batchlimit.cli.simulate.sample import CallSample
 from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import Trust
+from batchlimit.cli.simulate.trust import BucketTrust
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules
 from tests.depth import depth
@@ -188,7 +188,7 @@ def test_one_bucket_also_decides_for_requests_that_other_rules_count() -> None:
 def test_a_plain_bucket_is_trusted_for_as_long_as_it_was_watched(
     now: float, admitted: int, plain: int, more: float, until: float
 ) -> None:
-    trust = Trust()
+    trust = BucketTrust()
     trust.begin(0.0)
     trust.add(admitted, plain)
     if trust.is_due(now):
@@ -202,7 +202,7 @@ def test_a_plain_bucket_is_trusted_for_as_long_as_it_was_watched(
     ids=["as before", "about as many", "fewer", "more", "too long"],
 )
 def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], lasts: list[bool]) -> None:
-    trust, found = Trust(), list[bool]()
+    trust, found = BucketTrust(), list[bool]()
     trust.begin(0.0)
     for _ in range(30):
         trust.add(4, 4)
@@ -217,7 +217,7 @@ def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], las
 
 def test_calls_count_by_the_window_whose_requests_they_are_of() -> None:
     """A plain bucket that is trusted may become full, and then short, before its window is looked at again."""
-    trust = Trust()
+    trust = BucketTrust()
     trust.begin(0.0)
     for _ in range(30):
         trust.add(4, 4)
@@ -313,7 +313,7 @@ def test_arithmetic_decides_again_when_the_bucket_has_been_full_for_a_while() ->
 
 
 def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
-    sample = Sample()
+    sample = CallSample()
     assert sample.calls == 0
     assert sample.begins("ann", 1)
     for _ in range(2):

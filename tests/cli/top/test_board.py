@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.cli.top.board import FIELDS, Board, Row, Sample, sampled
+from batchlimit.cli.top.board import FIELDS, Board, BucketSample, Row, sampled
 from batchlimit.quota.quota import Quota
 
 QUOTA = Quota(10.0, 100)
@@ -25,8 +25,10 @@ def values(**changed: str | None) -> list[str | None]:
     return [fields[name] for name in FIELDS]
 
 
-def sample(at: float, used: int, refused: int = 0, key: str = "ann", epoch: float = 0.0, shadow: int = 0) -> Sample:
-    return Sample(key, at, QUOTA, 0.5, 10, 2, epoch, used, refused, shadow)
+def sample(
+    at: float, used: int, refused: int = 0, key: str = "ann", epoch: float = 0.0, shadow: int = 0
+) -> BucketSample:
+    return BucketSample(key, at, QUOTA, 0.5, 10, 2, epoch, used, refused, shadow)
 
 
 def only(board: Board) -> Row:

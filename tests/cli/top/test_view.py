@@ -8,7 +8,7 @@ from rich.console import Console
 
 from batchlimit.cli.top.board import Row
 from batchlimit.cli.top.sampler import Cost
-from batchlimit.cli.top.screen import Scene, bar, drawn, sparkline
+from batchlimit.cli.top.screen import ScreenScene, bar, drawn, sparkline
 from batchlimit.cli.top.view import Sort, View
 
 
@@ -96,7 +96,7 @@ def test_a_sparkline_is_as_high_as_the_highest_rate(rates: tuple[float, ...], ex
 
 def screen(view: View, cost: Cost, room: int = 9, width: int = 120, rows: Sequence[Row] = ROWS) -> str:
     out = Console(file=io.StringIO(), width=width)
-    out.print(drawn(Scene("redis://there", 0.0, 10.0, cost), rows, view, room, width))
+    out.print(drawn(ScreenScene("redis://there", 0.0, 10.0, cost), rows, view, room, width))
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 

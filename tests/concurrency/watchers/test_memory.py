@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.concurrency.watchers import MemoryWatcher
 from batchlimit.concurrency.watchers.cgroup import Group
-from batchlimit.concurrency.watchers.memory import Usage, of_group
+from batchlimit.concurrency.watchers.memory import MemoryUsage, of_group
 from batchlimit.errors import BatchLimitError, WatcherUnavailable
 from tests.concurrency.watchers.trees import MIB, Tree, write
 
@@ -76,7 +76,7 @@ def test_what_is_used_less_what_could_be_dropped_is_held_against_the_limit(
 def test_what_could_be_dropped_is_never_more_than_what_is_used(tree: Tree, group: Path) -> None:
     """The kernel does not count both at the same instant."""
     v2(group, 5, 100, idle=10)
-    assert of_group(Group(group, 2)) == Usage(0, 100 * MIB)
+    assert of_group(Group(group, 2)) == MemoryUsage(0, 100 * MIB)
 
 
 def test_memory_that_trembles_about_the_threshold_stays_an_event(tree: Tree, group: Path) -> None:

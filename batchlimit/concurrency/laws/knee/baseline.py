@@ -117,7 +117,7 @@ _FAR = 1.2
 """Times the allowed ratio from which gently is too slow."""
 
 
-class Band:
+class RatioBand:
     """Judges a ratio: the time that calls took over the time that they take without a queue.
 
     A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Each limiter is allowed a line of 1.2

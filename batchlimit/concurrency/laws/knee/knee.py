@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Band, Baselines, Reading, Trust
+from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, Reading, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
 from batchlimit.concurrency.laws.knee.span import Span
 
@@ -93,7 +93,7 @@ class Knee:
     ) -> None:
         self._minimum, self._maximum = setting.bounds(minimum, maximum)
         self._initial = min(self._maximum, max(self._minimum, setting.whole("initial", initial)))
-        self._band = Band(setting.between("tolerance", tolerance, 1.0, math.inf, "()"))
+        self._band = RatioBand(setting.between("tolerance", tolerance, 1.0, math.inf, "()"))
         self._limit, self._estimate, self._peak = self._initial, float(self._initial), float(self._initial)
         self._least = _SHORTEST_NS
         self._span, self._baselines, self._trust = Span(), Baselines(), Trust()

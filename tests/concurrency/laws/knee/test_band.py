@@ -2,14 +2,14 @@
 
 import pytest
 
-from batchlimit.concurrency.laws.knee.baseline import Band
+from batchlimit.concurrency.laws.knee.baseline import RatioBand
 
 
 @pytest.mark.parametrize(
     ("limit", "allowed"), [(1, 3.0), (3, 3.0), (4, 2.5), (9, 1.667), (16, 1.429), (25, 1.316), (100, 1.3)]
 )
 def test_small_limits_are_allowed_a_longer_line(limit: float, allowed: float) -> None:
-    assert Band(1.3).allowed(limit) == pytest.approx(allowed, abs=0.001)
+    assert RatioBand(1.3).allowed(limit) == pytest.approx(allowed, abs=0.001)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_small_limits_are_allowed_a_longer_line(limit: float, allowed: float) ->
 def test_what_a_ratio_makes_of_a_limit_of_a_hundred(
     ratio: float, has_room: bool, has_little_room: bool, once: float, lasting: float
 ) -> None:
-    band = Band(1.3)
+    band = RatioBand(1.3)
     assert band.has_room(ratio, 100) == has_room
     assert band.has_little_room(ratio, 100) == has_little_room
     assert band.factor(ratio, 100, lasts=False) == once
@@ -37,6 +37,6 @@ def test_what_a_ratio_makes_of_a_limit_of_a_hundred(
 
 
 def test_of_two_limits_at_the_same_ratio_the_larger_shrinks_and_the_smaller_grows() -> None:
-    band = Band(1.3)
+    band = RatioBand(1.3)
     assert band.has_room(1.8, 4)
     assert band.factor(1.8, 16, lasts=False) < 1
