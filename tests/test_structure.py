@@ -21,7 +21,7 @@ CEILINGS = {
     "lines": 52_300,
     "functions": 4_260,
     "files": 410,
-    "classes of one name": 59,
+    "classes of one name": 33,
     "entries of batchlimit/": 41,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
