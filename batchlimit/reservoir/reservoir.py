@@ -136,11 +136,8 @@ class Reservoir:
         rank = rank or Rank(options.revision, instance.since)
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
-        self.forecast, self.prefetch = Forecast(state), Prefetch(state)
-        self.decisions, self.admission = (
-            Decisions(state, self.forecast),
-            QueueAdmission(state, self.forecast, self.prefetch),
-        )
+        self.forecast, self.prefetch = forecast, prefetch = Forecast(state), Prefetch(state)
+        self.decisions, self.admission = Decisions(state, forecast), QueueAdmission(state, forecast, prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
