@@ -1,0 +1,22 @@
+"""The shares of callers while the store is far away, and after that."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.far_for_a_while import AGAIN, CALLERS, FAR, SETTLED, shares, tasks, threads
+from tests.servers import Server
+
+
+def test_each_part_of_a_run_has_its_share(valkey: Server) -> None:
+    def callers(_url: str, _quota: str, until: float) -> list[float]:
+        far, again = until - AGAIN - FAR, until - AGAIN
+        return [far - 1.0, far + 0.1, far + 0.2, far + 0.3, again + 0.1, *([again + SETTLED + 0.1] * 8)]
+
+    found = shares(callers, valkey.url, "2/s", 0.03)
+    assert found == pytest.approx((3 / (2 * FAR), 1 / (2 * SETTLED), 8 / (2 * (AGAIN - SETTLED))))
+
+
+@pytest.mark.parametrize("callers", [threads, tasks])
+def test_callers_note_when_they_were_admitted(callers: Any, valkey: Server) -> None:
+    assert len(callers(valkey.url, "1000/s", until=0.0)) == CALLERS
