@@ -1,7 +1,8 @@
 """The same routes behind each face: all but /open under rules of "0/s", so that whatever else is served has got round.
 
-A response of a route says which one in the field `X-Served`. One process serves the faces of one interface; the field
-`X-Face` says to which one a request goes. `MOUNT` in the environment is where Django is told that it is mounted.
+With another `QUOTA` in the environment the rules let them be served. A response of a route says which one in the
+field `X-Served`. One process serves the faces of one interface; the field `X-Face` says to which one a request goes.
+`MOUNT` in the environment is where Django is told that it is mounted.
 """
 
 import logging
@@ -14,11 +15,12 @@ from typing import Any
 from batchlimit.rules import Rule
 
 ROUTES = ("login", "item", "api", "order")
+QUOTA = os.environ.get("QUOTA", "0/s")
 RULES = [
-    Rule("login", "0/s", key="login", match="/login"),
-    Rule("item", "0/s", key="item:{id}", match="/items/{id}"),
-    Rule("api", "0/s", key="api", match="/api/*"),
-    Rule("order", "0/s", key="order", match="POST /orders"),
+    Rule("login", QUOTA, key="login", match="/login"),
+    Rule("item", QUOTA, key="item:{id}", match="/items/{id}"),
+    Rule("api", QUOTA, key="api", match="/api/*"),
+    Rule("order", QUOTA, key="order", match="POST /orders"),
 ]
 STORE = "memory://"
 

@@ -122,19 +122,20 @@ CHANGES: list[Callable[[Draw, str], str]] = [
 ]
 
 
-def written(seed: int, count: int) -> Iterator[Written]:
-    """Draw so many requests, the known ones first."""
+def written(seed: int, count: int, mount: str = "") -> Iterator[Written]:
+    """Draw so many requests, the known ones first; every second one is below the `mount` of the application."""
     draw = random.Random(seed)
     for path in PATHS:
         yield from (Written(method, path) for method in ("GET", "POST"))
         yield Written("OPTIONS", path, PREFLIGHT)
         yield Written("POST", f"http://h{path}")
-        for mount in _MOUNTS:
-            yield from (Written(method, f"/a{path}", f"{mount}: /a\r\n") for method in ("GET", "POST"))
+        for field in _MOUNTS:
+            yield from (Written(method, f"/a{path}", f"{field}: /a\r\n") for method in ("GET", "POST"))
     for _ in range(count - 8 * len(PATHS)):
         target = draw.choice([*PATHS, "/items/a%2fb"])
         for change in draw.choices(CHANGES, k=draw.choice([0, 1, 1, 2, 2, 3, 4])):
             target = change(draw, target)
+        target = draw.choice([mount, ""]) + target
         yield Written(draw.choice(METHODS), target, _fields(draw, target))
 
 

@@ -92,14 +92,14 @@ class Asked:
 
 
 @contextlib.contextmanager
-def serving(setup: Setup) -> Iterator[int]:
-    """Start a server; yield its port."""
+def serving(setup: Setup, quota: str = "0/s") -> Iterator[int]:
+    """Start a server, of which each route has rules of this quota; yield its port."""
     port = free_port()
     command = [each.replace("{port}", str(port)) for each in PLAIN[setup.server]]
-    more = {"MOUNT": ""}
+    more = {"MOUNT": "", "QUOTA": quota}
     if setup.is_mounted:
         command += _MOUNTED[setup.server]
-        more = {"MOUNT": "/v1"} | ({"SCRIPT_NAME": "/v1"} if setup.server == "gunicorn" else {})
+        more |= {"MOUNT": "/v1"} | ({"SCRIPT_NAME": "/v1"} if setup.server == "gunicorn" else {})
     with working(command, ROOT, **more) as crew:
         if "granian" in setup.server:
             crew.port = port  # it takes no socket, and listens late

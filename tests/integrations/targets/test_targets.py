@@ -1,14 +1,14 @@
 """No target, method or header field gets round a rule: each face, behind each server, mounted and not."""
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 import pytest
 
 from batchlimit import integrations
 from tests.depth import DEEP, depth
-from tests.integrations.targets.apps import ASGI, FACES, OWN, WSGI
+from tests.integrations.targets.apps import ASGI, FACES, OWN, ROUTES, WSGI
 from tests.integrations.targets.requests import PATHS, Written, written
 from tests.integrations.targets.servers import SETUPS, WSGI_SERVERS, Asked, Setup, serving
 
@@ -33,12 +33,16 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[Setup, int]]:
 
 def asked(served: tuple[Setup, int]) -> dict[str, Asked]:
     setup, port = served
-    faces = OWN if setup.server == "aiohttp" else WSGI if setup.server in WSGI_SERVERS else ASGI
-    return {face: Asked(port, face) for face in (faces if DEEP else _USUAL[setup])}
+    return {face: Asked(port, face) for face in (faces_of(setup) if DEEP else _USUAL[setup])}
+
+
+def faces_of(setup: Setup) -> Iterable[str]:
+    return OWN if setup.server == "aiohttp" else WSGI if setup.server in WSGI_SERVERS else ASGI
 
 
 def test_no_request_gets_round_a_rule(served: tuple[Setup, int]) -> None:
-    ways = {face: it.ways_round(written(SEED, depth(150, 1000))) for face, it in asked(served).items()}
+    mount = "/v1" if served[0].is_mounted else ""
+    ways = {face: it.ways_round(written(SEED, depth(150, 1000), mount)) for face, it in asked(served).items()}
     assert not any(ways.values()), ways
 
 
@@ -49,6 +53,16 @@ def test_the_routes_are_there_and_under_rules(served: tuple[Setup, int]) -> None
         assert it.served(Written("GET", f"{mount}/open")) == ["open"], face
         assert it.served(Written("GET", f"{mount}/orders")) == ["open"], face
         assert {it.status(Written("POST", mount + path)) for path in PATHS} == {429}, face
+
+
+@pytest.mark.parametrize("server", ["hypercorn", "gunicorn", "aiohttp"])
+def test_whatever_got_round_a_rule_would_be_served(server: str) -> None:
+    setup = Setup(server, False)
+    with serving(setup, "1000/s") as port:
+        for face in faces_of(setup):
+            it = Asked(port, face)
+            served = [it.served(Written("GET", path)) for path in ("/login", "/items/7", "/api/x")]
+            assert [*served, it.served(Written("POST", "/orders"))] == [[route] for route in ROUTES], face
 
 
 def test_every_face_is_in_the_matrix() -> None:

@@ -21,10 +21,10 @@ settings.configure(
 
 
 def _answering(name: str, kind: str) -> Any:
-    def answer(request: Any, **told: str) -> HttpResponse:
+    def answer(request: Any, *rest: str, **told: str) -> HttpResponse:
         return HttpResponse("here", headers=served(name, request.method))
 
-    async def answer_in_a_task(request: Any, **told: str) -> HttpResponse:
+    async def answer_in_a_task(request: Any, *rest: str, **told: str) -> HttpResponse:
         return answer(request)
 
     return answer if kind == "threads" else answer_in_a_task
