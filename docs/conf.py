@@ -31,6 +31,7 @@ CONTENTS = """
 :caption: Use it
 
 docs/guide
+docs/outbound
 docs/redis
 docs/failures
 docs/upgrading

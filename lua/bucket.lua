@@ -25,6 +25,7 @@
 --                kept: when the key expires (ms); since: when the quota was set. And while one of these is not 0:
 --                known: how long after `time` a refund is remembered; 1 if tokens are reserved
 --   reserved     tokens that only one instance may draw on; until when; the field of that instance
+--   paused       until when the bucket is paused; why (text). It stays for SETTLES after that, or longer
 --   rank, heard  rules and revision of the quota: it outranks all with less. And when an instance of this rank was last
 --                heard that wants it. Written once instances disagree, or have a rank above 0
 --   instance:ID  held (tokens); seen: when it asked last; how long after that its tokens expire; granted (tokens) by
@@ -40,6 +41,11 @@
 --   give_back  start bucket refill give_back write   takes back what an instance did not spend, and refunds
 --   peek       start bucket refill peek              looks, and writes nothing
 --   reset      start bucket sweep refill reset write fills the bucket, when an operator says so
+--   pause      start bucket refill pause write       has nobody admitted until some time
+-- A pause is a debt: the level of one bandwidth is lowered so far that it is 0 again when the pause ends. So nobody is
+-- admitted until then, refusals say when it is over, and nothing looks for a pause at each call. Then tokens come at the
+-- rate, and not all at once: upstreams that asked for the pause are not to meet a herd. It is the bandwidth that fills
+-- fastest; the others keep what they have. Tokens that come back meanwhile do not end it earlier.
 -- The overrides that operators set are another hash, which change.lua writes; take tells their revision.
 -- start reads the clock. bucket reads the bucket and the caller's instance, or begins a full bucket. sweep reads the instances whose lease is
 -- over. refill adds the tokens for the time that has passed, and ends those leases. write writes everything back, and
@@ -56,9 +62,11 @@
 local key, quota, name = KEYS[1], ARGV[1], 'instance:' .. (ARGV[2] or '')
 
 local ACTIVE = 1000000 -- an instance that asked within this time has a share (us)
+local SETTLES = 4000000 -- for so long after a pause it is remembered (us)
 
-local found, epoch, version, level, outstanding, shares, times, rank, used, written, entry = unpack(call('HMGET', key,
-    'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', 'format', name))
+local found, epoch, version, level, outstanding, shares, times, rank, used, written, was_paused, entry = unpack(call(
+    'HMGET', key, 'quota', 'epoch', 'version', 'level', 'outstanding', 'shares', 'times', 'rank', 'used', 'format',
+    'paused', name))
 local there = found or #call('HGETALL', key) > 0
 written = written or (there and '1' or FORMAT)
 if written ~= FORMAT then
@@ -100,5 +108,15 @@ end
 -- A clock that steps backwards is ignored until it has caught up: no second is refilled twice.
 local now = max(time, clock - epoch)
 if reserved and reserved.ends <= now then reserved = nil end
+local paused = was_paused and match(was_paused, '^%d+') + 0 or nil
+if paused and paused + SETTLES <= now then paused = nil end
+
+-- Returns the bandwidth that a pause lowers: the one that fills fastest.
+local function quickest(bands)
+    local found = bands[1]
+    for i = 2, #bands do if bands[i].burst / bands[i].rate < found.burst / found.rate then found = bands[i] end end
+    return found
+end
+local gate = paused and paused > now and quickest(bands) or nil
 
 local entries = entry and {name, entry} or {} -- the instances to look at, a name and a field each

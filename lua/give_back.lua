@@ -39,9 +39,9 @@ if not instance or seq > instance.seq then
     local back = credited
     for i = 1, #bands do
         local band = bands[i]
-        local room = max(0, band.burst - outstanding - band.level)
-        credited = min(credited, floor(room))
-        band.level = band.level + min(back, room)
+        local free = room(band)
+        credited = min(credited, floor(free))
+        band.level = band.level + min(back, free)
     end
 end
 local reply = {credited}

@@ -49,6 +49,13 @@ for n = 1, #over do
 end
 if instance and instance.struck then instance = nil end
 
+-- Returns how many tokens may come back to a bandwidth: as many as there is room for, and none that end a pause earlier.
+local function room(band)
+    local most = band.burst - outstanding
+    if band == gate then most = min(most, (now - paused) * band.rate) end
+    return max(0, most - band.level)
+end
+
 -- Returns how many tokens the caller's instance may bring back unspent if it has `still` so many. What it was granted
 -- and does not hold is spent, and may come back as long as a caller might have been admitted by it.
 local function returnable(still)

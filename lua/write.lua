@@ -51,5 +51,6 @@ if reserved and reserved.renewed then
 elseif was_reserved and not reserved then
     call('HDEL', key, 'reserved')
 end
+if was_paused and not paused then call('HDEL', key, 'paused') end
 if expires then call('PEXPIRE', key, format('%d', kept - passed)) end
 return reply

@@ -6,6 +6,8 @@ from typing import Any
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.quota import Quota
+from batchlimit.stores.pausable import AsyncPausable, AsyncPauses, Pausable, Pauses
 from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore
 from batchlimit.testing.contract.check import BlockingStore as BlockingStore
 from batchlimit.testing.contract.check import awaited as _awaited
@@ -36,6 +38,28 @@ class BlockingRules:
     def log(self, count: int) -> list[Entry]:
         entries: list[Entry] = awaited(self._inner.log, count)
         return entries
+
+
+class BlockingPauses:
+    """The pauses of an AsyncStore, for threads."""
+
+    def __init__(self, inner: AsyncPauses) -> None:
+        self._inner = inner
+
+    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
+        return float(awaited(self._inner.pause, key, quota, seconds, why))
+
+    def resume(self, key: str) -> bool:
+        return bool(awaited(self._inner.resume, key))
+
+
+def pauses_of(store: object) -> Pauses:
+    """The pauses of any store."""
+    if isinstance(store, BlockingStore):
+        assert isinstance(store._inner, AsyncPausable)
+        return BlockingPauses(store._inner.pauses)
+    assert isinstance(store, Pausable)
+    return store.pauses
 
 
 def rules_of(store: object) -> RuleStore:

@@ -41,6 +41,10 @@ class AsyncBuckets:
         """See Buckets.clear."""
         return await asyncio.to_thread(self._buckets.clear, key, why=why)
 
+    async def resume(self, key: str) -> bool:
+        """See Buckets.resume."""
+        return await asyncio.to_thread(self._buckets.resume, key)
+
 
 class AsyncAdmin(Unique):
     """An Admin whose methods are awaited; each runs in a thread.

@@ -1,10 +1,11 @@
-"""What operators do to the bucket of one key: look into it, fill it, have it forget."""
+"""What operators do to the bucket of one key: look into it, fill it, have it forget, end its pause."""
 
 from typing import Any
 
 from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.overrides.override import check_line, is_pattern
 from batchlimit.quota.key import check_key, stored
+from batchlimit.stores.pausable import Pausable, no_pauses
 from batchlimit.stores.protocols import Resettable
 from batchlimit.stores.redis import RedisStore
 
@@ -107,6 +108,34 @@ class Buckets:
             True
         """
         return self._reset(key, why, forget=True)
+
+    def resume(self, key: str) -> bool:
+        """End the pause of a key that a process has asked for, see `RateLimiter.pause`; the log does not tell of it.
+
+        Args:
+            key: what is limited; no pattern.
+
+        Returns:
+            Whether there was a pause.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+            ValueError, TypeError: it is no key, or the store pauses none.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> from batchlimit.admin import Admin
+            >>> from batchlimit.stores import MemoryStore
+            >>> store = MemoryStore()
+            >>> RateLimiter(store, "100/s").pause("api.example.com", 3600)
+            >>> Admin(store).buckets.resume("api.example.com")
+            True
+        """
+        if is_pattern(check_key(key)):
+            raise ValueError(f"{key!r} is a pattern: name one key after the other")
+        if not isinstance(self._store, Pausable):
+            raise no_pauses(self._store)
+        return self._store.pauses.resume(stored(key))
 
     def _reset(self, key: str, why: str, *, forget: bool) -> tuple[float, ...] | None:
         if is_pattern(check_key(key)):

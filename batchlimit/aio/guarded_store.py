@@ -16,6 +16,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.pausable import AsyncPausable, AsyncPauses, no_pauses
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
 from batchlimit.stores.spender import AsyncSpender, AsyncSpendSender
 from batchlimit.stores.timeouts import Timeouts
@@ -58,7 +59,7 @@ class GuardedStore(Timeouts):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return await self._call(key, lambda: self._store.take(key, quota, ask))
+        return await self.call(key, lambda: self._store.take(key, quota, ask))
 
     def send(self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]") -> bool:
         """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
@@ -126,15 +127,22 @@ class GuardedStore(Timeouts):
         """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
         store = self._spender
         assert store is not None
-        return await self._call(groups[0][0].key, lambda: store.spend(groups, look=look, within=self._deadline))
+        return await self.call(groups[0][0].key, lambda: store.spend(groups, look=look, within=self._deadline))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return await self._call(key, lambda: self._store.give_back(key, quota, back))
+        return await self.call(key, lambda: self._store.give_back(key, quota, back))
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return await self._call(key, lambda: self._store.peek(key, quota))
+        return await self.call(key, lambda: self._store.peek(key, quota))
+
+    @property
+    def pauses(self) -> AsyncPauses:
+        """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
+        if isinstance(self._store, AsyncPausable):
+            return self._store.pauses
+        raise no_pauses(self._store)
 
     def after_fork(self) -> None:
         """In a forked child: begin without tasks, and with closed circuit breakers."""
@@ -154,7 +162,7 @@ class GuardedStore(Timeouts):
             each.cancel()
         await asyncio.gather(*probers, return_exceptions=True)
 
-    async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         part = self._remote.part(key)
         breaker = self._outages.breakers[part]
         if breaker.opened_at is not None and not self._stands_in(part, key):

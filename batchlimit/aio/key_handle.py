@@ -118,6 +118,31 @@ class AsyncKeyHandle:
         """
         await self._limiter.refund(self.key, cost)
 
+    async def pause(self, seconds: float, *, why: str = "") -> None:
+        """Have nobody admitted for a time, by any process.
+
+        Args:
+            seconds: until the pause ends; above 0.
+            why: the reason, which `batchlimit get` shows (one line, default "").
+
+        Raises:
+            StoreUnavailable: the store is away; this process pauses all the same.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
+        await self._limiter.pause(self.key, seconds, why=why)
+
+    async def resume(self) -> bool:
+        """End the pause, for all processes.
+
+        Returns:
+            Whether there was a pause.
+
+        Raises:
+            StoreUnavailable: the store is away.
+            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+        """
+        return await self._limiter.resume(self.key)
+
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> AsyncReservation:
         """Charge an estimate now, and settle later what it really was.
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from batchlimit.aio import store_calls
+from batchlimit.aio import pausing, store_calls
 from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.registry import Registry
 from batchlimit.decision import Decision
@@ -69,6 +69,14 @@ class SlowPath:
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.most, key)
         await store_calls.arrived(key, store_calls.refund(entry, cost))
+
+    async def pause(self, key: str, seconds: float, why: str) -> None:
+        """Have nobody admitted at a key for a time."""
+        await pausing.pause(self._registry, key, seconds, why)
+
+    async def resume(self, key: str) -> bool:
+        """End the pause of a key; whether there was one."""
+        return await pausing.resume(self._registry, key)
 
     def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | Exception] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""

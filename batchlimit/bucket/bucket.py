@@ -14,10 +14,13 @@ import math
 from batchlimit.bucket.fair_share import (
     FAR,
     HEARD,
+    LATER,
+    LONGEST,
     PACE,
     REMEMBERED,
     SILENT,
     SLOWEST,
+    SOONEST,
     ahead_of,
     bands_of,
     division,
@@ -25,6 +28,7 @@ from batchlimit.bucket.fair_share import (
     lease_of_grant,
     lease_of_spend,
     pace_of,
+    quickest,
     rounded,
     spends,
     waits_for,
@@ -76,25 +80,59 @@ class Bucket(SpendableBucket):
 
     def peek(self, now: int) -> Level:
         """Say what is in the bucket at `now`."""
-        before = self._levels[:], self._now, self._time, self._reserved
+        before = self._levels[:], self._now, self._time, self._reserved, self._paused
         self._tell(now)
         self._refill(self._now)
         level = self._lowest()
-        self._levels, self._now, self._time, self._reserved = before
+        self._levels, self._now, self._time, self._reserved, self._paused = before
         return Level(level, self._table.outstanding, self._table.active)
 
     def reset(self, now: int, *, forget: bool) -> tuple[float, ...]:
         """Fill up to what is leased; return the tokens there were. `forget`: the next asker's quota holds."""
         self._refill_to(now, "", lease_of(self._bands))
         before = tuple([math.floor(level * 1000) / 1000 for level in self._levels])
-        self._levels = [max(level, band.burst - self._table.outstanding) for band, level in self._each()]
         if forget:
-            self._reserved, self._since, self._rank, self._heard = None, -FAR, (0, 0), None
+            self._reserved, self._since, self._rank, self._heard, self._paused = None, -FAR, (0, 0), None, None
+        gate = self._gate if self._left else None
+        for i, (band, level) in enumerate(self._each()):
+            if i != gate:
+                self._levels[i] = max(level, band.burst - self._table.outstanding)
         return before
+
+    def pause(self, lasting: int, now: int) -> int:
+        """Admit nothing for so long (us), or until the pause ends that there is; return how long that is."""
+        self._refill_to(now, "", math.inf)
+        if self._since is None:
+            self._since = -FAR
+        lasting = min(lasting, LONGEST)
+        if lasting > self._left:
+            self._paused, gate = self._now + lasting, self._gate
+            self._levels[gate] = min(self._levels[gate], -lasting * self._bands[gate].rate)
+        return self._left
+
+    def resume(self, now: int) -> bool:
+        """Lift a pause; False: there is none. What would be owed without it is at most what is outstanding."""
+        self._tell(now)
+        if not self._left:
+            return False
+        self._refill_to(now, "", math.inf)
+        self._paused, gate = None, self._gate
+        self._levels[gate] = max(self._levels[gate], min(0, -self._table.outstanding))
+        return True
+
+    @property
+    def _left(self) -> int:
+        """How long (us) the bucket is paused yet."""
+        return 0 if self._paused is None else max(0, self._paused - self._now)
+
+    @property
+    def _gate(self) -> int:
+        return quickest(self._bands)
 
     @property
     def _pace(self) -> float:
-        return pace_of(self._bands, self._table.active)
+        pace = pace_of(self._bands, self._table.active)
+        return pace if self._paused is None else min(pace, SOONEST + LATER * max(0, self._now - self._paused))
 
     def _refill_to(self, now: int, own: str, every: float) -> None:
         self._tell(now)
@@ -130,6 +168,8 @@ class Bucket(SpendableBucket):
             self._heard = self._now
 
     def _reconfigure(self, quota: Quota) -> None:
+        left, gate = self._left, self._gate
+        self._levels[gate] += left * self._bands[gate].rate
         shares = [level / band.burst for band, level in self._each()]
         self._quota, self._version, self._bands = quota, self._version + 1, bands_of(quota)
         shares += [min(1, *shares)] * len(self._bands)
@@ -137,6 +177,9 @@ class Bucket(SpendableBucket):
             min(share * band.burst, max(0, band.burst - self._table.outstanding))
             for band, share in zip(self._bands, shares, strict=False)
         ]
+        if left:
+            gate = self._gate
+            self._levels[gate] = min(0, self._levels[gate]) - left * self._bands[gate].rate
 
     def _report(self, instance: InstanceEntry, ask: Ask) -> None:
         kept = min(ask.held, instance.held)
@@ -147,9 +190,17 @@ class Bucket(SpendableBucket):
 
     def _credit(self, tokens: int) -> int:
         """Put tokens back as far as there is room (none where a burst was just lowered); how many whole ones."""
-        rooms = [max(0, band.burst - self._table.outstanding - level) for band, level in self._each()]
+        rooms = [self._room(i) for i in range(len(self._bands))]
         self._levels = [level + min(tokens, room) for level, room in zip(self._levels, rooms, strict=True)]
         return min(tokens, *(math.floor(room) for room in rooms))
+
+    def _room(self, i: int) -> float:
+        """Return how many tokens may come back to a bandwidth: none that end a pause earlier."""
+        band = self._bands[i]
+        most: float = band.burst - self._table.outstanding
+        if self._left and i == self._gate:
+            most = min(most, -self._left * band.rate)
+        return max(0, most - self._levels[i])
 
     def _settle(self, instance: InstanceEntry, back: GiveBack) -> int:
         kept = min(back.held, instance.held)

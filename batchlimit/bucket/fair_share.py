@@ -36,6 +36,12 @@ LAST = 600_000
 """An instance that is alone takes all that is left, if that is refilled within this time: three times LONG_PACE."""
 SWEEP = 500
 """The spacing of two looks at all instances, for each of them."""
+SETTLES = 4_000_000
+"""For so long after a pause it is remembered."""
+SOONEST = 20_000
+"""The pace just after a pause, if that is shorter,"""
+LATER = 0.05
+"""and by how much of the time since then it becomes longer."""
 BATCH = 25
 """How many tokens an instance accrues between two asks at a dry bucket, if that is not too long."""
 OVER = 8_000_000
@@ -67,6 +73,11 @@ class Band(NamedTuple):
 def bands_of(quota: Quota) -> list[Band]:
     """Return the quota's bandwidths in the unit in which the scripts count."""
     return [Band(bandwidth.rate / 1_000_000, bandwidth.burst) for bandwidth in quota.bandwidths]
+
+
+def quickest(bands: list[Band]) -> int:
+    """Return which bandwidth fills fastest: the one that a pause lowers."""
+    return min(range(len(bands)), key=lambda i: bands[i].burst / bands[i].rate)
 
 
 def lease_of(bands: list[Band]) -> int:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from batchlimit.bucket.fair_share import FAR, HEARD, MARGIN, OVER, QUIET, Band, bands_of, lease_of, rounded
+from batchlimit.bucket.fair_share import FAR, HEARD, MARGIN, OVER, QUIET, SETTLES, Band, bands_of, lease_of, rounded
 from batchlimit.bucket.instance_table import InstanceTable, Reserved
 from batchlimit.bucket.messages import Spend, Spent
 from batchlimit.quota.quota import Quota
@@ -21,6 +21,7 @@ class SpendableBucket:
         "_known",
         "_levels",
         "_now",
+        "_paused",
         "_quota",
         "_rank",
         "_refused",
@@ -43,6 +44,7 @@ class SpendableBucket:
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
         self._reserved: Reserved | None = None
+        self._paused: int | None = None  # until when nothing is admitted, or was
         self._used = 0  # tokens granted, less those that came back
         self._refused = 0  # tokens that instances refused their callers
         self._shadow = 0  # tokens that they admitted, and a quota in shadow mode was to refuse
@@ -113,6 +115,8 @@ class SpendableBucket:
         self._now = max(self._now, now - self._epoch)
         if self._reserved and self._reserved.ends <= self._now:
             self._reserved = None
+        if self._paused is not None and self._paused + SETTLES <= self._now:
+            self._paused = None
 
     def _refill(self, instant: int, leased: int | None = None) -> None:
         elapsed, self._time = instant - self._time, instant

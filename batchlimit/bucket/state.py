@@ -45,6 +45,8 @@ class BucketState(NamedTuple):
         used: tokens used since then, those that instances hold among them.
         refused: tokens that instances refused since then, as far as they have told: each tells with its next request.
         shadow_refused: tokens that they admitted, and that a quota in shadow mode or on trial was to refuse (the same).
+        paused: seconds until nothing is admitted, see `RateLimiter.pause`; 0: it is not paused.
+        why: the reason that was given for the pause.
     """
 
     quota: Quota
@@ -57,6 +59,8 @@ class BucketState(NamedTuple):
     used: int = 0
     refused: int = 0
     shadow_refused: int = 0
+    paused: float = 0.0
+    why: str = ""
 
 
 def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
@@ -87,8 +91,10 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     ]
     edition, revision = map(int, fields.get("rank", "0 0").split())
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
-    counts = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]
-    return BucketState(quota, levels, outstanding, ordered, edition // _STEPS, revision, instant / _SECOND, *counts)
+    used, refused, shadow = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]
+    ends, _, why = fields.get("paused", "0 ").partition(" ")
+    paused, told = max(0, int(ends) - instant) / _SECOND, (edition // _STEPS, revision, instant / _SECOND)
+    return BucketState(quota, levels, outstanding, ordered, *told, used, refused, shadow, paused, why if paused else "")
 
 
 def rules_of(rank: str) -> int:

@@ -1,4 +1,4 @@
-"""The commands that look into one bucket, or fill it."""
+"""The commands that look into one bucket, fill it, or end its pause."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
 from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, Who, Why, Yes, confirm, lost, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, lost, opened
 from batchlimit.cli.watching import BucketLook, level_of
 from batchlimit.quota.key import stored
 
@@ -75,6 +75,15 @@ def clear(
         _say(key, "cleared", admin.buckets.clear(key, why=why))
 
 
+def resume(key: Key, url: Url, prefix: Prefix = DEFAULT_PREFIX) -> None:
+    """End the pause of a key that a process has asked for."""
+    with opened(url, prefix) as admin:
+        was_paused = admin.buckets.resume(key)
+    say(f"resumed: {key}" if was_paused else f"not paused: {key}")
+    if not was_paused:
+        raise typer.Exit(NOTHING_DONE)
+
+
 def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:
     had = "there was none: it is full" if before is None else f"it had {'; '.join(f'{each:.1f}' for each in before)}"
     say(f"{done}: {key}; {had}")
@@ -92,6 +101,8 @@ def _summary(state: BucketState) -> Row:
         "rules": state.rules,
         "revision": state.revision,
         "age_seconds": round(state.age),
+        "paused_seconds": round(state.paused, 3),
+        "paused_why": state.why,
     }
 
 

@@ -4,7 +4,7 @@ import math
 import struct
 from typing import Literal, NamedTuple, get_args
 
-from batchlimit.bucket.fair_share import ALPHA, MARGIN
+from batchlimit.bucket.fair_share import ALPHA, MARGIN, bands_of, quickest
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
@@ -20,6 +20,8 @@ _KEPT = MARGIN / 1e6
 
 _ROUNDING = 1.5e-6
 """Seconds: a bucket counts whole microseconds."""
+_OWED = 1.5
+"""Seconds of refill. What is granted for later is refilled within one second: a bucket that owes more is paused."""
 _LATEST = 1.0
 """Seconds by which a caller that wakes late lengthens an answer, at the most: to be stopped for minutes is no rule."""
 _WINDOW = 60.0
@@ -90,23 +92,12 @@ class InstanceCount:
 class BucketView:
     """The bucket's epoch and level, how many instances share it, and how long an answer takes (s).
 
-    It has 11 public methods: all are questions to what one answer told.
+    It has 13 public methods: all but four are questions to what one answer told.
     """
 
     __slots__ = (
-        "_ends",
-        "_epoch",
-        "_fill",
-        "_heard",
-        "_instance_count",
-        "_leased",
-        "_levels",
-        "_told_instances",
-        "active_instances",
-        "binding",
-        "level",
-        "losses",
-        "round_trip",
+        "_ends", "_epoch", "_fill", "_heard", "_instance_count", "_leased", "_levels", "_told_instances",
+        "active_instances", "binding", "level", "losses", "paused_until", "round_trip",
     )  # fmt: skip
 
     def __init__(self, fill: Fill, instance_count: InstanceCount) -> None:
@@ -118,6 +109,7 @@ class BucketView:
         self.binding: int | None = None  # see `binding_of`
         self._leased = 0  # tokens that the bucket counted as leased to this instance
         self._ends = LONG_AGO  # when it counts them no more, at the latest
+        self.paused_until = LONG_AGO  # as far as it told
         self.active_instances = 1
         self._told_instances = 0  # 0: nobody leases of the bucket, as far as it told
         self.round_trip = 0.0
@@ -132,11 +124,8 @@ class BucketView:
 
     def recall(self, snapshot: KeySnapshot) -> None:
         """Begin with what a snapshot kept."""
-        self._epoch, self.level, self.active_instances = (
-            int(snapshot.epoch),
-            int(snapshot.level),
-            max(1, int(snapshot.active_instances)),
-        )
+        self._epoch, self.level = int(snapshot.epoch), int(snapshot.level)
+        self.active_instances = max(1, int(snapshot.active_instances))
         self._told_instances = int(snapshot.active_instances)
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
@@ -219,10 +208,33 @@ class BucketView:
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
         self._levels, self._leased = _levels(fetch, grant), grant.kept + grant.granted
         self.binding = binding_of(self._levels, grant.quota or fetch.quota)
+        if self.level < 0:
+            self._learn_pause(grant.quota or fetch.quota, now)
+        else:
+            self.paused_until = LONG_AGO
         self._ends = now + grant.starts_in + grant.lease
         self._told_instances = grant.active_instances
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = smoothed(self.round_trip, now - fetch.sent)
+
+    def _learn_pause(self, quota: Quota, now: float) -> None:
+        """Find out from the levels whether the bucket is paused: more is owed than is ever granted for later."""
+        levels = self._levels or [self.level] * len(quota.bandwidths)
+        owed_for = max(-level / each.rate for level, each in zip(levels, quota.bandwidths, strict=False))
+        if owed_for > _OWED:
+            self.paused_until = now + owed_for
+
+    def pause(self, seconds: float, quota: Quota, now: float) -> None:
+        """Take note that the bucket is paused for so long."""
+        levels, bands = list(self._levels or [self.level] * len(quota.bandwidths)), bands_of(quota)
+        gate = quickest(bands)
+        levels[gate] = min(levels[gate], -seconds * quota.bandwidths[gate].rate)
+        self._levels, self.level, self._leased = tuple(levels), math.floor(min(levels)), 0
+        self._heard, self.paused_until = now, now + seconds
+
+    def resume(self) -> None:
+        """Take note that the bucket is paused no more; what is in it nobody told."""
+        self._levels, self.level, self.paused_until = (), 0, LONG_AGO
 
     def woke_late(self, seconds: float) -> None:
         """Take note that a caller woke so long after its lease: the next one lasts longer, for as long as that counts.

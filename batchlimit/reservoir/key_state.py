@@ -136,6 +136,11 @@ class KeyState:
         return max(self.largest_cost, LARGEST_BURST if code.denies_all else code.largest_cost)
 
     @property
+    def to_ask_with(self) -> Quota | None:
+        """The quota by which a bucket may begin: the own one, or that of the code; None: nothing is admitted."""
+        return next((each for each in (self.own, self.code) if not each.denies_all), None)
+
+    @property
     def pending_from(self) -> float:
         """When tokens that were granted for later begin, if the first waiter needs no more; else -inf."""
         return self.lease.starts if self.lease.pending and self.lease.held >= self.first_cost else LONG_AGO

@@ -7,6 +7,7 @@ from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Filled, Waiter
+from batchlimit.waiting import LONG_AGO
 
 
 class Lease:
@@ -17,7 +18,7 @@ class Lease:
     The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
     counts at the least, whatever is under way: only so many may ever be held or put back here.
 
-    It has 13 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
+    It has 14 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
 
     Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
     bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
@@ -37,6 +38,7 @@ class Lease:
         "reserved_for_waiters",
         "served",
         "starts",
+        "void_before",
     )  # fmt: skip
 
     def __init__(self, tokens: FreeTokens, now: float) -> None:
@@ -49,6 +51,7 @@ class Lease:
         self.borrowed = False
         self.exact = False  # whether the bucket may count the last grant as spent
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
+        self.void_before = LONG_AGO  # what was asked for before this is not to be spent
         self.served = 0  # tokens of the bucket's that went to waiters
 
     def __repr__(self) -> str:
@@ -159,6 +162,8 @@ class Lease:
         self.exact = grant.kept == 0 and grant.granted <= fetch.ask.queued and _is_small(quota, grant.active_instances)
         is_all = 0 < quota.burst <= self._recorded and not (quota.also or fetch.repeated) and grant.granted > 0
         self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
+        if fetch.sent < self.void_before:
+            self.take_all()
 
     def borrow(self, granted: int, lease: float, now: float) -> int:
         """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.
@@ -178,6 +183,11 @@ class Lease:
         self.reserved_for_waiters += granted
         self.borrowed = True
         return left
+
+    def void(self, now: float) -> None:
+        """Let go of everything, and of what was asked for by now: the key is paused."""
+        self.take_all()
+        self.void_before = now
 
     def disown(self) -> None:
         """Let go of everything, and of what is under way: nothing of it is ours any more."""

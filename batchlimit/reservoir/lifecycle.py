@@ -6,6 +6,7 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
@@ -21,6 +22,7 @@ class Lifecycle:
 
     - `tend`, at `due`: tokens are renewed, refilled or returned. If nobody used the empty reservoir for a while, it
       retires. It leaves a `snapshot` for the next one, unless the key is idle by then.
+    - `pause`: nobody is admitted for a time, and its tokens go back. `resume` ends that.
     - `evict`: it has to make room for another key.
     - `close`, then `last_ask` and `drain`: the limiter is closed. `ended` is the error that every later caller gets.
     """
@@ -161,8 +163,8 @@ class Lifecycle:
             return None
         return self._requests.ask(now, target=0, ahead=0.0)
 
-    def drain(self) -> GiveBack | None:
-        """Give back all free tokens; None if there are none, or while a request is in flight."""
+    def drain(self, waiter: Waiter | None = None) -> GiveBack | None:
+        """Give back all free tokens, by this caller; None if there are none, or while a request is in flight."""
         state = self._state
         if state.in_flight is not None:
             return None
@@ -171,7 +173,30 @@ class Lifecycle:
             state.overdraft.forget()
         held = state.lease.take_all()
         tokens = 0 if state.lease.borrowed else held
-        return self._requests.give_back(tokens) if tokens or self._requests.refunds else None
+        return self._requests.give_back(tokens, waiter) if tokens or self._requests.refunds else None
+
+    def pause(self, seconds: float, now: float, waiter: Waiter) -> GiveBack | None:
+        """Have nobody admitted for so long; return what goes back, which this caller sends."""
+        state = self._state
+        if state.denies_all:
+            return None
+        state.count(now)
+        back = self.drain(waiter)
+        self._requests.lost_number = None  # the tokens of that ask were granted before
+        state.lease.void(now)
+        self._prefetch.stop()
+        state.view.pause(seconds, state.quota, now)
+        state.denials = DenialCache.pausing(seconds, 1, now)
+        self._admission.refuse_hopeless(now)
+        state.queue.wake_leader()
+        return back
+
+    def resume(self) -> None:
+        """Ask the bucket again, which is paused no more."""
+        if not self._state.denies_all:
+            self._state.view.resume()
+            self._state.denials = NO_DENIALS
+            self._state.queue.wake_leader()
 
     def wake_closer(self) -> None:
         """Wake the caller that closes, if there is one: a request has ended."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent
     from batchlimit.stores.async_redis import AsyncRedisStore
     from batchlimit.stores.memory import MemoryStore
+    from batchlimit.stores.pausable import AsyncPausable, Pausable
     from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Remote, Store
     from batchlimit.stores.redis import RedisStore
     from batchlimit.stores.spender import AsyncSpender, Spender
@@ -64,6 +65,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.bucket.messages": "Ask GiveBack Grant Level Spend SpendReply Spent",
             "batchlimit.stores.async_redis": "AsyncRedisStore",
             "batchlimit.stores.memory": "MemoryStore",
+            "batchlimit.stores.pausable": "AsyncPausable Pausable",
             "batchlimit.stores.protocols": "AsyncRemote AsyncStore Remote Store",
             "batchlimit.stores.redis": "RedisStore",
             "batchlimit.stores.spender": "AsyncSpender Spender",
@@ -72,6 +74,7 @@ else:  # where __getattr__ would hide a name that there is not
 
 __all__ = [
     "Ask",
+    "AsyncPausable",
     "AsyncRedisStore",
     "AsyncRemote",
     "AsyncSpender",
@@ -80,6 +83,7 @@ __all__ = [
     "Grant",
     "Level",
     "MemoryStore",
+    "Pausable",
     "RedisStore",
     "Remote",
     "Spend",

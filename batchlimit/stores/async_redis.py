@@ -18,11 +18,7 @@ from batchlimit.redaction import shown
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
-from batchlimit.stores.client.async_transport import (
-    AsyncSentinelTransport,
-    AsyncServerTransport,
-    AsyncTransport,
-)
+from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport, AsyncTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.rulebook import Command, rules_name
@@ -41,6 +37,7 @@ from batchlimit.stores.client.scripts import (
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
+from batchlimit.stores.redis_pauses import AsyncRedisPauses
 from batchlimit.stores.redis_rules import AsyncRedisRules
 from batchlimit.unique import Unique
 
@@ -54,8 +51,8 @@ tokens are returned."""
 class AsyncRedisStore(Unique):
     """An AsyncStore in Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 
-    It never asks a replica. It has 16 public methods, because it keeps five protocols: AsyncStore, AsyncRemote,
-    AsyncSender, AsyncSpender and AsyncRuled. What overrides do stands in a part of its own: `rules`.
+    It never asks a replica. It has 16 public methods, because it keeps six protocols: AsyncStore, AsyncRemote,
+    AsyncSender, AsyncSpender, AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
 
     Example:
         >>> import fakeredis
@@ -168,6 +165,11 @@ class AsyncRedisStore(Unique):
             return None
         except FAILURES as error:
             raise failure(error, self.address) from error
+
+    @property
+    def pauses(self) -> AsyncRedisPauses:
+        """See Pausable."""
+        return AsyncRedisPauses(self._run, self._prefix)
 
     @property
     def spends_together(self) -> bool:
@@ -291,10 +293,6 @@ def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
         case "sentinel":
             return AsyncSentinelTransport(factory.async_sentinel_client(address, limits))
         case _:
-            client = factory.async_server_client(address, limits)
             # Only redis-py makes health checks, within its own calls.
-            return (
-                AsyncServerTransport(client)
-                if address.options.get("health_check_interval")
-                else AsyncDirectTransport(client)
-            )
+            kind = AsyncServerTransport if address.options.get("health_check_interval") else AsyncDirectTransport
+            return kind(factory.async_server_client(address, limits))

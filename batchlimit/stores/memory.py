@@ -7,17 +7,14 @@ from collections.abc import Callable, Sequence
 from batchlimit.blocking import not_reentered, own_lock
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORMAT, RULE, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.expiring import Expiring
+from batchlimit.stores.memory_pauses import AsyncMemoryPauses, MemoryPauses
+from batchlimit.stores.memory_rules import AsyncMemoryRules, MemoryRules
 from batchlimit.stores.memory_slots import MemorySlots
 from batchlimit.unique import Unique
 
 _SECOND = 1_000_000
-_LOGGED = 1000
-"""Changes of overrides that are remembered."""
 
 
 class MemoryStore(Unique):
@@ -112,6 +109,22 @@ class MemoryStore(Unique):
             self._buckets[key] = bucket, now + bucket.expires_in()
         return before
 
+    @property
+    def pauses(self) -> MemoryPauses:
+        """See Pausable."""
+        return MemoryPauses(self._paused)
+
+    def _paused(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
+        """Change a bucket; one that is not there begins by the quota, if there is one."""
+        with not_reentered(self._lock):
+            now = self._now()
+            bucket = self._live(key, now) or (self._bucket(quota, now) if quota else None)
+            if bucket is None:
+                return 0.0
+            changed = change(bucket, now)
+            self._buckets[key] = bucket, now + bucket.expires_in()
+        return changed
+
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""
         self.rules.note(key, old, new, who, why)
@@ -134,83 +147,6 @@ class MemoryStore(Unique):
     def _live(self, key: str, now: int) -> Bucket | None:
         bucket, expires = self._buckets.get(key, (None, 0))
         return bucket if now < expires else None
-
-
-class MemoryRules:
-    """A RuleStore in a dict; see lua/change.lua. Its clock is the store's, set to the time of day when it is made."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._began = clock, time.time() - clock()
-        self._lock = own_lock()
-        self._fields: dict[str, str] = {}
-        self._log: list[Entry] = []
-        self.revision = 0
-
-    def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        with not_reentered(self._lock):
-            fields = None if self.revision == known else dict(self._fields)
-            return Published(self.revision, self._now(), fields)
-
-    def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        with not_reentered(self._lock):
-            if change.revision != self.revision:
-                return False, self.revision
-            now = self._now()
-            self.revision = max(self.revision + 1, int(now * 100))
-            self._fields |= {"revision": str(self.revision), "form": FORMAT}
-            for name, text in change.texts.items():
-                old = self._fields.pop(RULE + name, "")
-                if text:
-                    self._fields[RULE + name] = text
-                self._log.insert(0, Entry(now, self.revision, name, old, text, change.who, change.why))
-            del self._log[_LOGGED:]
-            return True, self.revision
-
-    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """See Resettable.note."""
-        with not_reentered(self._lock):
-            self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
-
-    def remind(self, overrides: Overrides) -> None:
-        """Do nothing: it loses none."""
-
-    def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        with not_reentered(self._lock):
-            return self._log[:count]
-
-    def after_fork(self) -> None:
-        """Replace the lock."""
-        self._lock = own_lock()
-
-    def _now(self) -> float:
-        return self._began + self._clock()
-
-
-class AsyncMemoryRules:
-    """An AsyncRuleStore on a MemoryRules."""
-
-    __slots__ = ("_rules",)
-
-    def __init__(self, rules: MemoryRules) -> None:
-        self._rules = rules
-
-    async def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        return self._rules.read(known)
-
-    async def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        return self._rules.change(change)
-
-    async def remind(self, overrides: Overrides) -> None:
-        """See RuleStore.remind."""
-
-    async def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        return self._rules.log(count)
 
 
 class AsyncMemoryStore(Unique):
@@ -239,6 +175,11 @@ class AsyncMemoryStore(Unique):
     def rules(self) -> AsyncMemoryRules:
         """See Ruled.rules."""
         return AsyncMemoryRules(self._store.rules)
+
+    @property
+    def pauses(self) -> AsyncMemoryPauses:
+        """See AsyncPausable."""
+        return AsyncMemoryPauses(self._store.pauses)
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

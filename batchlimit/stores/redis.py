@@ -37,6 +37,7 @@ from batchlimit.stores.client.scripts import (
 from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
+from batchlimit.stores.redis_pauses import RedisPauses
 from batchlimit.stores.redis_rules import RedisRules
 from batchlimit.stores.redis_slots import RedisSlots
 from batchlimit.unique import Unique
@@ -50,7 +51,7 @@ class RedisStore(Unique):
 
     It has 14 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
     Lender.
-    What overrides and slots do stands in parts of its own: `rules` and `slots`.
+    What overrides, slots and pauses do stands in parts of its own: `rules`, `slots` and `pauses`.
 
     Example:
         >>> import fakeredis
@@ -142,6 +143,11 @@ class RedisStore(Unique):
     def slots(self) -> RedisSlots:
         """See Lender."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
+
+    @property
+    def pauses(self) -> RedisPauses:
+        """See Pausable."""
+        return RedisPauses(self._run, self._prefix)
 
     @property
     def spends_together(self) -> bool:

@@ -17,6 +17,7 @@ from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.pausable import Pausable, Pauses, no_pauses
 from batchlimit.stores.protocols import Pipelined, Remote, Store
 from batchlimit.stores.spender import Spender
 from batchlimit.stores.timeouts import Timeouts
@@ -93,6 +94,13 @@ class GuardedStore(Timeouts):
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return self.call(key, self._store.peek, key, quota)
+
+    @property
+    def pauses(self) -> Pauses:
+        """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
+        if isinstance(self._store, Pausable):
+            return self._store.pauses
+        raise no_pauses(self._store)
 
     def after_fork(self) -> None:
         """In a forked child: begin without threads, and with closed circuit breakers."""

@@ -162,6 +162,57 @@ class KeyCalls(BaseRateLimiter):
         """
         self._slow_path.refund(key, cost)
 
+    def pause(self, key: str, seconds: float, *, why: str = "") -> None:
+        """Have nobody admitted at a key for a time, by any process: as where an upstream says "Retry-After".
+
+        Of two pauses the one that ends later counts. Callers with enough timeout wait through it, in order of arrival;
+        others are refused, and `retry_after` tells of its end. Then calls begin at the rate of the quota, not with a
+        burst: of several bandwidths the one that fills fastest begins empty. Other processes hear of it with their next
+        request: until then they spend what they have leased, for at most 1.5 s. A key in mode "shadow" or "open" admits
+        all the same.
+
+        Args:
+            key: what is limited.
+            seconds: until the pause ends, by the server's clock; above 0.
+            why: the reason, which `batchlimit get` shows (one line, default "").
+
+        Raises:
+            StoreUnavailable: the store is away; this process pauses all the same, whatever `on_failure` says.
+            LimiterClosed, ValueError, TypeError: as the class says; or the store cannot pause keys.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> limiter = RateLimiter.from_url("memory://", "100/s")
+            >>> limiter.pause("api.example.com", 30, why="429 of upstream")
+            >>> decision = limiter.decide("api.example.com")
+            >>> decision.allowed, round(decision.retry_after)
+            (False, 30)
+        """
+        self._slow_path.pause(key, seconds, why)
+
+    def resume(self, key: str) -> bool:
+        """End the pause of a key, for all processes; calls begin at the rate of the quota.
+
+        Args:
+            key: what is limited.
+
+        Returns:
+            Whether there was a pause.
+
+        Raises:
+            StoreUnavailable: the store is away.
+            LimiterClosed, ValueError, TypeError: as the class says; or the store cannot pause keys.
+
+        Example:
+            >>> from batchlimit import RateLimiter
+            >>> limiter = RateLimiter.from_url("memory://", "100/s")
+            >>> limiter.pause("api.example.com", 3600)
+            >>> limiter.resume("api.example.com")
+            True
+            >>> limiter.acquire("api.example.com", timeout=1)
+        """
+        return self._slow_path.resume(key)
+
     def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
 

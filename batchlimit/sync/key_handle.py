@@ -109,6 +109,31 @@ class KeyHandle:
         """
         self._limiter.refund(self.key, cost)
 
+    def pause(self, seconds: float, *, why: str = "") -> None:
+        """Have nobody admitted for a time, by any process.
+
+        Args:
+            seconds: until the pause ends; above 0.
+            why: the reason, which `batchlimit get` shows (one line, default "").
+
+        Raises:
+            StoreUnavailable: the store is away; this process pauses all the same.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
+        self._limiter.pause(self.key, seconds, why=why)
+
+    def resume(self) -> bool:
+        """End the pause, for all processes.
+
+        Returns:
+            Whether there was a pause.
+
+        Raises:
+            StoreUnavailable: the store is away.
+            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+        """
+        return self._limiter.resume(self.key)
+
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
         """Charge an estimate now, and settle later what it really was.
 

@@ -6,7 +6,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.sync import store_calls
+from batchlimit.sync import pausing, store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
@@ -92,6 +92,14 @@ class SlowPath:
         check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
         warn_in_loop()
         self.adjust(key, -cost)
+
+    def pause(self, key: str, seconds: float, why: str) -> None:
+        """Have nobody admitted at a key for a time."""
+        pausing.pause(self._registry, key, seconds, why)
+
+    def resume(self, key: str) -> bool:
+        """End the pause of a key; whether there was one."""
+        return pausing.resume(self._registry, key)
 
     def adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""

@@ -142,6 +142,11 @@ class FaultStore(_Faulty[Store]):
         """See Store.peek."""
         return self._do(lambda inner: inner.peek(key, quota))
 
+    @property
+    def pauses(self) -> "FaultyPauses":
+        """See Pausable."""
+        return FaultyPauses(self._do)
+
     def close(self) -> None:
         """See Store.close."""
         self._inner.close()
@@ -195,6 +200,11 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
         """See Store.peek."""
         return await self._do(lambda inner: inner.peek(key, quota))
 
+    @property
+    def pauses(self) -> "AsyncFaultyPauses":
+        """See AsyncPausable."""
+        return AsyncFaultyPauses(self._do)
+
     def renew(self) -> None:
         """See AsyncStore.renew."""
         self._inner.renew()
@@ -212,3 +222,33 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
             await asyncio.sleep(self.faults.slow)
         with self.faults.around(self._forget):
             return await call(self._inner)
+
+
+class FaultyPauses:
+    """The pauses of a FaultStore."""
+
+    def __init__(self, do: Callable[[Callable[[Any], Any]], Any]) -> None:
+        self._do = do
+
+    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
+        """See Pauses.pause."""
+        return float(self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why)))
+
+    def resume(self, key: str) -> bool:
+        """See Pauses.resume."""
+        return bool(self._do(lambda inner: inner.pauses.resume(key)))
+
+
+class AsyncFaultyPauses:
+    """The pauses of an AsyncFaultStore."""
+
+    def __init__(self, do: Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[Any]]) -> None:
+        self._do = do
+
+    async def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
+        """See Pauses.pause."""
+        return float(await self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why)))
+
+    async def resume(self, key: str) -> bool:
+        """See Pauses.resume."""
+        return bool(await self._do(lambda inner: inner.pauses.resume(key)))

@@ -10,7 +10,8 @@ from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import MemoryRules, MemoryStore
+from batchlimit.stores.memory import MemoryStore
+from batchlimit.stores.memory_rules import MemoryRules
 from batchlimit.stores.outage import too_late
 from batchlimit.testing.faults import Faults
 from batchlimit.testing.virtual_time import VirtualTime
@@ -129,6 +130,9 @@ class FaultyVirtualStore(MemoryStore):
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return self._do(lambda: self._inner.peek(key, quota))
+
+    def _paused(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
+        return self._do(lambda: self._inner._paused(key, quota, change))
 
     def _do(self, call: Callable[[], T]) -> T:
         if seconds := min(self._faults.slow, self._deadline):

@@ -113,6 +113,12 @@ class Blocking:
     def refund(self, key: Any, cost: Any = 1) -> None:
         awaited(self._inner.refund, key, cost)
 
+    def pause(self, key: Any, seconds: Any, *, why: Any = "") -> None:
+        awaited(self._inner.pause, key, seconds, why=why)
+
+    def resume(self, key: Any) -> bool:
+        return bool(awaited(self._inner.resume, key))
+
     def reserve(self, key: Any, cost: Any, *, timeout: Any = None, on_error: Any = "keep") -> BlockingReservation:
         return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
 

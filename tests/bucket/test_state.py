@@ -45,7 +45,7 @@ def test_a_bucket_counts_what_was_used_and_refused() -> None:
 
 def test_a_bucket_from_before_counts_from_now_on() -> None:
     fields = {name: text for name, text in bucket().items() if name != "used"}
-    assert read_bucket(fields, START)[-2:] == (0, 0)
+    assert read_bucket(fields, START)[-4:] == (0, 0, 0.0, "")
 
 
 def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:

@@ -255,6 +255,18 @@ def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(run: Run
     assert valkey_store.peek("ann", quota)[:2] == (40, 60)
 
 
+def test_get_shows_a_pause_and_resume_ends_it(run: Run, valkey_store: RedisStore) -> None:
+    valkey_store.pauses.pause("ann", Quota(1.0, 100), 3600, "429 of upstream")
+    shown = json.loads(run("get", "ann", "-o", "json").stdout)
+    assert 3500 < shown["paused_seconds"] <= 3600
+    assert shown["paused_why"] == "429 of upstream"
+    assert "429 of upstream" in run("get", "ann").stdout
+    assert (run("resume", "ann").exit_code, run("resume", "ann").exit_code) == (0, 1)
+    assert json.loads(run("get", "ann", "-o", "json").stdout)["paused_seconds"] == 0
+    assert run("resume", "ann*").exit_code == 2
+    assert run("log", "-o", "json").stdout.strip() == "[]"
+
+
 def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: RedisStore) -> None:
     ask = Ask("one", 1, 10, 10, 10, round_trip=2.0, revision=42)
     assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10

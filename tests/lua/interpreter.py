@@ -11,6 +11,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.scripts import (
     give_back_arguments,
     lend_arguments,
+    pause_arguments,
     peek_arguments,
     read_grant,
     read_level,
@@ -42,7 +43,7 @@ class Interpreter:
         )
         self._scripts: dict[str, Any] = {}
         self.published: list[tuple[str, str]] = []
-        for name in ("take", "give_back", "peek", "reset", "lend", "spend"):
+        for name in ("take", "give_back", "peek", "reset", "lend", "spend", "pause"):
             self.load(name, script(name))
 
     @property
@@ -73,6 +74,10 @@ class Interpreter:
 
     def reset(self, *, forget: bool) -> tuple[float, ...] | None:
         return read_reset(self.listed("reset", reset_arguments(forget)))
+
+    def pause(self, quota: Quota, lasting: int) -> int:
+        """Pause for so long (us), or lift it (0); return what the script says."""
+        return int(self.listed("pause", pause_arguments(quota, lasting / 1e6, "a reason"))[0])
 
     def lend(self, ask: SlotAsk) -> SlotReply:
         return read_slots(self.listed("lend", lend_arguments(ask, "channel:")))

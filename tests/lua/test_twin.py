@@ -51,7 +51,8 @@ _spends = st.tuples(
     st.sampled_from((0.0, 0.0, 0.5, 3600.0)),
     st.sampled_from(((0, 0), (0, 0), (0, 1), (3, 0), (3, 1))),
 )
-_calls = st.one_of(_takes, _takes, _takes, _give_backs, _give_backs, _resets, _spends, _spends, _spends)
+_pauses = st.tuples(st.just("pause"), st.sampled_from((0, 0, 1, 300_000, 5_000_000, 5_000_000, 10**14)))
+_calls = st.one_of(_takes, _takes, _takes, _give_backs, _give_backs, _resets, _spends, _spends, _spends, _pauses)
 _steps = st.lists(st.tuples(_elapsed, _calls, st.integers(0, 2)), max_size=30)
 
 
@@ -128,6 +129,14 @@ class Pair:
         before = self.twin.reset(self.lua.now, forget=forget) if self.twin else None
         assert self.lua.reset(forget=forget) == before
 
+    def pause(self, lasting: int, quota: Quota) -> None:
+        if lasting:
+            self.twin = self.twin or Bucket(quota, self.lua.now)
+            assert self.lua.pause(quota, lasting) == self.twin.pause(lasting, self.lua.now)
+        else:
+            lifted = self.twin is not None and self.twin.resume(self.lua.now)
+            assert self.lua.pause(quota, 0) == (0 if lifted else -1)
+
     def check(self, quota: Quota) -> None:
         if self.twin is not None:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
@@ -161,6 +170,9 @@ class Pair:
                 twin._reserved.ends,
                 f"instance:{twin._reserved.name}",
             )
+        over = max(0, twin._time, self.lua.now - twin._epoch) - fair_share.SETTLES
+        paused = max(over, int(fields.get("paused", f"{over}").split()[0]))
+        assert paused == max(over, over if twin._paused is None else twin._paused)
         assert {name[9:] for name in fields if name.startswith("instance:")} == set(table.instances)
 
     def _seq(self, instance: str, seq: str) -> int:
@@ -231,6 +243,16 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
             (0, ("spend", 3, 0.0, (0, 0))),
         ],
         95,
+    ),
+    "a pause is lifted after tokens were granted for later": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "a", "next", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
+            (0, ("pause", 5_000_000)),
+            (1000, ("pause", 0)),
+        ],
+        -30,
     ),
     "there is room for a fraction": (
         _HUNDRED,
@@ -358,6 +380,9 @@ _MILLISECONDS = ("MARGIN", "LONGEST")
         "LONG_PACE",
         "LAST",
         "SWEEP",
+        "SETTLES",
+        "SOONEST",
+        "LATER",
         "BATCH",
         "REMEMBERED",
         "SILENT",

@@ -69,11 +69,15 @@ class Outage:
 def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: float) -> bool:
     """Answer the waiters without the store, as the policy says; False: it has no answer.
 
-    `target` is how many tokens the request that failed wanted.
+    `target` is how many tokens the request that failed wanted. A pause that the bucket told of goes on.
     """
     if state.queue.leader is None:
         return True
     admission.advance(now)
+    if (pause := state.view.paused_until - now) > 0.0 and not state.fallback.fails_closed:
+        state.denials = DenialCache.pausing(pause, 1, now)
+        admission.refuse_answered(now)
+        return True
     bucket = state.fallback.bucket_now(state.quota, state.view, now)
     if bucket is not None and state.queue.leader is not None:
         borrow(state, bucket, target, now)

@@ -27,6 +27,7 @@ SCRIPTS = {
     "give_back": ("start", "bucket", "refill", "give_back", "write"),
     "peek": ("start", "bucket", "refill", "peek"),
     "reset": ("start", "bucket", "sweep", "refill", "reset", "write"),
+    "pause": ("start", "bucket", "refill", "pause", "write"),
     "spend": ("start", "spend"),
     "change": ("change",),
     "lend": ("lend",),
@@ -193,6 +194,11 @@ def peek_arguments(quota: Quota) -> list[str | bytes]:
 def reset_arguments(forget: bool) -> list[str | bytes]:
     """Return ARGV of reset.lua. No quota is asked with: a missing bucket is not begun."""
     return [spelled(PROBE_QUOTA), "", "1" if forget else "0"]
+
+
+def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]:
+    """Return ARGV of pause.lua; 0 seconds: to lift the pause."""
+    return [spelled(quota), "", str(math.ceil(seconds * _SECOND)), why]
 
 
 def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:

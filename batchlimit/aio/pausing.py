@@ -1,0 +1,49 @@
+"""Pauses of a key by tasks: the store is told, and this process lets go of what it has leased."""
+
+from batchlimit.aio import store_calls
+from batchlimit.aio.registry import Registry
+from batchlimit.errors import StoreUnavailable
+from batchlimit.overrides.override import check_line
+from batchlimit.reservoir.options import check_seconds
+from batchlimit.reservoir.waiter import NOBODY, Fail, Waiter
+from batchlimit.waiting import NO_WAIT
+
+
+async def pause(registry: Registry, key: str, seconds: float, why: str) -> None:
+    """Pause a key for the whole fleet; where the store is away, for this process, and StoreUnavailable is raised."""
+    check_seconds("seconds", seconds)
+    check_line("why", why)
+    entry, pauses = registry.entry(key), registry.store.pauses
+    if (quota := entry.reservoir.state.to_ask_with) is None:
+        return  # nothing is admitted there
+    told = await store_calls.outcome(
+        registry.store.call, entry.key, lambda: pauses.pause(entry.key, quota, seconds, why)
+    )
+    registry.check_open()
+    left = float(seconds) if isinstance(told, StoreUnavailable) else told
+    if left:
+        _hold(registry, key, left)
+    if isinstance(told, StoreUnavailable):
+        raise Fail(told).to_raise(key)
+
+
+async def resume(registry: Registry, key: str) -> bool:
+    """End the pause of a key."""
+    entry, pauses = registry.entry(key), registry.store.pauses
+    told = await store_calls.outcome(registry.store.call, entry.key, lambda: pauses.resume(entry.key))
+    registry.check_open()
+    if isinstance(told, StoreUnavailable):
+        raise Fail(told).to_raise(key)
+    entry = registry.live_entry(key)
+    entry.reservoir.lifecycle.resume()
+    entry.changed()
+    return told
+
+
+def _hold(registry: Registry, key: str, seconds: float) -> None:
+    """Let go of what is leased, and ask for nothing meanwhile."""
+    entry = registry.live_entry(key)
+    back = entry.reservoir.lifecycle.pause(seconds, entry.home.clock(), Waiter(0, NO_WAIT, NOBODY))
+    if back is not None:
+        store_calls.give_back(entry, back)
+    entry.changed()

@@ -1,0 +1,89 @@
+"""The overrides of a store in the memory of this process, for threads and for tasks."""
+
+import time
+from collections.abc import Callable
+
+from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.overrides.known import Published
+from batchlimit.overrides.log import Change, Entry
+from batchlimit.overrides.overrides import FORMAT, RULE, Overrides
+
+_LOGGED = 1000
+"""Changes of overrides that are remembered."""
+
+
+class MemoryRules:
+    """A RuleStore in a dict; see lua/change.lua. Its clock is the store's, set to the time of day when it is made."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._began = clock, time.time() - clock()
+        self._lock = own_lock()
+        self._fields: dict[str, str] = {}
+        self._log: list[Entry] = []
+        self.revision = 0
+
+    def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        with not_reentered(self._lock):
+            fields = None if self.revision == known else dict(self._fields)
+            return Published(self.revision, self._now(), fields)
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        with not_reentered(self._lock):
+            if change.revision != self.revision:
+                return False, self.revision
+            now = self._now()
+            self.revision = max(self.revision + 1, int(now * 100))
+            self._fields |= {"revision": str(self.revision), "form": FORMAT}
+            for name, text in change.texts.items():
+                old = self._fields.pop(RULE + name, "")
+                if text:
+                    self._fields[RULE + name] = text
+                self._log.insert(0, Entry(now, self.revision, name, old, text, change.who, change.why))
+            del self._log[_LOGGED:]
+            return True, self.revision
+
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """See Resettable.note."""
+        with not_reentered(self._lock):
+            self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
+
+    def remind(self, overrides: Overrides) -> None:
+        """Do nothing: it loses none."""
+
+    def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        with not_reentered(self._lock):
+            return self._log[:count]
+
+    def after_fork(self) -> None:
+        """Replace the lock."""
+        self._lock = own_lock()
+
+    def _now(self) -> float:
+        return self._began + self._clock()
+
+
+class AsyncMemoryRules:
+    """An AsyncRuleStore on a MemoryRules."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: MemoryRules) -> None:
+        self._rules = rules
+
+    async def read(self, known: int) -> Published:
+        """See RuleStore.read."""
+        return self._rules.read(known)
+
+    async def change(self, change: Change) -> tuple[bool, int]:
+        """See RuleStore.change."""
+        return self._rules.change(change)
+
+    async def remind(self, overrides: Overrides) -> None:
+        """See RuleStore.remind."""
+
+    async def log(self, count: int) -> list[Entry]:
+        """See RuleStore.log."""
+        return self._rules.log(count)

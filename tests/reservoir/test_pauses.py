@@ -1,0 +1,50 @@
+"""What was asked for before a pause is not spent in it, whenever its answer comes."""
+
+from batchlimit.bucket.messages import GiveBack
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.waiter import Fetch, Wait, Waiter
+from batchlimit.waiting import NO_WAIT
+from tests.reservoir.entry import PATIENT, Entry
+from tests.reservoir.world import Waking
+
+HUNDRED = Quota(100.0, 100)
+
+
+def waiter(deadline: float = PATIENT) -> Waiter:
+    return Waiter(1, deadline, Waking())
+
+
+def test_a_grant_that_was_under_way_is_void() -> None:
+    entry = Entry(HUNDRED)
+    first = waiter()
+    entry.reservoir.admission.join(first)
+    fetch = entry.fetch(first, 0.0)
+    assert entry.reservoir.lifecycle.pause(5.0, 0.1, waiter()) is None, "nothing is here, and one request in flight"
+    entry.grant(fetch, 0.2, 50)
+    assert (first.verdict, entry.reservoir.state.lease.held) == (None, 0)
+
+
+def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_second() -> None:
+    entry = Entry(HUNDRED)
+    first, pausing = waiter(), waiter()
+    entry.reservoir.admission.join(first)
+    entry.grant(entry.fetch(first, 0.0), 0.0, 50)
+    back = entry.reservoir.lifecycle.pause(5.0, 0.1, pausing)
+    assert isinstance(back, GiveBack)
+    assert back.tokens == 49
+    entry.reservoir.gave_back(0.1)
+    assert entry.reservoir.admission.deny(1, 0.2)
+    second = waiter()
+    entry.reservoir.admission.join(second)
+    assert entry.step(second, 0.25) == Wait(0.35)
+    assert isinstance(entry.step(second, 0.7), Fetch)
+
+
+def test_one_who_cannot_wait_so_long_is_refused() -> None:
+    entry = Entry(HUNDRED)
+    hurried = waiter(1.0)
+    entry.reservoir.admission.join(hurried)
+    fetch = entry.fetch(hurried, 0.0)
+    entry.reservoir.lifecycle.pause(5.0, 0.1, waiter(NO_WAIT))
+    assert hurried.verdict is not None
+    assert fetch is entry.reservoir.state.in_flight
