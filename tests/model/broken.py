@@ -89,9 +89,9 @@ BREAKS = {
         ),
         Break(
             "what comes back fills over what is leased",
-            "bucket.bucket:Bucket._credit",
-            "band.burst - self._table.outstanding - level",
-            "band.burst - level",
+            "bucket.bucket:Bucket._room",
+            "band.burst - self._table.outstanding",
+            "band.burst",
             "refunded",
         ),
         Break(
