@@ -112,9 +112,8 @@ class Bucket(SpendableBucket):
 
     def resume(self, now: int) -> bool:
         """Lift a pause; False: there is none. What would be owed without it is at most what is outstanding."""
-        self._tell(now)
-        if not self._left:
-            return False
+        if self._paused is None or self._paused <= max(self._now, now - self._epoch):
+            return False  # and the clock is not known to be so late: the script writes nothing
         self._refill_to(now, "", math.inf)
         self._paused, gate = None, self._gate
         self._levels[gate] = max(self._levels[gate], min(0, -self._table.outstanding))
