@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_300,
-    "functions": 4_260,
-    "files": 410,
+    "lines": 52_650,
+    "functions": 4_310,
+    "files": 412,
     "classes of one name": 33,
     "entries of batchlimit/": 41,
 }
