@@ -57,11 +57,6 @@ class Calibration:
                 sheddable.shed(self._shedder.choose)
 
 
-def _default_law(clock: Callable[[], int]) -> Law:
-    """Return a law whose drains coincide with those of limiters on other machines, by the time of day."""
-    return Knee(offset=time.time_ns() - time.monotonic_ns() if clock is time.monotonic_ns else 0)
-
-
 class BaseLimiter(Unique):
     """A locked gate and its watchers. Each of the two APIs has its own way to wait at the gate."""
 
@@ -80,7 +75,8 @@ class BaseLimiter(Unique):
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        law = _default_law(clock) if law is None else law
+        if law is None:  # its drains coincide with those of limiters on other machines, by the time of day
+            law = Knee(offset=time.time_ns() - time.monotonic_ns() if clock is time.monotonic_ns else 0)
         if isinstance(law, type) or not isinstance(law, Law):
             raise TypeError(f"law must be a law, like Fixed(20), not {law!r}")
         if not isinstance(partitions, Partitions | None):

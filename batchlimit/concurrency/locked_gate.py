@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from batchlimit.concurrency.base_permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
-from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
@@ -14,7 +13,7 @@ from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.sheddable_permits import SheddablePermits
-from batchlimit.concurrency.statistics import ConcurrencyStatistics, WatcherStatistics
+from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics
 from batchlimit.concurrency.wait_queue import CLOSED, GateQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -100,7 +99,9 @@ class LockedGate:
             LimiterClosed: The limiter was closed.
         """
         if self._bypass is not None and self._bypass(permit.operation, partition):
-            self._pass_by(permit)
+            with self._section.lock:
+                self.counts.bypassed += 1
+            permit._state = BYPASS
             return None
         now = self.clock()
         section = self._section
@@ -126,11 +127,6 @@ class LockedGate:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
         self.clock = self._section.clock = clock
         self.time = time
-
-    def _pass_by(self, permit: BasePermit) -> None:
-        with self._section.lock:
-            self.counts.bypassed += 1
-        permit._state = BYPASS
 
     def _place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""

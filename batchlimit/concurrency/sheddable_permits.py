@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from batchlimit.concurrency.base_permit import HELD, BasePermit
-from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.statistics import Counts
 
 
 class SheddablePermits:

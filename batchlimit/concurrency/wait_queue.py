@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from batchlimit.concurrency.base_permit import HELD, BasePermit
-from batchlimit.concurrency.counts import Counts
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.queue import GateWaiter, Queue
+from batchlimit.concurrency.statistics import Counts
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.waking import HEARTBEAT
 

@@ -6,7 +6,7 @@ from operator import add
 
 from batchlimit.histogram import Durations, Histogram
 from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
-from batchlimit.quota.policy import OTHER, Policies
+from batchlimit.quota.lookup import OTHER, Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
 from batchlimit.reservoir.key_state import KeyState

@@ -6,7 +6,7 @@ from operator import add, sub
 from typing import Protocol
 
 from batchlimit.lock import OwnLock
-from batchlimit.quota.policy import Policies
+from batchlimit.quota.lookup import Policies
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures

@@ -7,8 +7,7 @@ from batchlimit.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.patterns import by_name
 from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
 from batchlimit.quota.key import stored
-from batchlimit.quota.lookup import QuotaSource, quota_rule
-from batchlimit.quota.policy import Policies, policies_of
+from batchlimit.quota.lookup import Policies, QuotaSource, policies_of, quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 

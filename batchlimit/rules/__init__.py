@@ -8,9 +8,8 @@ from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, Verdict
 from batchlimit.rules.file import RuleFile
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
-from batchlimit.rules.rule import Rule
+from batchlimit.rules.rule import Rule, Statuses
 from batchlimit.rules.rules import Rules
-from batchlimit.rules.statuses import Statuses
 
 __all__ = [
     "Applicable",

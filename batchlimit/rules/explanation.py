@@ -82,7 +82,7 @@ def _verdict(rule: Rule, request: Request) -> Verdict:
                 if pattern.takes(request.method.upper()):
                     other = f" {shown(reading)}, another reading of the path" if number else ""
                     return _keyed(match, f"{text} matches{other}", request)
-    why = "; ".join(_why_not(text, text in paths) for text, _ in patterns)
+    why = "; ".join(f"{text} is for other {'methods' if text in paths else 'paths'}" for text, _ in patterns)
     return Verdict(rule, "no match", None, why or "routes ask for it by its key")
 
 
@@ -90,10 +90,6 @@ def _on_its_path(rule: Rule, pattern: Pattern, reading: str) -> list[Match]:
     """Return a match whatever the method, or none."""
     matcher = Matcher([(rule, [replace(pattern, methods=None)])])
     return [Match(*found) for found in matcher.read("", reading)]
-
-
-def _why_not(text: str, path_matches: bool) -> str:
-    return f"{text} is for other {'methods' if path_matches else 'paths'}"
 
 
 def _keyed(match: Match, matches: str, request: Request) -> Verdict:

@@ -185,7 +185,7 @@ class RuleFile(Unique):
     def _look(self) -> bool:
         if not self._is_told:  # the process was forked in between
             self._tell(self._living)
-        if _seen_at(self._path) == self._seen and not self.problem.startswith(_UNREAD):
+        if _seen(os.stat(self._path)) == self._seen and not self.problem.startswith(_UNREAD):
             return False
         self._seen, data = self._read()
         if data == self._data:
@@ -244,10 +244,6 @@ class RuleFile(Unique):
 
 
 _UNREAD = "it cannot be read: "
-
-
-def _seen_at(path: str) -> _Seen:
-    return _seen(os.stat(path))
 
 
 def _seen(found: os.stat_result) -> _Seen:

@@ -81,7 +81,8 @@ class AsyncSharedPermit(BaseSharedPermit):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._disarm()
+        if self._watch is not None:
+            self._watch.remove(self)
         self.release()
         if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
             others = self._task.uncancel() > self._cancels
@@ -97,10 +98,6 @@ class AsyncSharedPermit(BaseSharedPermit):
         place.holder = ref(self)
         if place.is_lost(self._engine.clock()):
             watch.loop.call_soon(self.look)  # the block may end before a running task hears
-
-    def _disarm(self) -> None:
-        if self._watch is not None:
-            self._watch.remove(self)
 
     def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from batchlimit.concurrency.queue import Queue
-from batchlimit.concurrency.ranks import OldestTurn, Ranks, kept_for_lower
+from batchlimit.concurrency.queue import OldestTurn, Queue, Ranks, kept_for_lower
 from batchlimit.errors import StoreUnavailable
 from batchlimit.lending.messages import SlotReply
 from batchlimit.shared.lease import Claim, Place

@@ -12,7 +12,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.quota.policy import policies_of
+from batchlimit.quota.lookup import policies_of
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.reservoir import Reservoir

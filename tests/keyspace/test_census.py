@@ -13,8 +13,7 @@ from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.pages import SIZE, Counted, Page
 from batchlimit.lock import OwnLock
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.lookup import quota_rule
-from batchlimit.quota.policy import MOST, OTHER, Policies, policies_of
+from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter

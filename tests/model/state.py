@@ -23,7 +23,7 @@ from batchlimit.histogram import Durations
 from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.pages import Page, Pages
 from batchlimit.overrides.code import Code
-from batchlimit.quota.policy import Policies
+from batchlimit.quota.lookup import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance

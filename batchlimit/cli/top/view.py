@@ -83,11 +83,11 @@ class View:
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are shown, in order."""
-        found = sorted((row for row in rows if self._shows(row.key)), key=lambda row: row.key)
+        found = sorted(
+            (row for row in rows if self.pattern in row.key or fnmatchcase(row.key, self.pattern)),
+            key=lambda row: row.key,
+        )
         return sorted(found, key=_BY[self.sort])[:: -1 if self.is_reversed else 1]
-
-    def _shows(self, key: str) -> bool:
-        return self.pattern in key or fnmatchcase(key, self.pattern)
 
 
 _MOST = 32
