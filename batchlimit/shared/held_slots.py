@@ -185,3 +185,4 @@ class HeldSlots:
             place, _ = self.places.popitem()
             place.lose()
             place.give_up()
+        self._leaving = min(self._leaving, self.count - len(self.places))  # what the store forgot does not go back

@@ -32,15 +32,30 @@ class Shape:
         return min(place, len(self.sizers) - 1)
 
 
+@dataclass(frozen=True)
+class SlotShape:
+    """One kind of world of a shared limit."""
+
+    limit: int
+    most: Mapping[str, int]
+    """How often each thing happens at the most."""
+    patience: tuple[float, ...] = (0.0, inf)
+    """How long callers wait (s)."""
+    instances: int = 2
+    lease: float = 0.9
+
+
+AnyShape = Shape | SlotShape
 Size = Literal["usual", "deep", "all"]
 BOTH = FixedBatch(0), FixedBatch(2)
 """One instance spends, the others lease."""
 TWO = (FixedBatch(2),)
+WAIT = (inf,)
 NOW, WAITS = ((1, 0.0),), ((1, inf),)
 
 SOME = ((1, 0.0), (5, 0.0))
 
-USUAL: dict[str, Shape] = {
+USUAL: dict[str, AnyShape] = {
     "one spends": Shape("2/s burst 1", {"calls": 3}, instances=1, slowest=0),
     "two spend": Shape("2/s burst 1", {"calls": 2}),
     "one leases": Shape("10/s burst 6", {"calls": 3}, SOME, 1, TWO, 0.2, slowest=0),
@@ -59,18 +74,31 @@ USUAL: dict[str, Shape] = {
     "two bandwidths": Shape("10/s burst 2; 4/s burst 3", {"calls": 2}, sizers=BOTH),
     "larger costs": Shape("10/s burst 4", {"calls": 2}, ((2, 0.0), (3, inf)), sizers=TWO),
     "stopped": Shape("10/s burst 6", {"calls": 2, "stops": 1}, NOW, 1, TWO, 0.2),
+    "one slot": SlotShape(1, {"calls": 2}),
+    "two slots": SlotShape(2, {"calls": 3}, WAIT, 1),
+    "one slot, given up": SlotShape(1, {"calls": 2, "cancels": 1}, WAIT),
+    "one slot, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT, 1),
+    "one slot, stopped": SlotShape(1, {"calls": 2, "stops": 1}, WAIT, 1),
+    "one slot, forgotten": SlotShape(1, {"calls": 2, "losses": 1}, WAIT),
 }
 """A minute of the suite."""
-DEEP: dict[str, Shape] = {
+DEEP: dict[str, AnyShape] = {
     "one leases longer, a message is lost": Shape("10/s burst 6", {"calls": 3, "faults": 1}, NOW, 1, TWO, slowest=0),
     "one leases, waits, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, instances=1, sizers=TWO),
     "one spends, waits, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}, instances=1),
     "some wait, refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, instances=1, sizers=TWO),
     "four spend": Shape("4/s burst 2", {"calls": 4}, ((1, 0.0), (2, 0.0)), 1, idle_after=0.2, slowest=0),
+    "one slot at two, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT),
+    "one slot, died": SlotShape(1, {"calls": 2, "deaths": 1}, WAIT),
+    "one slot, closed": SlotShape(1, {"calls": 2, "closes": 1}, WAIT),
+    "one slot, the clock steps back": SlotShape(1, {"calls": 2, "backs": 1}, WAIT),
+    "two slots at two": SlotShape(2, {"calls": 3}, WAIT),
+    "two slots, forgotten": SlotShape(2, {"calls": 2, "losses": 1}, WAIT),
     "two lease again and again": Shape("20/s burst 12", {"calls": 3}, NOW, 2, TWO, 0.2, slowest=0),
 }
 """Two minutes more."""
-ALL: dict[str, Shape] = {
+ALL: dict[str, AnyShape] = {
+    "one slot at two, stopped": SlotShape(1, {"calls": 2, "stops": 1}, WAIT),
     "two lease, stopped": Shape("10/s burst 12", {"calls": 2, "stops": 1}, NOW, 2, TWO, 0.2),
     "some wait, owed": Shape("10/s burst 6", {"calls": 2, "debits": 1}, instances=1, sizers=TWO),
     "two spend, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}),
@@ -79,6 +107,6 @@ ALL: dict[str, Shape] = {
 """A night: those of two instances are larger than 40,000 states, and were not explored to their end yet."""
 
 
-def shapes_of(size: Size) -> Mapping[str, Shape]:
+def shapes_of(size: Size) -> Mapping[str, AnyShape]:
     """Return the shapes of a size, and those of the smaller ones, by name."""
     return {**USUAL, **(DEEP if size != "usual" else {}), **(ALL if size == "all" else {})}

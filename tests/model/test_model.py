@@ -6,14 +6,15 @@ More of them: python -m tests.model --deep --jobs 2
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from tests.depth import DEEP
 from tests.model.broken import BREAKS
-from tests.model.explore import explore, story
-from tests.model.shapes import Shape, Size, shapes_of
-from tests.model.world import Event, World
+from tests.model.explore import explore, story, world_of
+from tests.model.shapes import AnyShape, Size, shapes_of
+from tests.model.world import Event
 
 _SIZE: Size = "deep" if DEEP else "usual"
 
@@ -67,9 +68,10 @@ STORY = """
 """.strip("\n").splitlines()
 
 
-def test_worlds_that_are_equal_go_on_alike() -> None:
+@pytest.mark.parametrize("name", ["interrupted", "one slot, forgotten"])
+def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     """Two histories lead to one state only if the same may follow, and lead to equal states again."""
-    shape, merged = shapes_of("usual")["interrupted"], 0
+    shape, merged = shapes_of("usual")[name], 0
     histories: dict[int, list[Event]] = {}
     for history, key in walked(shape, 600):
         if (other := histories.setdefault(key, history)) is not history and len(history) > 3:
@@ -78,8 +80,9 @@ def test_worlds_that_are_equal_go_on_alike() -> None:
     assert merged > 30
 
 
-def test_a_world_goes_back_to_what_it_was() -> None:
-    shape = shapes_of("usual")["forgotten"]
+@pytest.mark.parametrize("name", ["forgotten", "one slot, forgotten"])
+def test_a_world_goes_back_to_what_it_was(name: str) -> None:
+    shape = shapes_of("usual")[name]
     for history, key in islice(walked(shape, 600), 0, None, 10):
         world = played(shape, history)
         _, photograph = world.photograph()
@@ -89,7 +92,7 @@ def test_a_world_goes_back_to_what_it_was() -> None:
             assert world.photograph_anew() == key, (history, event)
 
 
-def walked(shape: Shape, most: int) -> Iterator[tuple[list[Event], int]]:
+def walked(shape: AnyShape, most: int) -> Iterator[tuple[list[Event], int]]:
     """Histories, shortest first, with the keys of the states that they lead to: of a state also those that merge."""
     ahead, seen = deque[list[Event]]([[]]), set[int]()
     while ahead and len(seen) < most:
@@ -101,14 +104,14 @@ def walked(shape: Shape, most: int) -> Iterator[tuple[list[Event], int]]:
             ahead.extend([*history, event] for event in played(shape, history).events())
 
 
-def played(shape: Shape, history: list[Event]) -> World:
-    world = World(shape)
+def played(shape: AnyShape, history: list[Event]) -> Any:
+    world = world_of(shape)
     for event in history:
         world.happen(event)
     return world
 
 
-def after(shape: Shape, history: list[Event]) -> list[int]:
+def after(shape: AnyShape, history: list[Event]) -> list[int]:
     """The keys of all that may follow."""
     events = list(played(shape, history).events())
     return sorted(played(shape, [*history, event]).photograph()[0] for event in events)

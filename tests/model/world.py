@@ -128,6 +128,11 @@ class World:
             yield Event("tick")
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nobody comes any more, and nothing goes wrong."""
+        return not any(self.left.values())
+
+    @property
     def is_over(self) -> bool:
         """Whether nobody calls, waits, or is asked any more."""
         busy = any(each.callers or each.is_stopped for each in self.limiters)
@@ -139,13 +144,13 @@ class World:
         What leads to states that are `known` to end well need not be followed. Returns nothing; adds to them.
         """
         ends, self.post = self.now + _CALM, [each for each in self.post if each.stage != "copy"]
-        while (key := self.photograph()[0]) not in known:
+        path = set[int]()
+        while (key := self.photograph()[0]) not in path and (event := self._calm_event()) and self.now <= ends:
+            if key in known:
+                return
             known.add(key)
-            if self.now > ends or (event := self._calm_event()) is None:
-                break
+            path.add(key)
             self.happen(event)
-        else:
-            return
         if waiting := [each.name for each in self.limiters if each.callers]:
             raise Violation(f"a caller waits at {waiting[0]} for ever")
 

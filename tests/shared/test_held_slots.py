@@ -89,3 +89,13 @@ def test_a_push_tells_whether_others_wait() -> None:
     assert slots.is_contested
     assert not slots.hear(SlotPush("a.2", 5, 2, -1))
     assert (slots.count, slots.is_contested) == (1, True)
+
+
+def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_ends_meanwhile() -> None:
+    slots = held(1, 1, keep=0)
+    (place,) = slots.places
+    slots.end(place)
+    ask = SlotAsk("a.1", limit=1, lease=LEASE * 1_000_000, held=1)
+    slots.renew(ask, SlotReply(0, 2, -1, True, 1, 1, 2), START)  # the store lost its data, and B was faster
+    slots.give_back(START, 0, is_closing=False)
+    assert (slots.count, slots.returned) == (0, 0)
