@@ -1,9 +1,10 @@
 """assert_limited: so many calls are admitted, and no more."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, overload
 
+from batchlimit.admission.steps import Steps, ahead
 from batchlimit.decision import Decision
 from batchlimit.errors import RateLimited
 from batchlimit.testing.scene import SCENE
@@ -56,67 +57,31 @@ def assert_limited(
         ...     limiter = RateLimiter.from_url("redis://localhost:6379/0", "5/minute")
         ...     assert_limited(limiter.try_acquire, "ann", after=5, within="1m")
     """
-    steps = _steps(lambda: call(*args, **kwargs), after, within)
-    try:
-        outcome = next(steps)
-        while not inspect.isawaitable(outcome):
-            outcome = steps.send(outcome)
-    except StopIteration:
-        return None
-    return _go_on(steps, outcome)
+    return ahead(_steps(lambda: call(*args, **kwargs), after, within))
 
 
-async def _go_on(steps: "_Steps", outcome: object) -> None:
-    try:
-        while True:
-            outcome = steps.send(await _outcome(outcome))
-    except StopIteration:
-        return
-
-
-async def _outcome(call: Any) -> object:
-    try:
-        return await call
-    except Exception as error:  # noqa: BLE001  it is looked at, and raised again if it is no refusal
-        return _Raised(error)
-
-
-_Steps = Generator[object, object, None]
-
-
-class _Raised:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-def _steps(call: Callable[[], object], after: int, within: float | str | None) -> _Steps:
-    """Yield what each call returns, to be sent back when it was awaited."""
+def _steps(call: Callable[[], object], after: int, within: float | str | None) -> Steps[None]:
     yield from _exactly(call, after, "")
     if within is not None:
         _pass(within)
         yield from _exactly(call, after, f" {within} later")
 
 
-def _exactly(call: Callable[[], object], after: int, when: str) -> _Steps:
+def _exactly(call: Callable[[], object], after: int, when: str) -> Steps[None]:
     for number in range(1, after + 1):
-        if _is_refused((yield _result(call))):
+        if (yield from _is_refused(call)):
             raise AssertionError(f"call {number}{when} was refused: {after} should be admitted")
-    if not _is_refused((yield _result(call))):
+    if not (yield from _is_refused(call)):
         raise AssertionError(f"call {after + 1}{when} was admitted: no more than {after} should be")
 
 
-def _result(call: Callable[[], object]) -> object:
+def _is_refused(call: Callable[[], object]) -> Steps[bool]:
     try:
-        return call()
-    except Exception as error:  # noqa: BLE001  it is looked at, and raised again if it is no refusal
-        return _Raised(error)
-
-
-def _is_refused(outcome: object) -> bool:
-    if isinstance(outcome, _Raised):
-        if isinstance(outcome.error, RateLimited) or _says_too_many(outcome.error):
+        outcome = yield call()
+    except Exception as error:
+        if isinstance(error, RateLimited) or _says_too_many(error):
             return True
-        raise outcome.error
+        raise
     return outcome is False or (isinstance(outcome, Decision) and not outcome) or _says_too_many(outcome)
 
 

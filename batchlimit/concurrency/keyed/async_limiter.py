@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits
-from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.unique import AsyncClosing
 from batchlimit.waiting import patience
 
@@ -85,13 +84,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         Raises:
             TypeError, ValueError: As `acquire`; or a key is named twice, or there is none.
         """
-
-        def permit_of(gate: LockedGate) -> AsyncPermit:
-            permit = AsyncPermit(gate, operation, priority, False)
-            permit._partition = ""
-            return permit
-
-        return AsyncPermits(self._gates, AcquireOrder(self._order(keys)), patience(timeout), permit_of)
+        order, seconds = AcquireOrder(self._order(keys)), patience(timeout)
+        return AsyncPermits(self._gates, order, seconds, lambda gate: AsyncPermit(gate, operation, priority, False))
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

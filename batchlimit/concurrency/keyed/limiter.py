@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Iterable
-from contextlib import closing
 from functools import cached_property
 
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
-from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 from batchlimit.unique import Closing
 from batchlimit.waiting import patience
@@ -142,14 +140,13 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """
         order, held = AcquireOrder(self._order(keys)), list[Permit]()
         until = self._gates.clock() + patience(timeout) * _SECOND
-
-        def permit_of(gate: LockedGate) -> Permit:
-            return Permit(gate, operation, priority, False)
-
-        with closing(entering(self._gates, order, until, permit_of, held)) as waiting:
+        waiting = entering(self._gates, order, until, lambda gate: Permit(gate, operation, priority, False), held)
+        try:
             for permit, seconds, reason in waiting:
                 permit._wait("", seconds, reason)
-        return Permits(order.order(), held)
+        finally:
+            waiting.close()
+        return Permits(order.this_round(), held)
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

@@ -1,7 +1,6 @@
 """The permits of one call at several keys: in which order they are acquired, and how they end together."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -35,9 +34,9 @@ class AcquireOrder:
         self._keys, self._first, self._rounds = tuple(keys), keys[0], 0
 
     def __repr__(self) -> str:
-        return f"<AcquireOrder {self.order()}, round {self._rounds}>"
+        return f"<AcquireOrder {self.this_round()}, round {self._rounds}>"
 
-    def order(self) -> tuple[str, ...]:
+    def this_round(self) -> tuple[str, ...]:
         """Return the keys in the order in which to acquire them in this round."""
         if self._holds:
             return self._keys
@@ -58,7 +57,7 @@ class AcquireOrder:
 
 
 def entering(
-    gates: KeyedGates, order: AcquireOrder, until: float, make: Callable[[LockedGate], P], held: list[P]
+    gates: KeyedGates, order: AcquireOrder, until: float, permit_of: Callable[[LockedGate], P], held: list[P]
 ) -> Generator[tuple[P, float, Reason], None, None]:
     """Enter at every key, and add the permits to `held`; it is empty again if that ends early.
 
@@ -68,9 +67,9 @@ def entering(
     """
     try:
         while not held:
-            for key in order.order():
+            for key in order.this_round():
                 gate = gates.by_key.get(key) or gates.find(key)
-                permit = make(gate)
+                permit = permit_of(gate)
                 if reason := gate.enter(permit, ""):
                     if not order.may_wait(key):
                         order.turned_away(key)
@@ -178,14 +177,14 @@ class AsyncPermits(_Together):
         ('user:ann', 'all')
     """
 
-    __slots__ = ("_gates", "_make", "_permits", "_seconds", "_turns", "_was_awaited")
+    __slots__ = ("_gates", "_order", "_permit_of", "_permits", "_seconds", "_was_awaited")
 
     _permits: list[AsyncPermit]
 
     def __init__(
-        self, gates: KeyedGates, order: AcquireOrder, seconds: float, make: Callable[[LockedGate], AsyncPermit]
+        self, gates: KeyedGates, order: AcquireOrder, seconds: float, permit_of: Callable[[LockedGate], AsyncPermit]
     ) -> None:
-        self._gates, self._turns, self._seconds, self._make = gates, order, seconds, make
+        self._gates, self._order, self._seconds, self._permit_of = gates, order, seconds, permit_of
         self._permits, self._was_awaited = [], False
 
     def __repr__(self) -> str:
@@ -194,7 +193,7 @@ class AsyncPermits(_Together):
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys, in the order in which they were acquired, or will be."""
-        return self._turns.order()
+        return self._order.this_round()
 
     def __await__(self) -> Generator[object, None, Self]:
         return self._enter().__await__()
@@ -217,10 +216,13 @@ class AsyncPermits(_Together):
             raise RuntimeError(f"{self!r} was awaited before")
         self._was_awaited = True
         until = self._gates.clock() + self._seconds * _SECOND
-        with closing(entering(self._gates, self._turns, until, self._make, self._permits)) as waiting:
+        waiting = entering(self._gates, self._order, until, self._permit_of, self._permits)
+        try:
             for permit, seconds, reason in waiting:
-                permit._timeout = seconds
+                permit._partition, permit._timeout = "", seconds
                 await permit._wait(reason)
+        finally:
+            waiting.close()
         return self
 
     def _held(self) -> Sequence[Permit | AsyncPermit]:

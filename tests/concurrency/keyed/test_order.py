@@ -12,6 +12,6 @@ def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the
         ("", ("user", "repo", "all"), ["user", "repo", "all"]),
     ]
     for turned_away_at, order, waits in table:
-        assert turns.order() == order
+        assert turns.this_round() == order
         assert [key for key in order if turns.may_wait(key)] == waits
         turns.turned_away(turned_away_at)
