@@ -11,7 +11,7 @@ _logger = logging.getLogger("batchlimit")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LogEvent:
     """One kind of event.
 
     Attributes:
@@ -27,49 +27,55 @@ class Event:
 
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
-EVENTS: Mapping[str, Event] = MappingProxyType(
+EVENTS: Mapping[str, LogEvent] = MappingProxyType(
     {
-        "store.away": Event(
+        "store.away": LogEvent(
             _WARNING, "A circuit opened: the store is away, and `on_failure` decides.", ("address", "part", "reason")
         ),
-        "store.back": Event(_WARNING, "The store answers again.", ("address", "part", "seconds")),
-        "store.no_pushes": Event(_INFO, "The store sends no pushes: whoever waits looks by itself.", ("reason",)),
-        "rules.changed": Event(_INFO, "Other overrides are known, and obeyed from now on.", ("revision", "overrides")),
-        "rules.unreadable": Event(
+        "store.back": LogEvent(_WARNING, "The store answers again.", ("address", "part", "seconds")),
+        "store.no_pushes": LogEvent(_INFO, "The store sends no pushes: whoever waits looks by itself.", ("reason",)),
+        "rules.changed": LogEvent(
+            _INFO, "Other overrides are known, and obeyed from now on.", ("revision", "overrides")
+        ),
+        "rules.unreadable": LogEvent(
             _ERROR, "The overrides in the store cannot be used; those known before are.", ("reason",)
         ),
-        "rules.reloaded": Event(_INFO, "A watched file of rules has changed, and is obeyed from now on.", ("path",)),
-        "rules.refused": Event(
+        "rules.reloaded": LogEvent(_INFO, "A watched file of rules has changed, and is obeyed from now on.", ("path",)),
+        "rules.refused": LogEvent(
             _ERROR, "A file of rules cannot be used, or not be read; what it said before is.", ("path", "reason")
         ),
-        "tokens.late": Event(_WARNING, "No background thread can be had: callers fetch for themselves.", ("reason",)),
-        "tokens.not_returned": Event(
+        "tokens.late": LogEvent(
+            _WARNING, "No background thread can be had: callers fetch for themselves.", ("reason",)
+        ),
+        "tokens.not_returned": LogEvent(
             _DEBUG, "Tokens were not given back; they expire in the store.", ("key", "reason")
         ),
-        "tokens.not_refunded": Event(_DEBUG, "Tokens of a reservation were not refunded.", ("key", "tokens", "reason")),
-        "key.unserved": Event(
+        "tokens.not_refunded": LogEvent(
+            _DEBUG, "Tokens of a reservation were not refunded.", ("key", "tokens", "reason")
+        ),
+        "key.unserved": LogEvent(
             _ERROR, "The store answers, but not for a key; once for each code.", ("key", "address", "code", "reason")
         ),
-        "key.unattended": Event(_ERROR, "Looking after a key failed, by a mistake of ours or of a sizer.", ("key",)),
-        "limiter.not_closed": Event(_ERROR, "A limiter could not be closed as it should.", ("key",)),
-        "law.failed": Event(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),
-        "limit.listener_failed": Event(_ERROR, "A function that listens to a concurrency limit raised."),
-        "permit.callback_failed": Event(
+        "key.unattended": LogEvent(_ERROR, "Looking after a key failed, by a mistake of ours or of a sizer.", ("key",)),
+        "limiter.not_closed": LogEvent(_ERROR, "A limiter could not be closed as it should.", ("key",)),
+        "law.failed": LogEvent(_ERROR, "A law of a concurrency limiter raised; the limit stays.", ("law",)),
+        "limit.listener_failed": LogEvent(_ERROR, "A function that listens to a concurrency limit raised."),
+        "permit.callback_failed": LogEvent(
             _ERROR, "A function that `acquire_later` was to call raised; its permit is back."
         ),
-        "classify.failed": Event(_ERROR, "`classify` raised, or returned no Outcome; the call is ignored."),
-        "watchers.off": Event(_WARNING, "No thread can be had for the watchers: nobody watches.", ("reason",)),
-        "watchers.seen": Event(_DEBUG, "What the watchers saw in a round.", ("seen",)),
-        "watchers.lost": Event(_ERROR, "What the watchers saw could not be told to the limiter.", ("seen",)),
-        "watcher.failed": Event(_WARNING, "A watcher raised, which counts as nothing seen.", ("watcher", "reason")),
-        "web.check": Event(
+        "classify.failed": LogEvent(_ERROR, "`classify` raised, or returned no Outcome; the call is ignored."),
+        "watchers.off": LogEvent(_WARNING, "No thread can be had for the watchers: nobody watches.", ("reason",)),
+        "watchers.seen": LogEvent(_DEBUG, "What the watchers saw in a round.", ("seen",)),
+        "watchers.lost": LogEvent(_ERROR, "What the watchers saw could not be told to the limiter.", ("seen",)),
+        "watcher.failed": LogEvent(_WARNING, "A watcher raised, which counts as nothing seen.", ("watcher", "reason")),
+        "web.check": LogEvent(
             _WARNING, "A check found what leaves more unlimited than meant, such as `unmatched`.", ("check", "rule")
         ),
-        "web.fault": Event(_ERROR, "A function of the application raised, or the store is away; once a minute."),
-        "web.no_permit_key": Event(_ERROR, "A request is refused, for the key of its permit could not be made."),
-        "web.not_charged": Event(_DEBUG, "What a request had cost was not corrected.", ("rule", "reason")),
-        "web.unreadable": Event(_ERROR, "A gRPC request cannot be read."),
-        "telemetry.unread": Event(_ERROR, "The statistics of a source cannot be read.", ("limiter",)),
+        "web.fault": LogEvent(_ERROR, "A function of the application raised, or the store is away; once a minute."),
+        "web.no_permit_key": LogEvent(_ERROR, "A request is refused, for the key of its permit could not be made."),
+        "web.not_charged": LogEvent(_DEBUG, "What a request had cost was not corrected.", ("rule", "reason")),
+        "web.unreadable": LogEvent(_ERROR, "A gRPC request cannot be read."),
+        "telemetry.unread": LogEvent(_ERROR, "The statistics of a source cannot be read.", ("limiter",)),
     }
 )
 """All events by name."""
@@ -114,7 +120,7 @@ class _Shown:
         return escaped(repr(self._value))
 
 
-def tell(
+def log_event(
     event: str,
     message: str,
     *arguments: object,

@@ -7,7 +7,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrenc
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.quota.key import check_costs
 from batchlimit.redaction import shown
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
@@ -81,4 +81,4 @@ def costs_of(rate: Rate, cost: int) -> dict[str, int]:
 def not_refunded(key: str, tokens: int, error: Exception) -> None:
     """Tell the log of tokens that could not be given back: the caller has an answer already."""
     message = "%d tokens of %s were not refunded: %s"
-    tell("tokens.not_refunded", message, tokens, named(key), error, key=key, tokens=tokens, reason=str(error))
+    log_event("tokens.not_refunded", message, tokens, named(key), error, key=key, tokens=tokens, reason=str(error))

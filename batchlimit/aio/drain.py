@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 from batchlimit.waiting import NO_WAIT
 
@@ -51,7 +51,7 @@ class Drain:
             for entry, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     message = "tokens of %s were not given back; the others are"
-                    tell("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
+                    log_event("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
                     self.wrong = self.wrong or outcome
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.waking import HEARTBEAT
 
@@ -117,7 +117,7 @@ def _ring_one(thing: Due) -> None:
         thing.ring()
     except Exception as error:  # noqa: BLE001  a sizer of the user's own
         message = "looking after %s failed; the others are looked after"
-        tell("key.unattended", message, named(key) if (key := getattr(thing, "key", "")) else thing, error=error)
+        log_event("key.unattended", message, named(key) if (key := getattr(thing, "key", "")) else thing, error=error)
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from batchlimit.aio.home import Home
 from batchlimit.aio.waiting_task import RefillGate
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
@@ -118,7 +118,7 @@ def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailab
     error = None if task.cancelled() or task.exception() else task.result()
     if isinstance(error, StoreUnavailable):
         message = "tokens of %s were not given back; they will expire: %s"
-        tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
+        log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
     unsent = back if isinstance(error, CircuitOpen) else None
     entry.reservoir.gave_back(entry.home.clock(), unsent, back)
     entry.changed()

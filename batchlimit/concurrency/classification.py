@@ -5,7 +5,7 @@ from typing import Any
 
 from batchlimit.concurrency.law import Outcome
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.events import tell
+from batchlimit.events import log_event
 
 Classify = Callable[[BaseException], Outcome]
 """Returns how a call ended that an exception ended."""
@@ -49,11 +49,11 @@ def outcome_of(error: BaseException, classify: Classify) -> Outcome:
     try:
         found = classify(error)
     except Exception as failure:  # noqa: BLE001  a function of the user's own
-        tell("classify.failed", "classify failed; the call is ignored", error=failure)
+        log_event("classify.failed", "classify failed; the call is ignored", error=failure)
         return Outcome.IGNORED
     if isinstance(found, Outcome):
         return found
-    tell("classify.failed", "classify must return an Outcome, not %r; the call is ignored", found)
+    log_event("classify.failed", "classify must return an Outcome, not %r; the call is ignored", found)
     return Outcome.IGNORED
 
 

@@ -9,7 +9,7 @@ from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.unique import Forkables
 
 Admitted = Callable[[Permit], object]
@@ -68,7 +68,7 @@ class Caller:
         except Exception as error:  # noqa: BLE001  this thread has work of its own
             if is_held:
                 self._permit.ignore()
-            tell("permit.callback_failed", "a call that waited for a permit could not be called back", error=error)
+            log_event("permit.callback_failed", "a call that waited for a permit could not be called back", error=error)
 
 
 class Deadlines:

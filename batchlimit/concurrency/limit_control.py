@@ -10,7 +10,7 @@ from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.watched import Watched
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.watchers.watcher import Watcher
-from batchlimit.events import tell
+from batchlimit.events import log_event
 
 Changed = Callable[[int, int], object]
 """Called when the limit has changed, with the limit before and after."""
@@ -64,7 +64,7 @@ class LimitControl:
             try:
                 changed(before, after)
             except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
-                tell("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
+                log_event("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
 
     def refresh(self) -> None:
         """Take over the limit of the law, which somebody has set."""
@@ -83,4 +83,4 @@ class LimitControl:
     def report(self, error: Exception) -> None:
         """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""
         level, self._has_failed = logging.DEBUG if self._has_failed else logging.ERROR, True
-        tell("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))
+        log_event("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))

@@ -80,7 +80,7 @@ class LockedGate:
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
-        living.add(self)
+        live_gates.add(self)
         for told in on_creation:
             told(self)
 
@@ -255,7 +255,7 @@ class LockedGate:
         self.sheddable.forget()
 
 
-living: Forkables[LockedGate] = Forkables()
+live_gates: Forkables[LockedGate] = Forkables()
 """Every gate of this process."""
 on_creation: list[Callable[[LockedGate], None]] = []
 """Each is called with every gate that is made; empty outside of tests."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.integrations.source import LimiterMaker
 
 LimiterSource = AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]
@@ -68,4 +68,4 @@ class LimiterHome:
         try:
             await self.close()
         except Exception as error:  # noqa: BLE001  the server ends all the same
-            tell("limiter.not_closed", "the limiter was not closed: %s", error, error=error)
+            log_event("limiter.not_closed", "the limiter was not closed: %s", error, error=error)

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.rules import Rule
 from batchlimit.rules.key import KeyTemplate
@@ -117,7 +117,7 @@ class Checks:
             return
         mine = object()
         if self._found.setdefault((name, rule), mine) is mine:  # one of several threads
-            tell("web.check", _MESSAGES[name], *((rule, *arguments) if rule else arguments), check=name, rule=rule)
+            log_event("web.check", _MESSAGES[name], *((rule, *arguments) if rule else arguments), check=name, rule=rule)
 
     def at_first_request(self) -> None:
         """Look for what has changed since this was made, as in a worker that was forked."""

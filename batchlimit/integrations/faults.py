@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable
 from math import inf
 
-from batchlimit.events import tell
+from batchlimit.events import log_event
 
 _PAUSE = 60.0
 
@@ -52,4 +52,4 @@ class Faults:
             error = arguments[-1] if trace and arguments and isinstance(arguments[-1], BaseException) else None
             if missed:
                 message, arguments = f"{message} (and %d times more since the last message)", (*arguments, missed)
-            tell("web.fault", message, *arguments, error=error, level=level)
+            log_event("web.fault", message, *arguments, error=error, level=level)

@@ -7,7 +7,7 @@ from typing import Any
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.admission.permit import check_kind
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
@@ -91,7 +91,7 @@ class PermitSource:
             raise
         except Exception as error:
             message = "a request is refused, for its key could not be made: %s"
-            tell("web.no_permit_key", message, error, error=error)
+            log_event("web.no_permit_key", message, error, error=error)
             raise ConcurrencyLimited(
                 "no_key", None, limit=0, in_flight=0, detail="the key could not be made"
             ) from error

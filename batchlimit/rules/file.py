@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.overrides.code import Follower, Limits, Reviewer
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
@@ -198,7 +198,7 @@ class RuleFile(Unique):
                 if isinstance(each, Reviewer):
                     each.review(said)
             self._data, self.said, self.problem, self._is_told = data, said, "", False
-        tell("rules.reloaded", "%s has changed, and is obeyed from now on", self._path, path=self._path)
+        log_event("rules.reloaded", "%s has changed, and is obeyed from now on", self._path, path=self._path)
         self._tell(followers)
         return True
 
@@ -207,7 +207,7 @@ class RuleFile(Unique):
             try:
                 each.obey(self.said)
             except Exception as error:  # noqa: BLE001  the other followers obey the change as well
-                tell(
+                log_event(
                     "rules.refused", "%r does not obey the file", each, error=error, path=self._path, reason=str(error)
                 )
         self._is_told = True
@@ -240,7 +240,7 @@ class RuleFile(Unique):
         if problem != self.problem:
             self.problem, self.failures = problem, self.failures + 1
             message = "the file is not used, and what it said before still is: %s"
-            tell("rules.refused", message, problem, path=self._path, reason=problem)
+            log_event("rules.refused", message, problem, path=self._path, reason=problem)
 
 
 _UNREAD = "it cannot be read: "

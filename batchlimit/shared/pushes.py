@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import uniform
 from typing import Protocol
 
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.lending.messages import SlotPush
 
 _READ = 1.0
@@ -89,7 +89,7 @@ class Listener:
                 now, before, failed = time.monotonic(), failed, time.monotonic()
                 level = logging.INFO if now - before >= _LONG else logging.DEBUG
                 message = "no pushes from the store; who waits looks by itself: %s"
-                tell("store.no_pushes", message, error, level=level, reason=str(error))
+                log_event("store.no_pushes", message, error, level=level, reason=str(error))
                 if now - began < _SHORT:
                     self._stopped.wait(uniform(*_PAUSE))
 

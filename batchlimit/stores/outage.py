@@ -9,7 +9,7 @@ from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_
 
 from batchlimit.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
@@ -84,7 +84,7 @@ class Outages:
         address, code = self._address(), error.code
         why = _why(error, address)
         message = "%s cannot serve %s, and on_failure decides: %s"
-        tell("key.unserved", message, address, named(key), why, key=key, address=address, code=code, reason=why)
+        log_event("key.unserved", message, address, named(key), why, key=key, address=address, code=code, reason=why)
 
     def has_prober(self, part: str) -> bool:
         """Whether a prober works on this outage. The prober of an earlier outage ends by itself."""
@@ -155,13 +155,13 @@ def log_unreachable(address: str, part: str, error: StoreUnavailable) -> None:
     """Log that an outage begins."""
     why = _why(error, address)
     message = "%s is away, on_failure decides until it is back: %s"
-    tell("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
+    log_event("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
 
 
 def say_back(address: str, part: str, seconds: float) -> None:
     """Log that an outage is over."""
     told = _name(address, part), seconds
-    tell("store.back", "%s is back after %.1f s", *told, address=address, part=part, seconds=seconds)
+    log_event("store.back", "%s is back after %.1f s", *told, address=address, part=part, seconds=seconds)
 
 
 def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> CircuitOpen:

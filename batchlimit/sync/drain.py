@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from batchlimit.errors import StoreUnavailable
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -40,7 +40,7 @@ class Drain:
             return act()
         except Exception as error:  # noqa: BLE001  see above
             message = "tokens of %s were not given back; the others are"
-            tell("limiter.not_closed", message, named(entry.key), error=error, key=entry.key)
+            log_event("limiter.not_closed", message, named(entry.key), error=error, key=entry.key)
             self.wrong = self.wrong or error
             return None
 
@@ -61,4 +61,4 @@ def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: flo
             store_calls.give_back(entry, back)
     except StoreUnavailable as error:
         message = "tokens of %s were not given back; they will expire: %s"
-        tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
+        log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from batchlimit.blocking import own_lock
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import key_entry, store_calls
@@ -100,7 +100,7 @@ class Refresher:
                     thread.start()
                 except RuntimeError as error:  # another try follows; until then callers fetch for themselves
                     if self._tries_at == -math.inf:
-                        tell(
+                        log_event(
                             "tokens.late",
                             "tokens are not renewed or given back in time: %s",
                             error,
@@ -150,7 +150,7 @@ class Refresher:
             if finish is not None:
                 finish()
         except Exception as error:  # noqa: BLE001  the other keys are to be looked after
-            tell("key.unattended", "what an interrupted call had begun was not ended", error=error)
+            log_event("key.unattended", "what an interrupted call had begun was not ended", error=error)
 
     def _plan_inbox(self) -> None:
         while self._inbox:
@@ -174,10 +174,10 @@ class Refresher:
                     pass
         except StoreUnavailable as error:
             message = "tokens of %s were not given back: %s"
-            tell("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
+            log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
         except Exception as error:  # noqa: BLE001  a sizer of the user's own
             message = "looking after %s failed; the other keys are looked after"
-            tell("key.unattended", message, named(entry.key), error=error, key=entry.key)
+            log_event("key.unattended", message, named(entry.key), error=error, key=entry.key)
             entry.due = self._clock() + _PATIENCE
             self.watch(entry)
         if entry.reservoir.state.is_retired:
@@ -190,4 +190,4 @@ class Refresher:
         try:
             store_calls.fetch_together(self._store, asks)
         except Exception as error:  # noqa: BLE001  a store of the user's own
-            tell("key.unattended", "looking after %d keys failed", len(asks), error=error)
+            log_event("key.unattended", "looking after %d keys failed", len(asks), error=error)

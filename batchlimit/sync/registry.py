@@ -10,7 +10,7 @@ from functools import partial
 from batchlimit.blocking import give_way, not_reentered, own_lock
 from batchlimit.clock import steady
 from batchlimit.errors import LimiterClosed
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
@@ -238,7 +238,7 @@ def _at_exit() -> None:
         try:
             registry.close()
         except Exception as error:  # noqa: BLE001  the others are to be closed too
-            tell("limiter.not_closed", "a limiter was not closed as it should; the others are", error=error)
+            log_event("limiter.not_closed", "a limiter was not closed as it should; the others are", error=error)
 
 
 atexit.register(_at_exit)

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from batchlimit.errors import BatchLimitError
-from batchlimit.events import named, tell
+from batchlimit.events import log_event, named
 from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
 from batchlimit.unique import Unique
@@ -77,4 +77,4 @@ class Reservation(Unique):
                 self._adjust(self.key, -back)
             except BatchLimitError as away:  # the block's own error is the one to be seen
                 told, message = (back, named(self.key), away), "%d tokens of %s were not refunded: %s"
-                tell("tokens.not_refunded", message, *told, key=self.key, tokens=back, reason=str(away))
+                log_event("tokens.not_refunded", message, *told, key=self.key, tokens=back, reason=str(away))

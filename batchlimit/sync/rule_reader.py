@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from batchlimit.errors import StoreUnavailable
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import RuleStore
@@ -48,16 +48,16 @@ class RuleReader:
         except (StoreUnavailable, NotUnderstood) as error:
             if self.known.fail(error):
                 message = "the overrides in the store are not used, and those known before still are: %s"
-                tell("rules.unreadable", message, error, reason=str(error))
+                log_event("rules.unreadable", message, error, reason=str(error))
             if isinstance(error, Lost):
                 with contextlib.suppress(Exception):  # it is for people to read; this instance does not need it
                     self._rules.remind(self.known.in_force.overrides)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             self.known.fail(error)
-            tell("rules.unreadable", "reading the overrides failed; those known before are used", error=error)
+            log_event("rules.unreadable", "reading the overrides failed; those known before are used", error=error)
 
     def _say(self) -> None:
         overrides = self.known.in_force.overrides
         revision, number = overrides.revision, len(overrides)
         message = "revision %d of the overrides is obeyed: there are %d"
-        tell("rules.changed", message, revision, number, revision=revision, overrides=number)
+        log_event("rules.changed", message, revision, number, revision=revision, overrides=number)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from batchlimit import Statistics
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.histogram import Histogram
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
@@ -278,5 +278,5 @@ class Sources:
             if source.name not in self._told:
                 self._told.add(source.name)
                 message = "no metrics of %r: its statistics cannot be read"
-                tell("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
+                log_event("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
             return {}

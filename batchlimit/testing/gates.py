@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from batchlimit.concurrency.keyed import gates as keyed_gates
 from batchlimit.concurrency.keyed.gates import KeyedGates
-from batchlimit.concurrency.locked_gate import LockedGate, living, on_creation
+from batchlimit.concurrency.locked_gate import LockedGate, live_gates, on_creation
 from batchlimit.testing.virtual_time import TaskTurn, ThreadTurn, VirtualTime
 
 Timed = LockedGate | KeyedGates
@@ -45,9 +45,9 @@ class Gates:
     def _change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
         on_creation[:] = [lambda gate: self._one(gate, gates)]
         keyed_gates.on_creation[:] = [lambda table: self._one(table, tables)]
-        for gate in living:
+        for gate in live_gates:
             self._one(gate, gates)
-        for table in keyed_gates.living:
+        for table in keyed_gates.live_tables:
             self._one(table, tables)
 
     def _one(self, one: T, change: Callable[[T], Undo]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchlimit import ConcurrencyLimited, Quota, RateLimited, RateLimiter
 from batchlimit.errors import PermitLost
-from batchlimit.events import show_keys, tell
+from batchlimit.events import log_event, show_keys
 from batchlimit.redaction import escaped
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores.client.diagnosis import failure
@@ -77,7 +77,7 @@ def test_a_message_of_the_log_is_one_line_that_a_terminal_does_not_obey(
         show_keys()
         try:
             for argument in (text, ValueError(text), Odd(text)):
-                tell("tokens.not_returned", "%s %r %d", argument, argument, 7, key=text, reason=text)
+                log_event("tokens.not_returned", "%s %r %d", argument, argument, 7, key=text, reason=text)
         finally:
             show_keys(False)
     for record in caplog.records:

@@ -11,7 +11,7 @@ import pytest
 
 from batchlimit.admin import Admin
 from batchlimit.errors import StoreUnavailable
-from batchlimit.events import EVENTS, show_keys, tell
+from batchlimit.events import EVENTS, log_event, show_keys
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.sync.stage import Stage, until
@@ -21,14 +21,19 @@ PAGE = (ROOT / "docs" / "how-to" / "monitoring.md").read_text(encoding="utf-8")
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Each call of `tell` of the package, with the file."""
+    """Each call of `log_event` of the package, with the file."""
     for path in (ROOT / "batchlimit").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         imported = any(
             isinstance(node, ast.ImportFrom) and node.module == "batchlimit.events" for node in ast.walk(tree)
         )
         for node in ast.walk(tree):
-            if imported and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tell":
+            if (
+                imported
+                and isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "log_event"
+            ):
                 yield path.name, node
 
 
@@ -57,7 +62,7 @@ def test_the_page_lists_every_event() -> None:
 
 def test_a_record_has_the_event_and_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     error = ZeroDivisionError()
-    tell("key.unattended", "looking after %s failed", "a key", error=error, key="ann")
+    log_event("key.unattended", "looking after %s failed", "a key", error=error, key="ann")
     (record,) = caplog.records
     told = vars(record)
     assert (record.name, record.funcName) == ("batchlimit", "test_a_record_has_the_event_and_its_fields")
@@ -65,7 +70,7 @@ def test_a_record_has_the_event_and_its_fields(caplog: pytest.LogCaptureFixture)
     assert "batchlimit_key" not in told
     show_keys()
     try:
-        tell("key.unattended", "looking after %s failed", "a key", key="ann")
+        log_event("key.unattended", "looking after %s failed", "a key", key="ann")
     finally:
         show_keys(False)
     assert vars(caplog.records[-1])["batchlimit_key"] == "ann"

@@ -208,7 +208,7 @@ def test_drain_and_refill_concern_one_key(limits: FrozenLimits) -> None:
 
 
 def test_a_key_that_no_limiter_has_a_quota_for_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scene_module, "living", [])  # those of other tests
+    monkeypatch.setattr(scene_module, "live_limiters", [])  # those of other tests
     with frozen_limits() as limits:
         _limiter = RateLimiter.from_url(URL, {"ann": FIVE})
         limits.drain("ann")

@@ -86,7 +86,7 @@ class KeyedGates:
         self._listeners: tuple[Changed, ...] = ()
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
-        living.add(self)
+        live_tables.add(self)
         for told in on_creation:
             told(self)
 
@@ -220,7 +220,7 @@ class KeyedGates:
                 del self._known[known.key]
 
 
-living: Forkables[KeyedGates] = Forkables()
+live_tables: Forkables[KeyedGates] = Forkables()
 """Every table of gates in the process."""
 on_creation: list[Callable[[KeyedGates], None]] = []
 """Each is called with every table that is made; empty outside of tests."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher, checked_seconds
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.unique import Forkables
 
 
@@ -44,7 +44,7 @@ class Rounds:
     def __init__(
         self,
         watchers: Iterable[Watcher],
-        tell: Callable[[tuple[str, ...]], None],
+        log_event: Callable[[tuple[str, ...]], None],
         *,
         every: float = 30.0,
         alone: bool = False,
@@ -52,7 +52,7 @@ class Rounds:
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self._watched = tuple(Polled(_checked(each)) for each in watchers)
-        self._tell = tell
+        self._tell = log_event
         self._alone = alone
         self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
         self._clock = clock
@@ -76,7 +76,7 @@ class Rounds:
             try:
                 thread.start()
             except RuntimeError as error:  # the next start tries again
-                tell("watchers.off", "nobody watches the machine: %s", error, reason=str(error))
+                log_event("watchers.off", "nobody watches the machine: %s", error, reason=str(error))
                 return
             self._thread = thread
 
@@ -139,11 +139,11 @@ class Rounds:
             self._wait_until(due, lambda: False)
 
     def _report(self, events: tuple[str, ...]) -> None:
-        tell("watchers.seen", "watchers: %s", "; ".join(events) or "all is well", seen=events)
+        log_event("watchers.seen", "watchers: %s", "; ".join(events) or "all is well", seen=events)
         try:
             self._tell(events)
         except Exception as error:  # noqa: BLE001  the limiter's, or its law's: the next round may do better
-            tell("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
+            log_event("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
 
     def _wait_until(self, due: float, done: Callable[[], bool]) -> None:
         """Wait until it is due, done, or time to stop."""

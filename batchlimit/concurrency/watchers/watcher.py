@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.events import tell
+from batchlimit.events import log_event
 
 
 @runtime_checkable
@@ -147,7 +147,7 @@ class Polled:
         self._errors += 1
         level = logging.WARNING if self._errors == 1 else logging.DEBUG
         name, message = self._watcher.name, "watcher %s failed, which counts as nothing seen: %r"
-        tell("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
+        log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
 
 
 def checked_seconds(name: str, seconds: object) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 from batchlimit import BatchLimitError
 from batchlimit.admission.steps import Steps
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Charged
 from batchlimit.integrations.enforcement.outcome import Outcome, Response
@@ -64,7 +64,7 @@ class Settlement:
                 reservation = yield self._limiter().reserve(key, 0)
                 yield reservation.settle(actual - cost)
         except BatchLimitError as error:
-            tell("web.not_charged", "a charge was not corrected: %s", error, rule=rule, reason=str(error))
+            log_event("web.not_charged", "a charge was not corrected: %s", error, rule=rule, reason=str(error))
         except Exception as error:  # noqa: BLE001  nothing is left to tell the client
             self._counters.fault("correct", [rule], "a charge of rule %r was not corrected: %s", rule, error)
 

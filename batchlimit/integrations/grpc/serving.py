@@ -12,7 +12,7 @@ import grpc.aio
 from batchlimit import ConcurrencyLimited
 from batchlimit.admission.permit import give_back
 from batchlimit.errors import PermitLost
-from batchlimit.events import tell
+from batchlimit.events import log_event
 from batchlimit.integrations.grpc.answer import OutcomeOf, refused_by_limiter, status
 from batchlimit.integrations.grpc.details import HELD
 from batchlimit.integrations.permits import AnyPermit, judge
@@ -145,7 +145,7 @@ class Call:
             try:
                 return request if read is None else read(request)
             except Exception as error:  # noqa: BLE001  it is the client's, or the application's
-                tell("web.unreadable", "a request cannot be read", error=error)
+                log_event("web.unreadable", "a request cannot be read", error=error)
                 return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
 
