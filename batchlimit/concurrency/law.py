@@ -130,21 +130,22 @@ class Calibrated(Protocol):
 
 
 class WrappingLaw:
-    """Has another law decide, and chooses what that learns from.
+    """Has another law decide, and chooses what that learns from."""
 
-    Attributes:
-        law: The law that decides.
-    """
-
-    __slots__ = ("law",)
+    __slots__ = ("_law",)
 
     def __init__(self, law: Law) -> None:
-        self.law = law
+        self._law = law
+
+    @property
+    def law(self) -> Law:
+        """The law that decides."""
+        return self._law
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return self.law.limit
+        return self._law.limit
 
 
 @runtime_checkable

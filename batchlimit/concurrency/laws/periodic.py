@@ -73,7 +73,7 @@ class Periodic(WrappingLaw):
         self._ends_ns: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Periodic {self.law!r}: {len(self._observed.rtts_ns)} observations>"
+        return f"<Periodic {self._law!r}: {len(self._observed.rtts_ns)} observations>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
@@ -83,11 +83,11 @@ class Periodic(WrappingLaw):
                 self._decide()
                 self._ends_ns = end + self._every_ns
             self._observed.add(sample)
-        return self.law.limit
+        return self._law.limit
 
     def _decide(self) -> None:
         if self._observed.rtts_ns:
-            self.law.update(self._observed.take(self._statistic))
+            self._law.update(self._observed.take(self._statistic))
 
 
 class Tumbling(WrappingLaw):
@@ -137,7 +137,7 @@ class Tumbling(WrappingLaw):
         self._ends_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Tumbling {self.law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
+        return f"<Tumbling {self._law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
@@ -146,7 +146,7 @@ class Tumbling(WrappingLaw):
             self._observed.add(sample)
             if len(self._observed.rtts_ns) >= self._calls:
                 self._decide()
-        return self.law.limit
+        return self._law.limit
 
     def _begin(self, end_ns: int) -> None:
         """End a window whose time is over; open one if none is."""
@@ -160,7 +160,7 @@ class Tumbling(WrappingLaw):
     def _decide(self) -> None:
         sample = self._observed.take(self._statistic)
         self._observed.rtts_ns.clear()
-        self.law.update(sample)
+        self._law.update(sample)
 
 
 class ObservedCalls:

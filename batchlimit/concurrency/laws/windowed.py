@@ -221,7 +221,7 @@ class Windowed(WrappingLaw):
         self._next_update_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Windowed {self.law!r}: {self._window!r}>"
+        return f"<Windowed {self._law!r}: {self._window!r}>"
 
     def update(self, sample: Sample) -> int:
         """Count the call; update the law if it closes a window that is large enough."""
@@ -230,11 +230,11 @@ class Windowed(WrappingLaw):
             end = sample.start_ns + sample.rtt_ns
             if end > self._next_update_ns:
                 self._close(sample.start_ns, end)
-        return self.law.limit
+        return self._law.limit
 
     def _close(self, start: int, end: int) -> None:
         seen = self._window.take()
         lasts = min(max(2 * seen.shortest_ns, self._min_window_ns), self._max_window_ns)
         self._next_update_ns = end + lasts
         if seen.calls >= self._window_size:
-            self.law.update(Sample(start, seen.rtt_ns, seen.in_flight, seen.dropped))
+            self._law.update(Sample(start, seen.rtt_ns, seen.in_flight, seen.dropped))

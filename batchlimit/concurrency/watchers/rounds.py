@@ -44,7 +44,7 @@ class Rounds:
     def __init__(
         self,
         watchers: Iterable[Watcher],
-        log_event: Callable[[tuple[str, ...]], None],
+        tell: Callable[[tuple[str, ...]], None],
         *,
         every: float = 30.0,
         alone: bool = False,
@@ -52,7 +52,7 @@ class Rounds:
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self._watched = tuple(Polled(_checked(each)) for each in watchers)
-        self._tell = log_event
+        self._tell = tell
         self._alone = alone
         self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
         self._clock = clock
