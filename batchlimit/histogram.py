@@ -41,11 +41,7 @@ class Histogram:
         return tuple(accumulate(self.counts))
 
     def plus(self, other: "Histogram") -> "Histogram":
-        """Return the sum of two.
-
-        Args:
-            other: the other one.
-        """
+        """Return the sum of two."""
         return Histogram(tuple(map(add, self.counts, other.counts)), tuple(map(add, self.seconds, other.seconds)))
 
     def since(self, before: "Histogram") -> tuple[list[tuple[float, int]], "Histogram"]:

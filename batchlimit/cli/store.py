@@ -70,12 +70,7 @@ _NAMED = 5
 
 
 def lost(store: RedisStore, found: Overrides) -> Overrides:
-    """Return what processes obeyed within the last minute, where the store has nothing; else nothing.
-
-    Args:
-        store: the store.
-        found: the overrides that it has.
-    """
+    """Return what processes obeyed within the last minute, where the store has nothing; else nothing."""
     if found.revision:
         return Overrides()
     try:

@@ -98,9 +98,7 @@ class Deadlines:
     ) -> Permit | None:
         """Return the permit, held, if there is room; else call back when there is, or after so many seconds.
 
-        Raises:
-            ConcurrencyLimited: The call may not wait: there is no queue, or it is full.
-            LimiterClosed: The limiter was closed.
+        It raises ConcurrencyLimited if the call may not wait, LimiterClosed if the limiter was closed.
         """
         if not (reason := gate.enter(permit, partition)):
             if permit._sheddable:

@@ -8,6 +8,104 @@ from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 from batchlimit.concurrency.partition import Partition
 
+Order = Literal["fifo", "lifo"]
+"""The longest waiting first; or the newest, of which more are still wanted when their turn comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How many callers may wait, for how long, and who is next.
+
+    Callers of higher priority are served first; every eighth place goes to who has waited longest, whatever the
+    priorities. If the queue is full, a caller of higher priority takes the place of the last one of the lowest
+    priority, which is refused as "queue_full". An eighth of the queue is not taken from lower priorities so.
+
+    Args:
+        length: How many may wait at most (callers, default 100; 0: nobody waits).
+        max_wait: How long each may wait at most (seconds, default 1.0; None: no limit).
+        order: Which of equal priority is next: "fifo" (default) serves the longest waiting first; "lifo" the newest,
+            more of which are still wanted then.
+
+    Raises:
+        TypeError: `length` is no whole number, or `max_wait` no number.
+        ValueError: `length` or `max_wait` is below 0 or not finite, or `order` is neither of the two.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter, Queue
+        >>> from batchlimit.laws import Fixed
+        >>> with ConcurrencyLimiter(Fixed(20), queue=Queue(50, max_wait=0.5)) as limiter:
+        ...     limiter.acquire(timeout=0.1).success()
+    """
+
+    length: int = 100
+    max_wait: float | None = 1.0
+    order: Order = "fifo"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.length, bool) or not isinstance(self.length, int):
+            raise TypeError(f"the length of a queue must be a whole number, not {self.length!r}")
+        if self.length < 0:
+            raise ValueError(f"the length of a queue must be at least 0, not {self.length}")
+        if self.max_wait is not None and (
+            isinstance(self.max_wait, bool) or not isinstance(self.max_wait, int | float)
+        ):
+            raise TypeError(f"max_wait must be a number of seconds, or None, not {self.max_wait!r}")
+        if self.max_wait is not None and not (math.isfinite(self.max_wait) and self.max_wait >= 0):
+            raise ValueError(f"max_wait must be at least 0 seconds, or None, not {self.max_wait!r}")
+        if self.order not in get_args(Order):
+            raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
+
+    def patience(self, timeout: float) -> float:
+        """Return for how long a caller may wait here.
+
+        Args:
+            timeout: The timeout of the caller (seconds).
+
+        Returns:
+            The shorter of `timeout` and `max_wait` (seconds); 0 if nobody may wait here.
+        """
+        longest = math.inf if self.max_wait is None else self.max_wait
+        return min(timeout, longest) if self.length else 0.0
+
+
+NO_QUEUE = Queue(length=0)
+"""The queue in which nobody waits."""
+
+
+class GateWaiter:
+    """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
+
+    __slots__ = (
+        "displaced",
+        "gate",
+        "in_flight",
+        "number",
+        "partition",
+        "priority",
+        "served",
+        "since_ns",
+        "start_ns",
+        "tally",
+        "waiting",
+        "wake",
+    )
+
+    partition: Partition
+
+    def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
+        self.wake, self.priority = wake, priority
+        self.gate: object = None
+        self.tally: object = None  # of the partition, while it is served and its permit is not held yet
+        self.number = 0
+        self.waiting = self.served = self.displaced = False
+        self.start_ns = self.in_flight = 0
+        self.since_ns: int | None = None  # since when it waits; None: it does not
+
+    def __repr__(self) -> str:
+        state = "served" if self.served else "waiting" if self.waiting else "gone"
+        return f"<GateWaiter {self.number}: {state}>"
+
+
 _SHARE = 8
 """One of so many places goes to who has waited longest, whatever the priorities: the lowest ones are served too."""
 
@@ -123,104 +221,6 @@ class Ranks(Generic[W]):
         """Yield those who wait, the lowest priority first, and of each who would be the last to be served first."""
         for _rank, equals in sorted(self._by_priority.items()):
             yield from equals if self._newest_first else reversed(equals)
-
-
-Order = Literal["fifo", "lifo"]
-"""The longest waiting first; or the newest, of which more are still wanted when their turn comes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """How many callers may wait, for how long, and who is next.
-
-    Callers of higher priority are served first; every eighth place goes to who has waited longest, whatever the
-    priorities. If the queue is full, a caller of higher priority takes the place of the last one of the lowest
-    priority, which is refused as "queue_full". An eighth of the queue is not taken from lower priorities so.
-
-    Args:
-        length: How many may wait at most (callers, default 100; 0: nobody waits).
-        max_wait: How long each may wait at most (seconds, default 1.0; None: no limit).
-        order: Which of equal priority is next: "fifo" (default) serves the longest waiting first; "lifo" the newest,
-            more of which are still wanted then.
-
-    Raises:
-        TypeError: `length` is no whole number, or `max_wait` no number.
-        ValueError: `length` or `max_wait` is below 0 or not finite, or `order` is neither of the two.
-
-    Example:
-        >>> from batchlimit import ConcurrencyLimiter, Queue
-        >>> from batchlimit.laws import Fixed
-        >>> with ConcurrencyLimiter(Fixed(20), queue=Queue(50, max_wait=0.5)) as limiter:
-        ...     limiter.acquire(timeout=0.1).success()
-    """
-
-    length: int = 100
-    max_wait: float | None = 1.0
-    order: Order = "fifo"
-
-    def __post_init__(self) -> None:
-        if isinstance(self.length, bool) or not isinstance(self.length, int):
-            raise TypeError(f"the length of a queue must be a whole number, not {self.length!r}")
-        if self.length < 0:
-            raise ValueError(f"the length of a queue must be at least 0, not {self.length}")
-        if self.max_wait is not None and (
-            isinstance(self.max_wait, bool) or not isinstance(self.max_wait, int | float)
-        ):
-            raise TypeError(f"max_wait must be a number of seconds, or None, not {self.max_wait!r}")
-        if self.max_wait is not None and not (math.isfinite(self.max_wait) and self.max_wait >= 0):
-            raise ValueError(f"max_wait must be at least 0 seconds, or None, not {self.max_wait!r}")
-        if self.order not in get_args(Order):
-            raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
-
-    def patience(self, timeout: float) -> float:
-        """Return for how long a caller may wait here.
-
-        Args:
-            timeout: The timeout of the caller (seconds).
-
-        Returns:
-            The shorter of `timeout` and `max_wait` (seconds); 0 if nobody may wait here.
-        """
-        longest = math.inf if self.max_wait is None else self.max_wait
-        return min(timeout, longest) if self.length else 0.0
-
-
-NO_QUEUE = Queue(length=0)
-"""The queue in which nobody waits."""
-
-
-class GateWaiter:
-    """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
-
-    __slots__ = (
-        "displaced",
-        "gate",
-        "in_flight",
-        "number",
-        "partition",
-        "priority",
-        "served",
-        "since_ns",
-        "start_ns",
-        "tally",
-        "waiting",
-        "wake",
-    )
-
-    partition: Partition
-
-    def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
-        self.wake, self.priority = wake, priority
-        self.gate: object = None
-        self.tally: object = None  # of the partition, while it is served and its permit is not held yet
-        self.number = 0
-        self.waiting = self.served = self.displaced = False
-        self.start_ns = self.in_flight = 0
-        self.since_ns: int | None = None  # since when it waits; None: it does not
-
-    def __repr__(self) -> str:
-        state = "served" if self.served else "waiting" if self.waiting else "gone"
-        return f"<GateWaiter {self.number}: {state}>"
 
 
 class Waiting:

@@ -263,17 +263,7 @@ _files: Forkables[RuleFile] = Forkables()
 
 
 def rules_of(given: "RuleFile | Rules | Iterable[Rule]") -> Rules:
-    """Return the rules of requests, as they are now.
-
-    Args:
-        given: a RuleFile, Rules, or several Rule.
-
-    Returns:
-        Rules.
-
-    Raises:
-        RulesError: the file has none.
-    """
+    """Return the rules of requests, as they are now; raises RulesError for a file without any."""
     if isinstance(given, RuleFile):
         if not given.rules:
             raise RulesError("the file has no rules of requests: add [[rules]]", source=str(given))

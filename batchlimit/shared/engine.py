@@ -105,11 +105,7 @@ class Engine:
         return slots.line.refuse([last], refusal(slots, "queue_full"))
 
     def stop_waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter) -> None:
-        """End a wait: let the permit have what the waiter got.
-
-        Raises:
-            ConcurrencyLimited, StoreUnavailable, LimiterClosed: It got nothing.
-        """
+        """End a wait: let the permit have what the waiter got, or raise why it got nothing."""
         permit._place = waiter.place  # final, for nobody but this caller gives it up
         if waiter.place is not None:
             return

@@ -52,11 +52,7 @@ class Shared:
 
 
 def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
-    """Return the function from a checked key to its limit; it raises ValueError for a key without one.
-
-    Raises:
-        TypeError, ValueError: The limits cannot work.
-    """
+    """Return the function from a checked key to its limit, which raises ValueError for a key without one."""
     if not isinstance(limits, Mapping):
         raise TypeError(f'limits must be like {{"export:*": 10, "gpu": 64}}, not {shown(limits)}')
     if not limits:

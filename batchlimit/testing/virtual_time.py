@@ -82,11 +82,7 @@ class VirtualTime:
             act(one)
 
     def sleep(self, event: "ThreadEvent", seconds: float | None) -> bool:
-        """Have a thread wait for its event, so many seconds of this time at most (None: until it is set).
-
-        Returns:
-            Whether it was set.
-        """
+        """Have a thread wait for its event, so many seconds at most (None: no limit); return whether it was set."""
         with self.changed:
             self._acting.discard(event)
             event.due = math.inf if seconds is None else self._now + seconds

@@ -21,43 +21,6 @@ from batchlimit.stores.client.rulebook import rules_name, text
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
-_PATIENCE = 2.0
-"""Seconds for each of the two attempts."""
-
-
-def mistaken(address: str) -> str:
-    """Return the remedy if the URL is mistaken about TLS, by its first server; "" if that is not the reason."""
-    url = urlsplit(address.partition(",")[0])
-    if url.hostname is None or url.port is None:
-        return ""
-    if url.scheme.startswith("rediss"):
-        return (
-            "the port speaks no TLS: use redis in place of rediss, or the TLS port"
-            if _is_plain(url.hostname, url.port)
-            else ""
-        )
-    return "the port speaks TLS: use rediss in place of redis" if _is_encrypted(url.hostname, url.port) else ""
-
-
-def _is_plain(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), _PATIENCE) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(1) in (b"+", b"-")
-    except OSError:
-        return False
-
-
-def _is_encrypted(host: str, port: int) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
-    try:
-        with socket.create_connection((host, port), _PATIENCE) as connection, context.wrap_socket(connection):
-            return True
-    except OSError:
-        return False
-
-
 _PINGS = 20
 _SAMPLED = 500
 """Buckets of each server that are looked at."""
@@ -242,3 +205,40 @@ def _lines(told: Any) -> dict[str, str]:
     if isinstance(told, dict):
         return told
     return dict(line.split(":", 1) for line in text(told).splitlines() if ":" in line)
+
+
+_PATIENCE = 2.0
+"""Seconds for each of the two attempts."""
+
+
+def mistaken(address: str) -> str:
+    """Return the remedy if the URL is mistaken about TLS, by its first server; "" if that is not the reason."""
+    url = urlsplit(address.partition(",")[0])
+    if url.hostname is None or url.port is None:
+        return ""
+    if url.scheme.startswith("rediss"):
+        return (
+            "the port speaks no TLS: use redis in place of rediss, or the TLS port"
+            if _is_plain(url.hostname, url.port)
+            else ""
+        )
+    return "the port speaks TLS: use rediss in place of redis" if _is_encrypted(url.hostname, url.port) else ""
+
+
+def _is_plain(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), _PATIENCE) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
+
+
+def _is_encrypted(host: str, port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+    try:
+        with socket.create_connection((host, port), _PATIENCE) as connection, context.wrap_socket(connection):
+            return True
+    except OSError:
+        return False

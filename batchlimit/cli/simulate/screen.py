@@ -35,14 +35,7 @@ class Screen:
     )  # fmt: skip
 
     def __init__(self, quota: Quota, now: float, on_end: Callable[["Screen"], None], *, is_exact: bool = False) -> None:
-        """Begin full.
-
-        Args:
-            quota: the key's.
-            now: the instant.
-            on_end: is called when a stretch ends.
-            is_exact: whether reservoirs decide all requests (default False).
-        """
+        """Begin full; `on_end` is called when a stretch ends, `is_exact` has reservoirs decide all requests."""
         bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
         self._first, self._others = bands[0], bands[1:]  # most quotas have one
         self._fills_in = math.inf if quota.denies_all or is_exact else max(b.burst / b.rate for b in quota.bandwidths)

@@ -94,12 +94,7 @@ class KeyedGates:
         return f"<KeyedGates: {len(self._known)} keys>"
 
     def find(self, key: str) -> LockedGate:
-        """Return the gate of a key.
-
-        Raises:
-            LimiterClosed: The limiter was closed.
-            TypeError, ValueError: The key is none, or has no limit.
-        """
+        """Return the gate of a key; raises LimiterClosed, TypeError for what is no key, ValueError without a limit."""
         pattern = self._pattern_of(key)
         with self._lock:
             if self._is_closed:

@@ -65,11 +65,7 @@ class KeyPattern:
 
 
 def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
-    """Return the function from a key to its pattern; it raises ValueError for a key without one.
-
-    Raises:
-        TypeError, ValueError: The limits cannot work.
-    """
+    """Return the function from a key to its pattern, which raises ValueError for a key without one."""
     if not isinstance(limits, Mapping):
         raise TypeError(f'limits must be like {{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}}, not {shown(limits)}')
     if not limits:
