@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_650,
-    "functions": 4_310,
+    "lines": 53_150,
+    "functions": 4_335,
     "files": 412,
     "classes of one name": 32,
     "entries of batchlimit/": 41,

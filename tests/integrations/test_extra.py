@@ -11,6 +11,7 @@ EXTRAS = [
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),
     ("quart", "quart", "Quart"),
+    ("requests", "requests", "requests"),
 ]
 
 

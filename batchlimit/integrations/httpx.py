@@ -1,0 +1,236 @@
+"""Transports for httpx and httpx2 that limit what a client sends: below its retries, so each attempt is charged.
+
+They import neither library: the requests that come say of which one they are. So they fit under SDKs that sit on
+either, by their `http_client` argument.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from batchlimit import AsyncRateLimiter, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.integrations.upstream import Outgoing, Unsent, Upstream, refused
+
+__all__ = ["AsyncLimitedTransport", "LimitedTransport"]
+
+if TYPE_CHECKING:
+    _Base: Any = object
+else:
+    _Base = object
+
+
+class _Limited:
+    """What both transports know: how requests are limited, and the transport that sends them."""
+
+    def __init__(self, inner: Any, upstream: Upstream) -> None:
+        self._inner, self._upstream = inner, upstream
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._upstream!r} on {self._inner!r}>"
+
+
+class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTransport of both libraries, to type checkers
+    """A transport for `httpx.Client` and `httpx2.Client` that limits what the client sends, over the whole fleet.
+
+    A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
+    `Retry-After`, as if upstream had said so, and 503 while the store is away. Nothing is raised for that, because SDKs
+    take an exception of a transport for a lost connection. Each attempt of a client that retries is charged.
+
+    A 429 or 503 of upstream that says when to come back (`Retry-After` in seconds or as a date, `retry-after-ms`)
+    pauses the key for all processes: see `RateLimiter.pause`. The response itself is passed on untouched.
+
+    Args:
+        limiter: a RateLimiter, which its owner closes.
+        key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
+            {path}, or a function of the request.
+        cost: whole tokens of each attempt (default 1), or a function of the request.
+        wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit. It is no part
+            of the client's timeouts.
+        transport: what sends the requests (default None: an `HTTPTransport()` of the library that the requests are of).
+            A client's own `verify`, `cert`, `http2`, `limits` and `proxy` hold for no transport that it is given:
+            give them to this one.
+        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
+        unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import httpx
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", {"api.example.com": "1/hour", "*": "10/s"})
+        >>> upstream = httpx.MockTransport(lambda request: httpx.Response(200))
+        >>> with httpx.Client(transport=LimitedTransport(limiter, wait=0, transport=upstream)) as client:
+        ...     [client.get("https://api.example.com/").status_code for _ in range(2)]
+        [200, 429]
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        key: str | Callable[[Any], str] = "{host}",
+        *,
+        cost: int | Callable[[Any], int] = 1,
+        wait: float | None = 30.0,
+        transport: Any = None,
+        longest: float = 600.0,
+        unsaid: float = 1.0,
+    ) -> None:
+        if not isinstance(limiter, RateLimiter):
+            raise TypeError(f"a LimitedTransport needs a RateLimiter, not a {type(limiter).__name__}")
+        super().__init__(transport, Upstream(key, cost, wait, longest, unsaid))
+        self._limiter = limiter
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request once it is admitted, or answer it.
+
+        Args:
+            request: of httpx or httpx2.
+
+        Returns:
+            The response of the same library.
+        """
+        key, cost = self._upstream.charge(request, _call(request))
+        try:
+            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
+                self._limiter.acquire(key, cost, timeout=self._upstream.wait)
+        except (RateLimited, StoreUnavailable) as error:
+            return _response(request, refused(error))
+        response = self._sender(request).handle_request(request)
+        if seconds := self._upstream.pause_for(response.status_code, response.headers):
+            try:
+                self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
+            except StoreUnavailable:
+                pass  # this process pauses all the same
+            except BaseException:
+                response.close()
+                raise
+        return response
+
+    def close(self) -> None:
+        """Close the transport below; the limiter stays open."""
+        if self._inner is not None:
+            self._inner.close()
+
+    def __enter__(self) -> Self:
+        if self._inner is not None:
+            self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._inner is not None:
+            self._inner.__exit__(kind, error, trace)
+
+    def _sender(self, request: Any) -> Any:
+        if self._inner is None:
+            self._inner = _library(request).HTTPTransport()
+        return self._inner
+
+
+class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
+    """A LimitedTransport for `httpx.AsyncClient` and `httpx2.AsyncClient`.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key, cost, wait, longest, unsaid: as of LimitedTransport.
+        transport: what sends the requests (default None: an `AsyncHTTPTransport()` of their library).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import httpx2
+        >>> from batchlimit import AsyncRateLimiter
+        >>> limiter = AsyncRateLimiter.from_url("memory://", {"api.example.com": "1/hour", "*": "10/s"})
+        >>> upstream = httpx2.MockTransport(lambda request: httpx2.Response(200))
+        >>> limited = AsyncLimitedTransport(limiter, wait=0, transport=upstream)
+        >>> async with httpx2.AsyncClient(transport=limited) as client:
+        ...     [(await client.get("https://api.example.com/")).status_code for _ in range(2)]
+        [200, 429]
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncRateLimiter,
+        key: str | Callable[[Any], str] = "{host}",
+        *,
+        cost: int | Callable[[Any], int] = 1,
+        wait: float | None = 30.0,
+        transport: Any = None,
+        longest: float = 600.0,
+        unsaid: float = 1.0,
+    ) -> None:
+        if not isinstance(limiter, AsyncRateLimiter):
+            raise TypeError(f"an AsyncLimitedTransport needs an AsyncRateLimiter, not a {type(limiter).__name__}")
+        super().__init__(transport, Upstream(key, cost, wait, longest, unsaid))
+        self._limiter = limiter
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request once it is admitted, or answer it.
+
+        Args:
+            request: of httpx or httpx2.
+
+        Returns:
+            The response of the same library.
+        """
+        key, cost = self._upstream.charge(request, _call(request))
+        try:
+            if self._limiter.take_leased({key: cost}) is None:
+                await self._limiter.acquire(key, cost, timeout=self._upstream.wait)
+        except (RateLimited, StoreUnavailable) as error:
+            return _response(request, refused(error))
+        response = await self._sender(request).handle_async_request(request)
+        if seconds := self._upstream.pause_for(response.status_code, response.headers):
+            try:
+                await self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
+            except StoreUnavailable:
+                pass  # this process pauses all the same
+            except BaseException:  # such as a cancellation
+                await response.aclose()
+                raise
+        return response
+
+    async def aclose(self) -> None:
+        """Close the transport below; the limiter stays open."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._inner is not None:
+            await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._inner is not None:
+            await self._inner.__aexit__(kind, error, trace)
+
+    def _sender(self, request: Any) -> Any:
+        if self._inner is None:
+            self._inner = _library(request).AsyncHTTPTransport()
+        return self._inner
+
+
+def _call(request: Any) -> Outgoing:
+    url = request.url
+    return Outgoing(url.host, "" if url.port is None else str(url.port), url.scheme, request.method, url.path)
+
+
+def _response(request: Any, answer: Unsent) -> Any:
+    return _library(request).Response(answer.status, headers=answer.headers, content=answer.body, request=request)
+
+
+def _library(request: Any) -> Any:
+    """Return the library that a request is of: httpx, httpx2, or one that is like them."""
+    return import_module(type(request).__module__.partition(".")[0])

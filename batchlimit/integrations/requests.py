@@ -1,0 +1,110 @@
+"""An adapter for requests that limits what a session sends."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+try:
+    from requests import PreparedRequest, Response
+    from requests.adapters import HTTPAdapter
+    from urllib3 import HTTPResponse
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.requests needs requests, of the 'requests' extra: pip install 'batchlimit[requests]'",
+        name="requests",
+    ) from error
+
+from batchlimit import RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.integrations.upstream import Outgoing, Upstream, refused
+
+__all__ = ["LimitedAdapter"]
+
+
+class LimitedAdapter(HTTPAdapter):
+    """An adapter for `requests.Session` that limits what the session sends, over the whole fleet.
+
+    A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
+    `Retry-After`, and 503 while the store is away. A 429 or 503 of upstream that says when to come back pauses the key
+    for all processes. A LimitedTransport of `batchlimit.integrations.httpx` does the same, and says more.
+
+    Each call of the session, and each redirect, is charged. What urllib3 repeats by `max_retries` is not: leave that 0,
+    and retry around the session.
+
+    Args:
+        limiter: a RateLimiter, which its owner closes.
+        key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
+            {path}, or a function of the PreparedRequest.
+        cost: whole tokens of each request (default 1), or a function of the PreparedRequest.
+        wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit.
+        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
+        unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+        options: those of HTTPAdapter, such as `pool_maxsize`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import requests
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.integrations.requests import LimitedAdapter
+        >>> limiter = RateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
+        >>> with requests.Session() as session:
+        ...     session.mount("https://", LimitedAdapter(limiter, wait=0))
+        ...     session.get("https://api.example.com/").status_code
+        429
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        key: str | Callable[[PreparedRequest], str] = "{host}",
+        *,
+        cost: int | Callable[[PreparedRequest], int] = 1,
+        wait: float | None = 30.0,
+        longest: float = 600.0,
+        unsaid: float = 1.0,
+        **options: Any,
+    ) -> None:
+        if not isinstance(limiter, RateLimiter):
+            raise TypeError(f"a LimitedAdapter needs a RateLimiter, not a {type(limiter).__name__}")
+        super().__init__(**options)
+        self._limiter, self._upstream = limiter, Upstream(key, cost, wait, longest, unsaid)
+
+    def __repr__(self) -> str:
+        return f"<LimitedAdapter {self._upstream!r}>"
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        """Send a request once it is admitted, or answer it.
+
+        Args:
+            request: what the session sends.
+            args, kwargs: as of HTTPAdapter.send.
+
+        Returns:
+            The response.
+        """
+        key, cost = self._upstream.charge(request, _call(request))
+        try:
+            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
+                self._limiter.acquire(key, cost, timeout=self._upstream.wait)
+        except (RateLimited, StoreUnavailable) as error:
+            status, headers, body = refused(error)
+            made = HTTPResponse(io.BytesIO(body), headers=headers, status=status, preload_content=False)
+            return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
+        response = super().send(request, *args, **kwargs)
+        if seconds := self._upstream.pause_for(response.status_code, response.headers):
+            try:
+                self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
+            except StoreUnavailable:
+                pass  # this process pauses all the same
+            except BaseException:
+                response.close()
+                raise
+        return response
+
+
+def _call(request: PreparedRequest) -> Outgoing:
+    url = urlsplit(str(request.url))
+    port = "" if url.port is None else str(url.port)
+    return Outgoing(url.hostname or "", port, url.scheme, str(request.method), url.path)

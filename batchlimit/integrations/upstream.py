@@ -1,0 +1,145 @@
+"""What all transports share: what a request is charged to, what it is answered in vain, and what upstream says."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from string import Formatter
+from typing import Any, NamedTuple
+
+from batchlimit.decision import whole_seconds
+from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.integrations.headers import REDUCED_CAPACITY
+from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
+from batchlimit.redaction import shown
+from batchlimit.reservoir.options import check_seconds
+
+TOO_MANY, UNAVAILABLE = 429, 503
+_FIELDS = {"host", "port", "scheme", "method", "path"}
+
+
+class Outgoing(NamedTuple):
+    """An outgoing request, as far as its key may name it.
+
+    Attributes:
+        host: of the URL, in lower case.
+        port: of the URL, as text; "" for the usual one.
+        scheme: such as "https".
+        method: such as "GET".
+        path: of the URL, without the query.
+    """
+
+    host: str
+    port: str
+    scheme: str
+    method: str
+    path: str
+
+
+class Unsent(NamedTuple):
+    """A response that is made here, for a request that is not sent.
+
+    Attributes:
+        status: 429, or 503 while the store is away.
+        headers: of the response.
+        body: problem details, as JSON.
+    """
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Upstream:
+    """How requests to others are limited. It asks nobody: the transports of each library do.
+
+    Args:
+        key: what a request is charged to: text with fields {host}, {port}, {scheme}, {method}, {path}, or a function
+            of the library's request.
+        cost: whole tokens of each attempt, or a function of the library's request.
+        wait: seconds that a request waits for its tokens at most; 0: not at all, None: no limit.
+        longest: seconds; of a longer Retry-After only so many are believed.
+        unsaid: seconds of the pause where a 429 does not say when to come back; 0: none.
+
+    Raises:
+        ValueError, TypeError: one of them cannot work.
+    """
+
+    __slots__ = ("_cost", "_key", "_longest", "_unsaid", "wait")
+
+    def __init__(
+        self, key: "str | Callable[[Any], str]", cost: "int | Callable[[Any], int]", wait: float | None, longest: float,
+        unsaid: float,
+    ) -> None:  # fmt: skip
+        if isinstance(key, str):
+            unknown = {name for _, name, _, _ in Formatter().parse(key) if name is not None} - _FIELDS
+            if unknown or not key:
+                raise ValueError(f"a key has fields of {sorted(_FIELDS)}, and is not empty: not {shown(key)}")
+        elif not callable(key):
+            raise TypeError(f"key must be a str or a function of the request, not {shown(key)}")
+        for name, value in (("wait", wait), ("unsaid", unsaid)):
+            if value:
+                check_seconds(name, value)
+        check_seconds("longest", longest)
+        self._key, self._cost, self.wait, self._longest, self._unsaid = key, cost, wait, longest, unsaid
+
+    def __repr__(self) -> str:
+        return f"<Upstream {shown(self._key)}>"
+
+    def charge(self, request: Any, call: Outgoing) -> tuple[str, int]:
+        """Return key and cost of a request."""
+        key = self._key.format_map(call._asdict()) if isinstance(self._key, str) else self._key(request)
+        return key, self._cost if isinstance(self._cost, int) else self._cost(request)
+
+    def pause_for(self, status: int, headers: Mapping[str, str]) -> float:
+        """Return for how many seconds upstream wants nothing more, by its response; 0: it does not say so."""
+        if status not in (TOO_MANY, UNAVAILABLE):
+            return 0.0
+        told = told_to_wait(headers, time.time())
+        if told is None:
+            return self._unsaid if status == TOO_MANY else 0.0
+        return min(told, self._longest)
+
+
+def refused(error: RateLimited | StoreUnavailable) -> Unsent:
+    """Return the response to a request that is not sent, because of this error."""
+    if isinstance(error, RateLimited):
+        status, problem, after = TOO_MANY, quota_exceeded(()).body(), error.retry_after
+    else:
+        title = "The store of the rate limit cannot be reached"
+        status, problem, after = UNAVAILABLE, Problem(UNAVAILABLE, REDUCED_CAPACITY, title).body(), 1.0
+    headers = {"content-type": MEDIA_TYPE.decode(), "content-length": str(len(problem)), "x-batchlimit": "not sent"}
+    if (seconds := whole_seconds(after)) is not None:
+        headers |= {"retry-after": str(seconds), "retry-after-ms": str(math.ceil(after * 1000))}
+    return Unsent(status, headers, problem)
+
+
+def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """Return for how many seconds a response asks to wait; None: it does not say, or nothing that can be meant.
+
+    Args:
+        headers: of the response, found whatever their case.
+        now: seconds since 1970.
+    """
+    milliseconds, text = headers.get("retry-after-ms"), (headers.get("retry-after") or "").strip()
+    if (seconds := _number(milliseconds)) is not None:
+        return seconds / 1000
+    if (seconds := _number(text)) is not None:
+        return seconds
+    try:
+        at = parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    try:  # by the clock of upstream, where it tells that
+        now = parsedate_to_datetime(headers.get("date") or "").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        pass
+    return max(0.0, at - now)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        found = float(text or "")
+    except ValueError:
+        return None
+    return found if 0 <= found < math.inf else None

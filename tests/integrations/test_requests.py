@@ -1,0 +1,78 @@
+"""A session over a limited adapter: what is sent and what is not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.requests import LimitedAdapter
+from batchlimit.stores import MemoryStore
+from batchlimit.testing import FaultStore
+from tests.integrations.upstream import Said, Upstream, upstream
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    with upstream() as found:
+        yield found
+
+
+def session(limiter: RateLimiter, **options: Any) -> requests.Session:
+    made = requests.Session()
+    made.trust_env = False
+    made.mount("http://", LimitedAdapter(limiter, **options))
+    return made
+
+
+def test_a_request_that_has_tokens_is_sent_and_its_response_is_untouched(server: Upstream) -> None:
+    server.answers(Said(201, {"x-one": "two"}, [b"ma", b"de"]))
+    with (
+        session(RateLimiter(MemoryStore(), "1000/s")) as client,
+        client.get(server.url + "/a?b=c", stream=True) as response,
+    ):
+        assert (response.status_code, response.headers["x-one"]) == (201, "two")
+        assert b"".join(response.iter_content(2)) == b"made"
+    assert server.asked == [("GET", "/a?b=c")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_that_would_wait_too_long_is_not_sent_and_answered_429(server: Upstream, stream: bool) -> None:
+    with session(RateLimiter(MemoryStore(), "1/hour"), wait=0.5) as client:
+        assert client.get(server.url).status_code == 200
+        response = client.get(server.url, stream=stream)
+        assert (response.status_code, response.json()["status"], response.url) == (429, 429, server.url + "/")
+        assert 3500 < int(response.headers["Retry-After"]) <= 3600
+        with pytest.raises(requests.HTTPError):
+            response.raise_for_status()
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_upstream_says_pauses_its_key(server: Upstream, status: int) -> None:
+    limiter = RateLimiter(MemoryStore(), "1000/s")
+    server.answers(Said(status, {"retry-after": "60"}, b"later"))
+    with session(limiter, wait=0) as client:
+        assert client.get(server.url).content == b"later"
+        assert client.get(server.url).status_code == 429
+    assert 50 < limiter.decide("127.0.0.1").retry_after <= 60.1
+    assert len(server.asked) == 1
+
+
+def test_while_the_store_is_away_a_request_is_answered_503(server: Upstream) -> None:
+    with session(RateLimiter(FaultStore(down=True), "1/s"), wait=0) as client:
+        assert client.get(server.url).status_code == 503
+    assert server.asked == []
+
+
+def test_each_redirect_is_charged(server: Upstream) -> None:
+    server.answers(Said(302, {"location": "/elsewhere"}), Said(302, {"location": "/again"}))
+    with session(RateLimiter(MemoryStore(), "2/hour"), wait=0) as client:
+        assert client.get(server.url).status_code == 429
+    assert len(server.asked) == 2
+
+
+def test_a_limiter_of_the_other_api_is_an_error() -> None:
+    with pytest.raises(TypeError, match="RateLimiter"):
+        LimitedAdapter(AsyncRateLimiter.from_url("memory://", "1/s"))  # type: ignore[arg-type]

@@ -1,0 +1,151 @@
+"""The SDKs of OpenAI and Anthropic over a limited transport, against a server that speaks their wire formats."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
+from batchlimit.stores import MemoryStore
+from tests.awaiting import awaited
+from tests.integrations.upstream import Said, Upstream, upstream
+
+JSON = {"content-type": "application/json"}
+SSE = {"content-type": "text/event-stream"}
+
+
+def _json(told: dict[str, Any]) -> Said:
+    return Said(200, JSON, json.dumps(told).encode())
+
+
+CHAT = _json(
+    {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "fine"}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+)
+MESSAGE = _json(
+    {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "fine"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+)
+CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+STREAM = [
+    b"data: "
+    + json.dumps({**CHUNK, "choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}).encode()
+    + b"\n\n"
+    for word in ("fi", "ne")
+] + [b"data: [DONE]\n\n"]
+TOO_MANY = Said(429, {"retry-after-ms": "50", "retry-after": "1"} | JSON, b'{"error":{"message":"too many"}}')
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+
+
+class _OpenAI:
+    right, error = CHAT, openai.RateLimitError
+
+    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
+        http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
+        self.client = openai.OpenAI(api_key="k", base_url=url, http_client=http)
+
+    def ask(self) -> str | None:
+        return self.client.chat.completions.create(model="m", messages=MESSAGES).choices[0].message.content
+
+
+class _AsyncOpenAI:
+    right, error = CHAT, openai.RateLimitError
+
+    def __init__(self, limiter: AsyncRateLimiter, url: str, **options: Any) -> None:
+        http = httpx2.AsyncClient(transport=AsyncLimitedTransport(limiter, **options), trust_env=False)
+        self.client = openai.AsyncOpenAI(api_key="k", base_url=url, http_client=http)
+
+    def ask(self) -> str | None:
+        answer = awaited(self.client.chat.completions.create, model="m", messages=MESSAGES)
+        content: str | None = answer.choices[0].message.content
+        return content
+
+
+class _Anthropic:
+    right, error = MESSAGE, anthropic.RateLimitError
+
+    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
+        http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
+        self.client = anthropic.Anthropic(api_key="k", base_url=url, http_client=http)
+
+    def ask(self) -> str:
+        (block,) = self.client.messages.create(model="m", max_tokens=9, messages=MESSAGES).content
+        assert block.type == "text"
+        return block.text
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    with upstream() as found:
+        yield found
+
+
+@pytest.fixture(params=[_OpenAI, _AsyncOpenAI, _Anthropic], ids=["openai", "openai-async", "anthropic"])
+def sdk(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture
+def make(server: Upstream) -> Iterator[Any]:
+    """Makes clients of an SDK, and closes them."""
+    opened: list[Any] = []
+
+    def made(sdk: Any, quota: str, **options: Any) -> Any:
+        kind: Any = AsyncRateLimiter if sdk is _AsyncOpenAI else RateLimiter
+        opened.append(sdk(kind(MemoryStore(), quota), server.url, **options))
+        return opened[-1]
+
+    yield made
+    for each in opened:
+        awaited(each.client.close) if isinstance(each, _AsyncOpenAI) else each.client.close()
+
+
+def test_a_call_is_answered(make: Any, sdk: Any, server: Upstream) -> None:
+    server.answers(sdk.right)
+    assert make(sdk, "1000/s").ask() == "fine"
+
+
+def test_a_429_of_upstream_is_waited_out_by_the_fleet_and_retried_by_the_sdk(
+    make: Any, sdk: Any, server: Upstream
+) -> None:
+    server.answers(TOO_MANY, sdk.right)
+    assert make(sdk, "1000/s").ask() == "fine"
+    assert len(server.asked) == 2
+
+
+def test_a_call_that_is_not_sent_is_a_rate_limit_error_to_the_sdk_and_no_lost_connection(
+    make: Any, sdk: Any, server: Upstream
+) -> None:
+    """It hears when to come back, and gives up by its own rules."""
+    made = make(sdk, "0/s", wait=0)
+    made.client.max_retries = 0
+    with pytest.raises(sdk.error) as refused:
+        made.ask()
+    assert refused.value.response.headers["x-batchlimit"] == "not sent"
+    assert server.asked == []
+
+
+def test_a_stream_comes_through(make: Any, server: Upstream) -> None:
+    server.answers(Said(200, SSE, STREAM))
+    made = make(_OpenAI, "1000/s")
+    stream = made.client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+    assert "".join(each.choices[0].delta.content or "" for each in stream) == "fine"

@@ -1,0 +1,92 @@
+"""What upstreams say of when to come back, with all the traps that were seen; and what a request in vain is told."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from batchlimit import RateLimited, StoreUnavailable
+from batchlimit.integrations.upstream import Outgoing, Upstream, refused, told_to_wait
+
+NOW = 1_790_000_000.0
+A_MINUTE_LATER = "Mon, 21 Sep 2026 14:14:20 GMT"
+OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "30"}, 30.0),
+        ({"retry-after": " 1.5 "}, 1.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"retry-after": A_MINUTE_LATER}, 60.0),
+        ({"retry-after": A_MINUTE_LATER, "date": "Mon, 21 Sep 2026 14:13:50 GMT"}, 30.0),
+        ({"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, 0.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "in a while"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "Fri, 99 Foo 2026 99:99:99 GMT"}, None),
+    ],
+    ids=str,
+)
+def test_when_to_come_back(headers: dict[str, str], seconds: float | None) -> None:
+    assert told_to_wait(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"),
+    [
+        (200, {"retry-after": "30"}, 0.0),
+        (500, {"retry-after": "30"}, 0.0),
+        (429, {"retry-after": "30"}, 30.0),
+        (503, {"retry-after": "30"}, 30.0),
+        (429, {"retry-after": "86400"}, 600.0),
+        (429, {}, 2.0),
+        (503, {}, 0.0),
+        (429, {"retry-after": "0"}, 0.0),
+    ],
+)
+def test_which_responses_pause_and_for_how_long(status: int, headers: dict[str, str], seconds: float) -> None:
+    assert Upstream("{host}", 1, 30, 600, 2.0).pause_for(status, headers) == seconds
+
+
+def test_a_key_names_parts_of_the_request() -> None:
+    assert Upstream("{host}", 1, 30, 600, 1).charge(None, OUTGOING) == ("api.example.com", 1)
+    whole = Upstream("{method} {scheme}://{host}:{port}{path}", len, 30, 600, 1)
+    assert whole.charge("four", OUTGOING) == ("POST https://api.example.com:8443/v1/chat", 4)
+    assert Upstream(str.upper, 2, 30, 600, 1).charge("by", OUTGOING) == ("BY", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"key": "{user}"}, ValueError),
+        ({"key": "{}"}, ValueError),
+        ({"key": ""}, ValueError),
+        ({"key": 7}, TypeError),
+        ({"wait": -1}, ValueError),
+        ({"wait": "long"}, TypeError),
+        ({"longest": 0}, ValueError),
+        ({"unsaid": math.inf}, ValueError),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_is_an_error(change: dict[str, Any], error: type[Exception]) -> None:
+    arguments = {"key": "{host}", "cost": 1, "wait": 30, "longest": 600, "unsaid": 1} | change
+    with pytest.raises(error):
+        Upstream(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_request_that_is_not_sent_is_told_when_to_come_back() -> None:
+    answer = refused(RateLimited("key", 1.25))
+    assert (answer.status, answer.headers["retry-after"], answer.headers["retry-after-ms"]) == (429, "2", "1250")
+    assert json.loads(answer.body)["status"] == 429
+    assert "retry-after" not in refused(RateLimited("key", math.inf)).headers
+    away = refused(StoreUnavailable("gone"))
+    assert (away.status, away.headers["retry-after"], json.loads(away.body)["status"]) == (503, "1", 503)
