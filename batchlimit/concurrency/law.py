@@ -129,6 +129,39 @@ class Calibrated(Protocol):
         ...
 
 
+class CountingLaw:
+    """A law whose limit is a whole number at any time."""
+
+    __slots__ = ("_limit",)
+
+    _limit: int
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return self._limit
+
+
+class EstimatingLaw:
+    """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one."""
+
+    __slots__ = ("_estimate", "_keep", "_maximum", "_minimum", "_smoothing")
+
+    def __init__(self, initial: int, bounds: tuple[int, int], smoothing: float) -> None:
+        self._estimate, self._smoothing, self._keep = float(initial), smoothing, 1 - smoothing
+        self._minimum, self._maximum = map(float, bounds)
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return int(self._estimate)
+
+    @property
+    def estimated_limit(self) -> float:
+        """The limit before it is rounded down."""
+        return self._estimate
+
+
 class WrappingLaw:
     """Has another law decide, and chooses what that learns from."""
 

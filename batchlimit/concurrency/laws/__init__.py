@@ -10,8 +10,7 @@ from batchlimit.lazy import names
 if TYPE_CHECKING:
     from batchlimit.concurrency.laws.aimd import AIMD, Gitaly
     from batchlimit.concurrency.laws.fixed import Fixed, Settable
-    from batchlimit.concurrency.laws.gradient import Gradient
-    from batchlimit.concurrency.laws.gradient2 import Gradient2
+    from batchlimit.concurrency.laws.gradient import Gradient, Gradient2
     from batchlimit.concurrency.laws.knee.knee import Knee
     from batchlimit.concurrency.laws.periodic import Periodic, Tumbling, p95
     from batchlimit.concurrency.laws.setting import log10, square_root
@@ -24,8 +23,7 @@ else:  # where __getattr__ would hide a name that there is not
         {
             "batchlimit.concurrency.laws.aimd": "AIMD Gitaly",
             "batchlimit.concurrency.laws.fixed": "Fixed Settable",
-            "batchlimit.concurrency.laws.gradient": "Gradient",
-            "batchlimit.concurrency.laws.gradient2": "Gradient2",
+            "batchlimit.concurrency.laws.gradient": "Gradient Gradient2",
             "batchlimit.concurrency.laws.setting": "log10 square_root",
             "batchlimit.concurrency.laws.knee.knee": "Knee",
             "batchlimit.concurrency.laws.periodic": "Periodic Tumbling p95",

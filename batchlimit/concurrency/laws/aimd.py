@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.law import CountingLaw, Sample
 from batchlimit.concurrency.laws import setting
 
 
-class AIMD:
+class AIMD(CountingLaw):
     """Additive increase, multiplicative decrease, a step for each sample: AIMDLimit of Netflix's concurrency-limits.
 
     With L the limit: a drop, or a call that took longer than `timeout`, makes it L x backoff_ratio, rounded down. Any
@@ -35,7 +35,7 @@ class AIMD:
         90
     """
 
-    __slots__ = ("_backoff_ratio", "_limit", "_maximum", "_minimum", "_timeout_ns")
+    __slots__ = ("_backoff_ratio", "_maximum", "_minimum", "_timeout_ns")
 
     def __init__(
         self,
@@ -54,11 +54,6 @@ class AIMD:
     def __repr__(self) -> str:
         return f"<AIMD {self._limit} of {self._minimum}..{self._maximum}>"
 
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._limit
-
     def update(self, sample: Sample) -> int:
         """Take one step; the bounds hold after every sample."""
         limit = self._limit
@@ -70,7 +65,7 @@ class AIMD:
         return self._limit
 
 
-class Gitaly:
+class Gitaly(CountingLaw):
     """Up by one call each period, down by a factor if a watcher saw a reason: the limit calculator of Gitaly.
 
     Samples change nothing: the limit also rises where nobody uses it. From 15 to 100 takes 85 periods.
@@ -92,7 +87,7 @@ class Gitaly:
         (21, 10)
     """
 
-    __slots__ = ("_factor", "_limit", "_maximum", "_minimum")
+    __slots__ = ("_factor", "_maximum", "_minimum")
 
     def __init__(self, *, initial: int = 15, minimum: int = 5, maximum: int = 100, factor: float = 0.5) -> None:
         self._minimum, self._maximum = setting.bounds(minimum, maximum)
@@ -103,11 +98,6 @@ class Gitaly:
 
     def __repr__(self) -> str:
         return f"<Gitaly {self._limit} of {self._minimum}..{self._maximum}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._limit
 
     def update(self, sample: Sample) -> int:
         """Return the limit; a call changes nothing."""

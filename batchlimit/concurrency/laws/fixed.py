@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.law import CountingLaw, Sample
 
 
-class Fixed:
+class Fixed(CountingLaw):
     """The same limit for ever.
 
     Args:
@@ -23,18 +23,13 @@ class Fixed:
         20
     """
 
-    __slots__ = ("_limit",)
+    __slots__ = ()
 
     def __init__(self, limit: int) -> None:
         self._limit = _checked(limit)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._limit})"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._limit
 
     def update(self, sample: Sample) -> int:
         """Return the limit, whatever happened."""

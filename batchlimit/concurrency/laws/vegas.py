@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from batchlimit.concurrency.law import Sample, single
+from batchlimit.concurrency.law import EstimatingLaw, Sample, single
 from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.setting import log10
 
@@ -28,7 +28,7 @@ def _decrease(limit: float) -> float:
     return limit - log10(int(limit))
 
 
-class Vegas:
+class Vegas(EstimatingLaw):
     """Holds the queue between alpha and beta calls: VegasLimit of Netflix's concurrency-limits, after TCP Vegas.
 
     With L the estimate (the limit before rounding down), and noload the least rtt since the last probe:
@@ -72,16 +72,12 @@ class Vegas:
         "_alpha",
         "_beta",
         "_decrease",
-        "_estimate",
         "_increase",
         "_jitter",
-        "_keep",
-        "_maximum",
         "_noload_ns",
         "_pace",
         "_probe_count",
         "_probe_multiplier",
-        "_smoothing",
         "_threshold",
     )
 
@@ -99,10 +95,8 @@ class Vegas:
         probe_multiplier: int = 30,
         jitter: Callable[[], float] = _middle,
     ) -> None:
-        self._estimate = float(setting.whole("initial", initial))
-        self._maximum = float(setting.whole("maximum", maximum))
-        self._smoothing = setting.between("smoothing", smoothing, 0.0, 1.0, "(]")
-        self._keep = 1 - self._smoothing
+        first, limits = setting.whole("initial", initial), (1, setting.whole("maximum", maximum))
+        super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
         self._alpha = setting.by_limit("alpha", alpha)
         self._beta = setting.by_limit("beta", beta)
         self._threshold = setting.by_limit("threshold", threshold)
@@ -115,16 +109,6 @@ class Vegas:
 
     def __repr__(self) -> str:
         return f"<Vegas {self._estimate:.2f}: {self._noload_ns} ns at no load, {self._probe_count} since the probe>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return int(self._estimate)
-
-    @property
-    def estimated_limit(self) -> float:
-        """The limit before it is rounded down."""
-        return self._estimate
 
     @property
     def rtt_noload_ns(self) -> int:
@@ -163,7 +147,7 @@ class Vegas:
         wanted = self._wanted(sample)
         # Told apart from the estimate itself: blending that with itself would move it by the rounding.
         if wanted is not None:
-            held = max(1.0, min(self._maximum, wanted))
+            held = max(self._minimum, min(self._maximum, wanted))
             self._estimate = self._keep * self._estimate + self._smoothing * held
 
     def _wanted(self, sample: Sample) -> float | None:

@@ -2,7 +2,7 @@ import pytest
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import Gradient2, square_root
-from batchlimit.concurrency.laws.gradient2 import Average
+from batchlimit.concurrency.laws.gradient import Average
 from tests.concurrency.laws.world import MS, drop, limits, sample
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from batchlimit.concurrency.law import Sample
+from batchlimit.concurrency.law import CountingLaw, Sample
 from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, Reading, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
@@ -36,7 +36,7 @@ _HEARD = 10
 """Calls from which something is learnt while others drain."""
 
 
-class Knee:
+class Knee(CountingLaw):
     """Holds the calls under way where throughput stops growing with them: fewer waste capacity, more only queue.
 
     It decides once a span: some 40 calls, or fewer in a longer time. A span shows the ratio: how many times as long as
@@ -84,7 +84,7 @@ class Knee:
 
     __slots__ = (
         "_band", "_baselines", "_crowd", "_cut_at", "_drains", "_estimate", "_far", "_initial", "_is_used", "_least",
-        "_limit", "_maximum", "_minimum", "_peak", "_ratio", "_span", "_spans", "_speed", "_strained_at", "_trust",
+        "_maximum", "_minimum", "_peak", "_ratio", "_span", "_spans", "_speed", "_strained_at", "_trust",
         "_usual",
     )  # fmt: skip
 
@@ -107,11 +107,6 @@ class Knee:
 
     def __repr__(self) -> str:
         return f"<Knee {self._estimate:.2f}: {self._baselines!r}, {self._drains!r}, {self._trust!r}>"
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now."""
-        return self._limit
 
     @property
     def baselines(self) -> dict[str, float]:
