@@ -1,12 +1,19 @@
-"""One bandwidth of a quota: which rates and bursts there may be, and the exact text of a rate."""
+"""One bandwidth of a quota: which rates and bursts there may be, those of a window, and the exact text of a rate."""
 
+import math
 import sys
+from collections.abc import Iterator
 
-from batchlimit.quota.grammar import LARGEST_BURST
+from batchlimit.quota.grammar import LARGEST_BURST, SECONDS
 from batchlimit.redaction import shown
 
 SLOWEST_RATE = 1e-9
 """Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""
+
+_LATE = 0.25
+"""Seconds: so late a call may be admitted by a token that a bucket with a small burst has granted."""
+_LESS = 1 - 1e-6
+"""Of the rate of a window, so that what must stay below a whole token does so after rounding."""
 
 
 def checked_rate(rate: object) -> float:
@@ -30,6 +37,29 @@ def checked_burst(rate: float, burst: object) -> int:
     if rate > 0 and not 1 <= burst <= LARGEST_BURST:
         raise ValueError(f"a burst must be from 1 to {LARGEST_BURST} tokens, not {shown(burst)}")
     return burst
+
+
+def windowed(n: object, per: object, burst: object) -> tuple[float, int]:
+    """Return rate and burst of which no window of `per` seconds holds more than `n` tokens; see Quota.within."""
+    if isinstance(n, bool) or not isinstance(n, int | float) or not (1 <= n <= LARGEST_BURST and n == math.floor(n)):
+        raise ValueError(f"a window has a whole number of tokens from 1 to {LARGEST_BURST}, not {shown(n)}")
+    if isinstance(per, bool) or not isinstance(per, int | float) or not 0 < per < math.inf:
+        raise ValueError(f"a window lasts more than 0 seconds, and not for ever, not {shown(per)}")
+    tokens = int(n)
+    at_once = checked_burst(1.0, max(1, tokens // 10) if burst is None else burst)
+    if at_once > tokens:
+        raise ValueError(f"a burst of {at_once} does not fit in a window of {tokens}")
+    # Tokens are whole, so what a window may hold is all but one more than n.
+    return (tokens + 1 - at_once) / (per + _LATE) * _LESS, at_once
+
+
+def windows(rate: float, burst: int) -> Iterator[str]:
+    """Yield the texts of windows of one unit that a bandwidth may be of, the shorter ones first."""
+    for unit, seconds in SECONDS.items():
+        if 0 < (tokens := rate / _LESS * (seconds + _LATE)) < LARGEST_BURST:
+            n = round(tokens) + burst - 1
+            yield f"{n} within 1{unit}"
+            yield f"{n} within 1{unit} burst {burst}"
 
 
 def encoded_rate(rate: float) -> str:

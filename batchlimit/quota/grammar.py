@@ -1,13 +1,13 @@
 """The text that quotas are written in: reading it, with errors that say where, and spelling it.
 
     quota     = bandwidth { ";" bandwidth }
-    bandwidth = number ( "/" | "per" ) [ number ] unit [ "burst" whole ]
+    bandwidth = number ( "/" | "per" | "within" ) [ number ] unit [ "burst" whole ]
     number    = whole [ "." whole ]
     whole     = digit { [ "_" ] digit }
     unit      = s sec second(s) | m min minute(s) | h hr hour(s) | d day(s) | w week(s)
 
 Case does not matter, nor does white space between the words. What a bandwidth becomes is the caller's business: it
-comes in as a function of the amount, the seconds it is for, and the burst.
+comes in as a function of the amount, the seconds it is for, and the burst; another one if it is written "within".
 """
 
 import re
@@ -26,7 +26,7 @@ LARGEST_BURST = 2**50
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BANDWIDTH = re.compile(
     r"""\s* (?: (?P<amount> NUMBER ) \s*
-        (?: (?P<per> / | per ) \s* (?: (?P<count> NUMBER ) \s* )?
+        (?: (?P<per> / | per | within ) \s* (?: (?P<count> NUMBER ) \s* )?
         (?: (?P<unit> s | sec | seconds? | m | min | minutes? | h | hr | hours? | d | days? | w | weeks? ) (?![a-z]) \s*
         (?: (?P<word> burst ) \s*
         (?: (?P<burst> WHOLE ) \s* )? )? )? )? )?
@@ -36,7 +36,7 @@ _BANDWIDTH = re.compile(
 # The pattern reads as far as the text makes sense; what should have come next follows from the last group it filled.
 _EXPECTED = {
     None: "an amount of tokens",
-    "amount": '"/" or "per", as in 5/minute,',
+    "amount": '"/", "per" or "within", as in 5/minute,',
     "per": "a unit (s, m, h, d or w)",
     "count": "a unit (s, m, h, d or w)",
     "unit": '"burst", ";" or the end',
@@ -45,9 +45,10 @@ _EXPECTED = {
 }
 
 T = TypeVar("T")
+Build = Callable[[float, float, int | None], T]
 
 
-def read(text: str, build: Callable[[float, float, int | None], T]) -> Iterator[T]:
+def read(text: str, build: Build[T], within: Build[T] | None = None) -> Iterator[T]:
     """Build each bandwidth from (amount, seconds, burst or None); ValueError says where the text is wrong."""
     end = -1
     while end < len(text):
@@ -57,10 +58,13 @@ def read(text: str, build: Callable[[float, float, int | None], T]) -> Iterator[
         complete = found["unit"] is not None and found.lastgroup != "word"
         if not complete or text[end : end + 1] not in ("", ";"):
             raise _typo(text, _EXPECTED[found.lastgroup], end)
-        yield _bandwidth(text, found, build)
+        is_window = found["per"].lower() == "within"
+        if is_window and within is None:
+            raise _typo(text, _EXPECTED["amount"], found.start("per"))
+        yield _bandwidth(text, found, within if is_window and within else build)
 
 
-def _bandwidth(text: str, found: re.Match[str], build: Callable[[float, float, int | None], T]) -> T:
+def _bandwidth(text: str, found: re.Match[str], build: Build[T]) -> T:
     count = float(found["count"] or 1)
     if count == 0:
         raise _typo(text, "a count above 0", found.start("count"))
@@ -85,7 +89,7 @@ _FOREIGN = re.compile(
     r"""(?P<before> (?: ^ | ; | burst ) \s* )
         (?P<number> [0-9]{1,3} (?: ,[0-9]{3} )+ | [0-9] [0-9_]* (?: \. [0-9]+ )? )
         (?: e \+? (?P<power> [0-9]{1,2} ) | \s* (?P<suffix> [kmgb] ) )?
-        (?= \s* (?: / | per | ; | $ ) )
+        (?= \s* (?: / | per | within | ; | $ ) )
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from batchlimit.quota.bandwidth import checked_burst, checked_rate, decoded_rate, encoded_rate
+from batchlimit.quota.bandwidth import checked_burst, checked_rate, decoded_rate, encoded_rate, windowed, windows
 from batchlimit.quota.grammar import SECONDS, read, respelled, spell
 from batchlimit.redaction import shown
 
@@ -125,6 +125,32 @@ class Quota:
         return cls._per(n, SECONDS["d"], burst)
 
     @classmethod
+    def within(cls, n: int, *, per: float, burst: int | None = None) -> Self:
+        """At most `n` tokens in every window of `per` seconds, wherever it begins: what many upstreams count.
+
+        A bucket of `n` in `per` seconds admits up to twice as many in its first window. Here burst and refill together
+        are `n`. The larger the burst, the less is sustained.
+
+        Args:
+            n: whole tokens, at least 1.
+            per: seconds, above 0.
+            burst: how many may go at once, 1 to `n` (default None: a tenth of `n`, at least 1). Of the limit
+                (`n` + 1 - `burst`) / `n` is sustained, less the refill of 0.25 s, by which a call may be late.
+
+        Returns:
+            The quota: a rate and a burst.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
+        Example:
+            >>> quota = Quota.within(100, per=60)
+            >>> str(quota), quota.burst, round(quota.rate * 60, 1)
+            ('100 within 1m', 10, 90.6)
+        """
+        return cls(*windowed(n, per, burst))
+
+    @classmethod
     def _per(cls, n: float, seconds: float, burst: int | None) -> Self:
         amount = checked_rate(n)
         return cls(amount / seconds, _one_period(amount) if burst is None else burst)
@@ -134,7 +160,7 @@ class Quota:
         """Read a quota from text; without "burst" one period's amount, at least 1, may go at once.
 
         Args:
-            text: `100/s`, `100 per 2 minutes`, `5/30s`, `1_000/s burst 2000`, or several joined: `5/minute; 100/day`.
+            text: `100/s`, `100 per 2 minutes`, `1_000/s burst 2000`, `100 within 1m`; several with `;` between.
 
         Returns:
             The quota.
@@ -158,7 +184,7 @@ class Quota:
 
     @classmethod
     def _read(cls, text: str) -> Self:
-        first, *also = read(text, cls._per)
+        first, *also = read(text, cls._per, lambda *window: cls(*windowed(*window)))
         return cls(first.rate, first.burst, also)
 
     @classmethod
@@ -255,7 +281,8 @@ def _flattened(also: Iterable[object]) -> Iterator[Quota]:
 
 
 def _spelled(quota: Quota) -> str:
-    return spell(quota.rate, quota.burst, lambda text: _reads_as(text, quota))
+    window = next((text for text in windows(quota.rate, quota.burst) if _reads_as(text, quota)), None)
+    return window or spell(quota.rate, quota.burst, lambda text: _reads_as(text, quota))
 
 
 def _is_quota(text: str) -> bool:

@@ -148,11 +148,11 @@ def test_parse_joins_bandwidths_with_semicolons() -> None:
         ("fast", "an amount of tokens", 1, "'fast'"),
         ("-5/s", "an amount of tokens", 1, "'-5/s'"),
         (".5/s", "an amount of tokens", 1, "'.5/s'"),
-        ("100", '"/" or "per", as in 5/minute,', 4, "the end"),
-        ("1e-3/s", '"/" or "per", as in 5/minute,', 2, "'e-3/s'"),
-        ("1__0/s", '"/" or "per", as in 5/minute,', 2, "'__0/s'"),
-        ("100.", '"/" or "per", as in 5/minute,', 4, "'.'"),
-        ("100; 5/s", '"/" or "per", as in 5/minute,', 4, "'; 5/s'"),
+        ("100", '"/", "per" or "within", as in 5/minute,', 4, "the end"),
+        ("1e-3/s", '"/", "per" or "within", as in 5/minute,', 2, "'e-3/s'"),
+        ("1__0/s", '"/", "per" or "within", as in 5/minute,', 2, "'__0/s'"),
+        ("100.", '"/", "per" or "within", as in 5/minute,', 4, "'.'"),
+        ("100; 5/s", '"/", "per" or "within", as in 5/minute,', 4, "'; 5/s'"),
         ("100/", "a unit (s, m, h, d or w)", 5, "the end"),
         ("100/sx", "a unit (s, m, h, d or w)", 5, "'sx'"),
         ("100/month", "a unit (s, m, h, d or w)", 5, "'month'; write 100/30d"),
@@ -431,3 +431,55 @@ def test_a_function_that_returns_no_quota_is_told_key_and_value(result: Any, err
 
 def test_a_function_is_asked_with_the_key() -> None:
     assert quota_rule(lambda key: f"{len(key)}/s")("four") == Quota(4)
+
+
+whole = st.integers(1, 10**6)
+
+
+@given(whole, st.floats(0.1, 1e6), st.one_of(st.none(), whole))
+def test_no_window_has_room_for_more_than_it_says(n: int, per: float, burst: int | None) -> None:
+    """A call may be admitted 0.25 s after the store has granted its token."""
+    quota = Quota.within(n, per=per, burst=None if burst is None else min(burst, n))
+    assert math.floor(quota.burst + quota.rate * (per + 0.25)) <= n
+    assert quota.burst + quota.rate * (per + 0.25) >= (n + 1) * (1 - 1e-5), "nor for much less"
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [
+        ("100 within 1m", Quota.within(100, per=60)),
+        ("100 WITHIN 60 seconds", Quota.within(100, per=60)),
+        ("1_000within1h burst 500", Quota.within(1000, per=3600, burst=500)),
+        ("10 within 1s; 100 within 1m", Quota.within(10, per=1) & Quota.within(100, per=60)),
+    ],
+)
+def test_a_window_is_read_from_text_and_written_so_again(text: str, quota: Quota) -> None:
+    assert Quota.parse(text) == quota
+    assert "within" in str(quota)
+    assert Quota.parse(str(quota)) == quota
+    assert Quota.decode(quota.encode()) == quota
+
+
+@given(whole, st.sampled_from([1.0, 60.0, 3600.0, 86400.0]), st.one_of(st.none(), whole))
+def test_every_window_of_a_unit_is_written_as_one(n: int, per: float, burst: int | None) -> None:
+    quota = Quota.within(n, per=per, burst=None if burst is None else min(burst, n))
+    assert str(quota).startswith(f"{n} within 1")
+
+
+@pytest.mark.parametrize(
+    ("n", "per", "burst", "shown"),
+    [
+        (0, 60, None, "not 0"),
+        (1.5, 60, None, "1.5"),
+        (True, 60, None, "True"),
+        ("5", 60, None, "'5'"),
+        (5, 0, None, "not 0"),
+        (5, math.inf, None, "not inf"),
+        (5, math.nan, None, "not nan"),
+        (5, 60, 6, "burst of 6"),
+        (5, 60, 0, "not 0"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_and_named(n: Any, per: Any, burst: Any, shown: str) -> None:
+    with pytest.raises(ValueError, match=shown):
+        Quota.within(n, per=per, burst=burst)
