@@ -55,6 +55,8 @@ def test_all_that_ask_are_told_the_end(limiter: Any, other: Any) -> None:
         told = [refused.value.retry_after, several.value.retry_after, each.decide(KEY).retry_after]
         told += [each.peek(KEY).retry_after, each.decide_all({KEY: 1, "b": 1})[KEY].retry_after]
         assert all(3500 < wait <= 3600.1 for wait in told), told
+        decision = each.decide(KEY)
+        assert decision.reset_after >= decision.retry_after
 
 
 def test_another_process_that_has_leased_hears_with_its_next_request(limiter: Any, other: Any) -> None:
