@@ -14,13 +14,13 @@ from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance, Rules
+from batchlimit.reservoir.instance import Instance, ObeyedRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
 
 
-class Entry(Evictable, Counted, Protocol):
+class EntryInUse(Evictable, Counted, Protocol):
     """What a keyspace needs of a key entry."""
 
     key: str
@@ -31,7 +31,7 @@ class Entry(Evictable, Counted, Protocol):
         ...
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=EntryInUse)
 
 
 class Keyspace(Generic[E]):
@@ -55,7 +55,7 @@ class Keyspace(Generic[E]):
         clock: Callable[[], float],
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
-        rules: Rules,
+        rules: ObeyedRules,
         code: Code,
     ) -> None:
         """Begin with no key.

@@ -13,13 +13,13 @@ _MOVES = 8
 """How many plans are tidied up whenever one is added: the fewer, the more are added until all are tidied up."""
 
 
-class Due(Protocol):
+class DueEntry(Protocol):
     """Something to look at at the instant `due` (instance clock); inf: not at all."""
 
     due: float
 
 
-D = TypeVar("D", bound=Due)
+D = TypeVar("D", bound=DueEntry)
 Heap = list[tuple[float, int, D]]
 
 

@@ -20,7 +20,7 @@ class Rank(NamedTuple):
     """When it was set (seconds, by the clock of the instance)."""
 
 
-class Limit(NamedTuple):
+class CodeLimit(NamedTuple):
     """What a file says of the keys of one name or pattern.
 
     Attributes:
@@ -34,7 +34,7 @@ class Limit(NamedTuple):
     mode: Mode | None = None
 
 
-class Limits(NamedTuple):
+class CodeLimits(NamedTuple):
     """What a file says of all keys.
 
     Attributes:
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
         revision: its number; None: that of the limiter.
     """
 
-    by_name: Mapping[str, Limit]
+    by_name: Mapping[str, CodeLimit]
     revision: int | None = None
 
 
@@ -73,7 +73,7 @@ class CodeFile(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> CodeLimits:
         """What it says."""
         ...
 
@@ -115,7 +115,7 @@ class Code:
     def __repr__(self) -> str:
         return f"<Code of revision {self.rank.revision}: {self.policies!r}>"
 
-    def by_file(self, limits: Limits, before: "Code", now: float) -> "Code":
+    def by_file(self, limits: CodeLimits, before: "Code", now: float) -> "Code":
         """Return what holds by a file, from now on; this is what the limiter was made with, and `before` held so far.
 
         A name that the file no longer has keeps its last quota, for keys that no other name matches. Code that still
@@ -145,11 +145,11 @@ class _Named:
 
     __slots__ = ("_find", "_find_gone", "gone", "now", "policies")
 
-    def __init__(self, limits: Mapping[str, Limit], before: "_Named | None") -> None:
-        then: dict[str, Limit] = {} if before is None else before.now
-        self.now: dict[str, Limit] = {name: _own(limit, then.get(name)) for name, limit in limits.items()}
-        known: dict[str, Limit] = {} if before is None else {**before.gone, **then}
-        self.gone: dict[str, Limit] = {name: limit for name, limit in known.items() if name not in self.now}
+    def __init__(self, limits: Mapping[str, CodeLimit], before: "_Named | None") -> None:
+        then: dict[str, CodeLimit] = {} if before is None else before.now
+        self.now: dict[str, CodeLimit] = {name: _own(limit, then.get(name)) for name, limit in limits.items()}
+        known: dict[str, CodeLimit] = {} if before is None else {**before.gone, **then}
+        self.gone: dict[str, CodeLimit] = {name: limit for name, limit in known.items() if name not in self.now}
         self._find, self._find_gone = by_name(self.now), by_name(self.gone)
         quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
         self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
@@ -162,7 +162,7 @@ class _Named:
         """Whether no name has another mode."""
         return all(limit.mode in (None, "enforce") for limit in {**self.now, **self.gone}.values())
 
-    def limit(self, key: str) -> Limit:
+    def limit(self, key: str) -> CodeLimit:
         """Return what holds for a key; ValueError: nothing."""
         name = stored(key)
         if (found := self._find(name) or self._find_gone(name)) is None:
@@ -174,7 +174,7 @@ class _Named:
         return self.limit(key).quota
 
 
-def _own(limit: Limit, before: Limit | None) -> Limit:
+def _own(limit: CodeLimit, before: CodeLimit | None) -> CodeLimit:
     """Return the limit with a Quota that no other name has: the one of before, if it is equal."""
     quota = limit.quota
     if before is not None and before.quota == quota:

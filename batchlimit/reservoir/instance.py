@@ -9,7 +9,7 @@ from batchlimit.overrides.overrides import NONE, InForce
 from batchlimit.reservoir.bucket_view import InstanceCount
 
 
-class Rules(Protocol):
+class ObeyedRules(Protocol):
     """The overrides that an instance knows; see overrides/known.py."""
 
     @property
@@ -46,4 +46,4 @@ class Instance:
     since: float
     """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
     count: InstanceCount = field(default_factory=InstanceCount)
-    rules: Rules = field(default_factory=NoRules)
+    rules: ObeyedRules = field(default_factory=NoRules)

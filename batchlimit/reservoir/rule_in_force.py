@@ -12,7 +12,7 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
-from batchlimit.reservoir.instance import Rules
+from batchlimit.reservoir.instance import ObeyedRules
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.trial import Trial
@@ -29,7 +29,7 @@ class RuleInForce:
         state: KeyState,
         admission: QueueAdmission,
         prefetch: Prefetch,
-        rules: Rules,
+        rules: ObeyedRules,
         code: KeyRule,
         policy: FailurePolicy,
     ) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from batchlimit.events import log_event
-from batchlimit.overrides.code import Follower, Limits, Reviewer
+from batchlimit.overrides.code import CodeLimits, Follower, Reviewer
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.rule import Rule
@@ -29,7 +29,7 @@ class FileContents(NamedTuple):
     """
 
     rules: Rules
-    limits: Limits
+    limits: CodeLimits
 
 
 class RuleFile(Unique):
@@ -108,7 +108,7 @@ class RuleFile(Unique):
         return self.said.rules
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> CodeLimits:
         """The limits of keys that it says, those of its rules among them."""
         return self.said.limits
 
@@ -232,7 +232,7 @@ class RuleFile(Unique):
         if doubled := rules.limits.keys() & limits.keys():
             name = sorted(doubled)[0]
             raise RulesError(f"{name!r} is limited by a rule already", source=self._path, rule=name, field="limits")
-        return FileContents(rules, Limits({**rules.limits, **limits}, revision))
+        return FileContents(rules, CodeLimits({**rules.limits, **limits}, revision))
 
     def _refuse(self, error: Exception) -> None:
         unread = isinstance(error, OSError)

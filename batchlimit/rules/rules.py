@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Self
 
-from batchlimit.overrides.code import Limit
+from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
@@ -157,9 +157,11 @@ class Rules:
         return {"*": CLOSED, **found}
 
     @property
-    def limits(self) -> Mapping[str, Limit]:
+    def limits(self) -> Mapping[str, CodeLimit]:
         """Patterns of keys, each with its quota, failure policy and mode: what a RuleFile says."""
-        return {pattern: Limit(rule.quota, rule.on_failure, rule.mode) for pattern, rule in self._by_pattern.items()}
+        return {
+            pattern: CodeLimit(rule.quota, rule.on_failure, rule.mode) for pattern, rule in self._by_pattern.items()
+        }
 
     @property
     def mode(self) -> Mapping[str, Mode]:

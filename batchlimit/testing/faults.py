@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Faults:
+class StoreFaults:
     """What is wrong now; a number is of so many calls, and True of all."""
 
     down: bool | int
@@ -51,7 +51,7 @@ class _Faulty(Generic[S]):
     """Has faults, which may be set at any time."""
 
     address = "fault://"
-    faults: Faults
+    faults: StoreFaults
     _memory: Callable[[], S]
     """Makes the store that answers where the test names none."""
     if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class _Faulty(Generic[S]):
     else:
 
         def __getattr__(self, name: str) -> Any:
-            if name in Faults.__slots__:
+            if name in StoreFaults.__slots__:
                 return getattr(self.faults, name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name in Faults.__slots__:
+            if name in StoreFaults.__slots__:
                 setattr(self.faults, name, value)
             else:
                 super().__setattr__(name, value)
@@ -81,7 +81,7 @@ class _Faulty(Generic[S]):
         loses_state: bool | int = False,
         loses_replies: bool | int = False,
     ) -> None:
-        self.faults = Faults(down, slow, loses_state, loses_replies)
+        self.faults = StoreFaults(down, slow, loses_state, loses_replies)
         self._make: Callable[[], S] = make or self._memory
         self._forget()
 

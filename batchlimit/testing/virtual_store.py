@@ -13,7 +13,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.memory_rules import MemoryRules
 from batchlimit.stores.outage import too_late
-from batchlimit.testing.faults import Faults
+from batchlimit.testing.faults import StoreFaults
 from batchlimit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class VirtualStore(MemoryStore):
 class FaultyVirtualStore(MemoryStore):
     """Buckets in virtual time behind the faults of a FaultStore: a slow call moves the clock, up to its deadline."""
 
-    def __init__(self, buckets: VirtualStore, faults: Faults, time: VirtualTime, deadline: float) -> None:
+    def __init__(self, buckets: VirtualStore, faults: StoreFaults, time: VirtualTime, deadline: float) -> None:
         super().__init__(time)
         self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
         self.rules = buckets.rules

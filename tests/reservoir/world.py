@@ -11,7 +11,7 @@ from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.instance import Instance, NoRules, Rules
+from batchlimit.reservoir.instance import Instance, NoRules, ObeyedRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 
@@ -48,7 +48,7 @@ def made(
     count: InstanceCount | None = None,
     policy: FailurePolicy = CLOSED,
     snapshot: KeySnapshot | None = None,
-    rules: Rules | None = None,
+    rules: ObeyedRules | None = None,
     **options: Any,
 ) -> Reservoir:
     """A reservoir of the instance `a`, for the key `key`."""

@@ -140,7 +140,7 @@ def quota_of(group: Group) -> float | None:
     return None if most == "max" else int(most) / int(period_us)
 
 
-class Reading(NamedTuple):
+class ProcessorTimes(NamedTuple):
     """What processors did so far, all in one unit of time."""
 
     used: float
@@ -148,7 +148,7 @@ class Reading(NamedTuple):
     at_once: float
     """How many of them may be used at the same time."""
 
-    def since(self, before: "Reading") -> float | None:
+    def since(self, before: "ProcessorTimes") -> float | None:
         """Return which share was used since then; None where no time has passed, or the counts began anew."""
         passed, used = self.passed - before.passed, self.used - before.used
         return None if passed <= 0 or used < 0 else used / (passed * self.at_once)
@@ -167,10 +167,10 @@ class Processors:
         """Return how many there are."""
         return sum(line.startswith("cpu") for line in self.stat.read_text().splitlines()) - 1
 
-    def read(self, now: float) -> "Reading":
+    def read(self, now: float) -> "ProcessorTimes":
         """Return how long they were busy so far, of all of their time."""
         numbers = [int(each) for each in self.stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
-        return Reading(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
+        return ProcessorTimes(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +184,12 @@ class Part:
     def __str__(self) -> str:
         return f"{self.usage.path}"
 
-    def read(self, now: float) -> "Reading":
+    def read(self, now: float) -> "ProcessorTimes":
         """Return for how long it used a processor so far; and how many it may use at once."""
         used = used_by(self.usage)
         if used is None:
             raise FileNotFoundError(f"the control group {self.usage.path} is gone")
-        return Reading(used, now, quota_of(self.quota) or self.machine.count())
+        return ProcessorTimes(used, now, quota_of(self.quota) or self.machine.count())
 
 
 class ProcessorWatcher:
@@ -239,7 +239,7 @@ class ProcessorWatcher:
         self._clock = clock
         machine = Processors(proc / "stat")
         self._parts = _ours(machine, root, proc) if group is None else (_named(machine, root, group),)
-        self._before: dict[Processors | Part, Reading] = {}
+        self._before: dict[Processors | Part, ProcessorTimes] = {}
         if not machine.stat.is_file():
             raise WatcherUnavailable(f"no {machine.stat} tells what the processors do: this needs Linux")
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, get_args
 
-from batchlimit.overrides.code import Limit
+from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
@@ -82,7 +82,7 @@ class Loader:
         data = self._table("rules", known=("rules", "identities"))
         return self._rules(data)
 
-    def said(self) -> tuple[list[Rule], dict[str, Limit], int | None]:
+    def said(self) -> tuple[list[Rule], dict[str, CodeLimit], int | None]:
         """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
         data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities"))
         rules = self._rules(data) if "rules" in data else []
@@ -124,18 +124,18 @@ class Loader:
             raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self._at(("rules",)))
         return [self._rule(number, item) for number, item in enumerate(data["rules"])]
 
-    def _limits(self, given: object) -> dict[str, Limit]:
+    def _limits(self, given: object) -> dict[str, CodeLimit]:
         if not isinstance(given, dict):
             raise self._error("limits are names or patterns of keys, each with its quota", self._at(("limits",)))
         return {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
 
-    def _limit(self, path: Path, given: object) -> Limit:
+    def _limit(self, path: Path, given: object) -> CodeLimit:
         fields = given if isinstance(given, dict) else {"quota": given}
         self._check_fields(path, fields, ("quota", "on_failure", "mode"), "a limit", str(path[1]))
         if "quota" not in fields:
             raise self._error("the limit has no quota", self._at(path), str(path[1]), "quota")
         found = {name: self._of_limit(path, name, value, nested=fields is given) for name, value in fields.items()}
-        return Limit(**found)
+        return CodeLimit(**found)
 
     def _of_limit(self, path: Path, field: str, value: Any, *, nested: bool) -> Any:
         """Return what a Limit takes for a field."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchlimit import FailurePolicy, Quota
-from batchlimit.overrides.code import Limit
+from batchlimit.overrides.code import CodeLimit
 from batchlimit.rules import RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of
 
@@ -46,9 +46,9 @@ def test_a_file_says_rules_of_requests_limits_of_keys_and_a_revision(tmp_path: P
     assert [rule.name for rule in file.rules] == ["login"]
     assert file.limits.revision == 7
     assert dict(file.limits.by_name) == {
-        "login:*": Limit(Quota.parse("5/minute"), FailurePolicy.open(), "enforce"),
-        "mails:*": Limit(Quota.parse("10/s burst 20")),
-        "*": Limit(Quota.parse("1000/s"), FailurePolicy.local(4), "shadow"),
+        "login:*": CodeLimit(Quota.parse("5/minute"), FailurePolicy.open(), "enforce"),
+        "mails:*": CodeLimit(Quota.parse("10/s burst 20")),
+        "*": CodeLimit(Quota.parse("1000/s"), FailurePolicy.local(4), "shadow"),
     }
 
 

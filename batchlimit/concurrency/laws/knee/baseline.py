@@ -19,7 +19,7 @@ _SHOWN = 10
 """Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
 
 
-class Reading(NamedTuple):
+class SpanTimes(NamedTuple):
     """What a span showed against the baselines."""
 
     medians: Mapping[str, tuple[int, float]]
@@ -53,27 +53,27 @@ class Baselines:
         """That of the slowest operation, in ns; 0 as long as none is known."""
         return max(self._times.values(), default=0.0)
 
-    def read(self, times: Mapping[str, Sequence[int]]) -> Reading:
+    def read(self, times: Mapping[str, Sequence[int]]) -> SpanTimes:
         """Compare a span with the baselines; an operation that was never seen before sets its own.
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
         """
         calls = sum(map(len, times.values()))
         if not calls:
-            return Reading({}, 1.0)
+            return SpanTimes({}, 1.0)
         medians = {name: (len(each), float(sorted(each)[(len(each) - 1) // 2])) for name, each in times.items()}
         taken = sum(count * median for count, median in medians.values())
         work = sum(count * self._baseline(name, median) for name, (count, median) in medians.items())
-        return Reading(medians, taken / work)
+        return SpanTimes(medians, taken / work)
 
-    def move(self, reading: Reading, rise: float, fall: float) -> None:
+    def move(self, reading: SpanTimes, rise: float, fall: float) -> None:
         """Go such a part of the way up, or down, to what a span showed."""
         for operation, (count, median) in reading.medians.items():
             gap = median - self._times[operation]
             moved = self._times[operation] + gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
             self._times[operation] = min(moved, _MOST * median)
 
-    def settle(self, reading: Reading, may_rise: bool) -> float:
+    def settle(self, reading: SpanTimes, may_rise: bool) -> float:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
         before = self.longest
         if self.is_far_off(reading.ratio):
@@ -89,7 +89,7 @@ class Baselines:
         """Return whether calls were so much quicker in a drain that the next one may show even more."""
         return ratio < _STILL[0]
 
-    def _fall(self, reading: Reading) -> None:
+    def _fall(self, reading: SpanTimes) -> None:
         for operation, (count, median) in reading.medians.items():
             gap = min(0.0, median - self._times[operation])
             self._times[operation] += gap * math.sqrt(min(1.0, count / _SHOWN))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from batchlimit.concurrency.law import CountingLaw, Sample
 from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, Reading, Trust
+from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
 from batchlimit.concurrency.laws.knee.span import Span
 
@@ -189,7 +189,7 @@ class Knee(CountingLaw):
         else:
             self._rest(reading)
 
-    def _rest(self, reading: Reading) -> None:
+    def _rest(self, reading: SpanTimes) -> None:
         """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so.
 
         Then others may have filled the backend, and a limit that could let in far more has to come down as well.
@@ -204,7 +204,7 @@ class Knee(CountingLaw):
         else:
             self._cut(self._band.factor(reading.ratio, self._estimate, lasts=True), self._span.concurrency)
 
-    def _steer(self, reading: Reading) -> None:
+    def _steer(self, reading: SpanTimes) -> None:
         ratio, limit = reading.ratio, self._estimate
         self._baselines.move(reading, 0.0, _FALL)
         if self._band.has_room(ratio, limit):
@@ -274,7 +274,7 @@ class Knee(CountingLaw):
         if self._crowd:
             self._crowd, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
 
-    def _hear(self, reading: Reading) -> None:
+    def _hear(self, reading: SpanTimes) -> None:
         """Learn from the drains of the others that calls take far less than was believed, if enough calls show it."""
         if self._baselines.is_far_off(reading.ratio) and self._span.count >= _HEARD:
             self._usual *= self._baselines.settle(reading, may_rise=False)
