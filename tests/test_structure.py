@@ -21,7 +21,7 @@ CEILINGS = {
     "lines": 53_150,
     "functions": 4_335,
     "files": 412,
-    "classes of one name": 32,
+    "classes of one name": 27,
     "entries of batchlimit/": 41,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
