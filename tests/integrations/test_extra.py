@@ -7,6 +7,7 @@ import pytest
 
 EXTRAS = [
     ("aiohttp", "aiohttp", "aiohttp"),
+    ("aiohttp_client", "aiohttp", "aiohttp"),
     ("django", "django", "Django"),
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),
@@ -20,7 +21,8 @@ def test_a_missing_framework_names_the_extra(name: str, module: str, package: st
     without = f"import sys; sys.modules[{module!r}] = None; import batchlimit.integrations.{name}"
     found = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
     assert found.returncode == 1
+    extra = name.removesuffix("_client")
     assert found.stderr.splitlines()[-1] == (
-        f"ModuleNotFoundError: batchlimit.integrations.{name} needs {package}, of the {name!r} extra: "
-        f"pip install 'batchlimit[{name}]'"
+        f"ModuleNotFoundError: batchlimit.integrations.{name} needs {package}, of the {extra!r} extra: "
+        f"pip install 'batchlimit[{extra}]'"
     )

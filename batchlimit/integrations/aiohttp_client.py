@@ -1,0 +1,125 @@
+"""A middleware for clients of aiohttp that limits what a session sends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+try:
+    from aiohttp import ClientRequest, ClientResponse, HttpVersion11, StreamReader
+    from aiohttp.base_protocol import BaseProtocol
+    from multidict import CIMultiDict, CIMultiDictProxy
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.aiohttp_client needs aiohttp, of the 'aiohttp' extra: "
+        "pip install 'batchlimit[aiohttp]'",
+        name="aiohttp",
+    ) from error
+
+from batchlimit import AsyncRateLimiter, RateLimited, StoreUnavailable
+from batchlimit.integrations.upstream import Outgoing, Unsent, Upstream, refused
+
+__all__ = ["LimitedClient"]
+
+
+class LimitedClient:
+    """A middleware for `aiohttp.ClientSession` that limits what the session sends, over the whole fleet.
+
+    A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
+    `Retry-After`, and 503 while the store is away. A 429 or 503 of upstream that says when to come back pauses the key
+    for all processes. A LimitedTransport of `batchlimit.integrations.httpx` does the same, and says more.
+
+    Each request is charged, each redirect, and what a middleware before this one repeats. The session's `timeout`
+    counts while a request waits: leave it larger than `wait`.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
+            {path}, or a function of the ClientRequest.
+        cost: whole tokens of each request (default 1), or a function of the ClientRequest.
+        wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit.
+        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
+        unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import aiohttp
+        >>> from batchlimit import AsyncRateLimiter
+        >>> from batchlimit.integrations.aiohttp_client import LimitedClient
+        >>> limiter = AsyncRateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
+        >>> async with aiohttp.ClientSession(middlewares=(LimitedClient(limiter, wait=0),)) as session:
+        ...     (await session.get("https://api.example.com/")).status
+        429
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncRateLimiter,
+        key: str | Callable[[ClientRequest], str] = "{host}",
+        *,
+        cost: int | Callable[[ClientRequest], int] = 1,
+        wait: float | None = 30.0,
+        longest: float = 600.0,
+        unsaid: float = 1.0,
+    ) -> None:
+        if not isinstance(limiter, AsyncRateLimiter):
+            raise TypeError(f"a LimitedClient needs an AsyncRateLimiter, not a {type(limiter).__name__}")
+        self._limiter, self._upstream = limiter, Upstream(key, cost, wait, longest, unsaid)
+
+    def __repr__(self) -> str:
+        return f"<LimitedClient {self._upstream!r}>"
+
+    async def __call__(
+        self, request: ClientRequest, handler: Callable[[ClientRequest], Awaitable[ClientResponse]]
+    ) -> ClientResponse:
+        """Send a request once it is admitted, or answer it."""
+        key, cost = self._upstream.charge(request, _outgoing(request))
+        try:
+            if self._limiter.take_leased({key: cost}) is None:
+                await self._limiter.acquire(key, cost, timeout=self._upstream.wait)
+        except (RateLimited, StoreUnavailable) as error:
+            return _answered(request, refused(error))
+        response = await handler(request)
+        if seconds := self._upstream.pause_for(response.status, response.headers):
+            try:
+                await self._limiter.pause(key, seconds, why=f"{response.status} of upstream")
+            except StoreUnavailable:
+                pass  # this process pauses all the same
+            except BaseException:  # such as a cancellation
+                response.close()
+                raise
+        return response
+
+
+def _outgoing(request: ClientRequest) -> Outgoing:
+    url = request.url
+    port = "" if url.is_default_port() else str(url.port)
+    return Outgoing(url.host or "", port, url.scheme, request.method, url.path)
+
+
+def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
+    """Return a response as the library would have read it; there is no public way to make one."""
+    loop = asyncio.get_running_loop()
+    made: Any = ClientResponse(
+        request.method,
+        request.url,
+        writer=None,
+        continue100=None,
+        timer=None,  # type: ignore[arg-type]
+        request_info=request.request_info,
+        traces=[],
+        loop=loop,
+        session=request.session,
+        stream_writer=SimpleNamespace(output_size=0),  # type: ignore[arg-type]
+    )
+    made.version, made.status, made.reason = HttpVersion11, unsent.status, HTTPStatus(unsent.status).phrase
+    made._headers = CIMultiDictProxy(CIMultiDict(unsent.headers))  # noqa: SLF001
+    made._raw_headers = tuple([(name.encode(), text.encode()) for name, text in unsent.headers.items()])  # noqa: SLF001
+    made.content = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
+    made.content.feed_data(unsent.body)
+    made.content.feed_eof()
+    found: ClientResponse = made
+    return found
