@@ -7,17 +7,17 @@ import grpc
 
 from batchlimit.integrations import async_source, source
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import CallResponse
 from batchlimit.integrations.grpc.client_calls import AsyncEveryCall, Ended, EveryCall, Patience
+from batchlimit.integrations.grpc.details import HoldsRules
 from batchlimit.integrations.grpc.refused import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Rule, RuleFile, Rules
 
 
-class RateLimitClientInterceptor(EveryCall):
+class RateLimitClientInterceptor(HoldsRules, EveryCall):
     """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
 
     It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
@@ -46,6 +46,8 @@ class RateLimitClientInterceptor(EveryCall):
         >>> channel.close()
     """
 
+    _front: Front
+
     def __init__(
         self,
         limiter: source.LimiterSource,
@@ -59,17 +61,6 @@ class RateLimitClientInterceptor(EveryCall):
         super().__init__(Patience(wait, timeout))
         self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
 
-    def __repr__(self) -> str:
-        return f"<RateLimitClientInterceptor {self._front.enforcer.rules}>"
-
-    def statistics(self) -> EnforcementStatistics:
-        """Return what became of the calls so far, by rule.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
-        return self._front.statistics()
-
     def _admit(self, details: Any, timeout: float | None) -> Ended | None:
         outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
         if outcome.refusal is not None:
@@ -77,7 +68,7 @@ class RateLimitClientInterceptor(EveryCall):
         return _charging(self._front, outcome)
 
 
-class AsyncRateLimitClient(AsyncEveryCall):
+class AsyncRateLimitClient(HoldsRules, AsyncEveryCall):
     """Holds rules against the calls of a client on asyncio, as RateLimitClientInterceptor does for threads.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
@@ -109,6 +100,8 @@ class AsyncRateLimitClient(AsyncEveryCall):
         >>> asyncio.run(main())
     """
 
+    _front: AsyncFront
+
     def __init__(
         self,
         limiter: async_source.LimiterSource,
@@ -121,17 +114,6 @@ class AsyncRateLimitClient(AsyncEveryCall):
     ) -> None:
         super().__init__(Patience(wait, timeout))
         self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
-
-    def __repr__(self) -> str:
-        return f"<AsyncRateLimitClient {self._front.enforcer.rules}>"
-
-    def statistics(self) -> EnforcementStatistics:
-        """Return what became of the calls so far, by rule.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
-        return self._front.statistics()
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""

@@ -8,6 +8,9 @@ import grpc
 
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
+from batchlimit.integrations.async_front import AsyncFront
+from batchlimit.integrations.counters import EnforcementStatistics
+from batchlimit.integrations.front import Front
 from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import SharedPermit
@@ -75,6 +78,23 @@ def by_metadata(key: str) -> Name:
         return next((str(value) for k, value in details.invocation_metadata or () if k == key), "")
 
     return name
+
+
+class HoldsRules:
+    """Holds rules against calls, by a front."""
+
+    _front: Front | AsyncFront
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._front.enforcer.rules}>"
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the calls so far, by rule; the rules for messages count messages.
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        return self._front.statistics()
 
 
 class CallPermits:

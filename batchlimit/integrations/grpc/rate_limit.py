@@ -9,18 +9,17 @@ import grpc.aio
 from batchlimit.integrations import async_source, source
 from batchlimit.integrations.arguments import Options
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refused_by_rules
-from batchlimit.integrations.grpc.details import ignore_for_load
+from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 
 
-class RateLimitInterceptor(grpc.ServerInterceptor):
+class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
     """Holds rules against every call of a threaded server, before the handler and before its request is read.
 
     All rules that match are charged at once, or none of them. A call is a `POST` whose path is its method in full, as
@@ -61,6 +60,8 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         True
     """
 
+    _front: Front
+
     def __init__(
         self,
         limiter: source.LimiterSource,
@@ -71,9 +72,6 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         **options: Unpack[Options],
     ) -> None:
         self._front = Front(limiter, rules, identify=identify, messages=messages, **options)
-
-    def __repr__(self) -> str:
-        return f"<RateLimitInterceptor {self._front.enforcer.rules}>"
 
     def intercept_service(
         self,
@@ -109,16 +107,8 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
                 refused_by_rules(refused).end(context)
             yield message
 
-    def statistics(self) -> EnforcementStatistics:
-        """Return what became of the calls so far, by rule; the rules for messages count messages.
 
-        Returns:
-            The EnforcementStatistics of this process.
-        """
-        return self._front.statistics()
-
-
-class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
+class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
     """Holds rules against every call of a server on asyncio, as RateLimitInterceptor does for threads.
 
     Handlers are coroutine functions or async generator functions.
@@ -147,6 +137,8 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
         >>> asyncio.run(main())
     """
 
+    _front: AsyncFront
+
     def __init__(
         self,
         limiter: async_source.LimiterSource,
@@ -157,9 +149,6 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
         **options: Unpack[Options],
     ) -> None:
         self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
-
-    def __repr__(self) -> str:
-        return f"<AsyncRateLimitInterceptor {self._front.enforcer.rules}>"
 
     async def intercept_service(
         self,
@@ -190,14 +179,6 @@ class AsyncRateLimitInterceptor(grpc.aio.ServerInterceptor):
             )
 
         return call.served_by(serve)
-
-    def statistics(self) -> EnforcementStatistics:
-        """Return what became of the calls so far, by rule; the rules for messages count messages.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
-        return self._front.statistics()
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Stop the server before."""
