@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 from weakref import ref
 
 RENEWED = 1 / 3
@@ -44,14 +44,6 @@ class SlotLease:
         self.ended = True
 
 
-class Holder(Protocol):
-    """A permit in a block."""
-
-    def hurry(self) -> None:
-        """Look whether the place is lost, soon; from any thread."""
-        ...
-
-
 class Claim(ref[object]):
     """A permit, and what outlasts it: who has its place or waits for it. The end of the permit calls C code alone.
 
@@ -73,7 +65,7 @@ class Place:
         lease: The lease.
         token: The number that the permit was given.
         claim: The claim of the permit, until this place ends.
-        holder: Returns the permit, if there still is one that has to be told of a loss. A place keeps no permit alive.
+        holder: Returns the permit that has to `hurry` when this is lost, if there still is one. A place keeps no permit alive.
     """
 
     __slots__ = ("_is_lost", "claim", "holder", "lease", "token")
@@ -81,7 +73,7 @@ class Place:
     def __init__(self, lease: SlotLease, token: int, claim: Claim | None = None) -> None:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
-        self.holder: Callable[[], Holder | None] = _nobody
+        self.holder: Callable[[], Any] = lambda: None
 
     def __repr__(self) -> str:
         return f"<Place {self.token}{', lost' if self._is_lost else ''} under {self.lease!r}>"
@@ -98,7 +90,3 @@ class Place:
         """Tell the permit that this place is lost, from any thread."""
         if (holder := self.holder()) is not None:
             holder.hurry()
-
-
-def _nobody() -> None:
-    return None
