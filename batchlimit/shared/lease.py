@@ -65,7 +65,7 @@ class Place:
         lease: The lease.
         token: The number that the permit was given.
         claim: The claim of the permit, until this place ends.
-        holder: Returns the permit that has to `hurry` when this is lost, if there still is one: a place keeps none alive.
+        holder: Returns the permit that has to `hurry` when this is lost, if there still is one. None is kept alive.
     """
 
     __slots__ = ("_is_lost", "claim", "holder", "lease", "token")
