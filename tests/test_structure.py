@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_150,
-    "functions": 4_335,
-    "files": 412,
+    "lines": 53_500,
+    "functions": 4_350,
+    "files": 416,
     "classes of one name": 27,
     "entries of batchlimit/": 41,
 }
