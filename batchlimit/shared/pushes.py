@@ -55,7 +55,7 @@ class Listener:
         subscribe: Callable[[], Pushes],
         receive: Callable[[str, SlotPush], None],
         back: Callable[[], None],
-        knock: Callable[[], bool] = lambda: False,
+        knock: Callable[[], bool],
     ) -> None:
         """Make one that does not read yet.
 

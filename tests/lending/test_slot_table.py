@@ -308,3 +308,13 @@ def test_one_that_has_waited_for_hours_is_before_those_of_more_weight_that_have_
     scene.now += SECOND
     scene.lend("x", 3, returned=1)
     assert [each.instance for each in scene.pushes if each.granted] == ["light.1"]
+
+
+def test_nobody_has_to_go_below_its_fair_part_for_one_who_has_its_own() -> None:
+    scene = Scene()
+    scene.lend("c", 1, weight=2)  # it does not want the other half of its two
+    scene.lend("a", 2)
+    scene.lend("b", 2, waiting=1)
+    scene.now += 4 * SECOND
+    scene.lend("b", 2, held=1, waiting=1)
+    assert [push.instance for push in scene.pushes] == []

@@ -29,6 +29,7 @@ def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots
         (-1, 2, False, 3),  # of few as many as half of the free ones stay
         (-1, 100, True, 4),
         (3, 100, False, 4),  # somebody else waits for them
+        (0, 100, False, 4),
     ],
 )
 def test_idle_slots_go_back_unless_there_are_enough_for_all(
@@ -99,3 +100,9 @@ def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_e
     slots.renew(ask, SlotReply(0, 2, -1, True, 1, 1, 2), START)  # the store lost its data, and B was faster
     slots.give_back(START, 0, is_closing=False)
     assert (slots.count, slots.returned) == (0, 0)
+
+
+def test_a_slot_that_nothing_ever_needed_goes_back_at_the_first_renewal() -> None:
+    slots = held(2, 0)
+    slots.give_back(START + LEASE * SECOND // 2, 0, is_closing=False)
+    assert slots.count == 0

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -469,3 +470,11 @@ def test_a_forked_child_holds_nothing_and_acquires_for_itself(valkey: Server, pr
         assert in_child(child)
         assert not permit.lost
         assert held(limiter) >= 1
+
+
+@pytest.mark.parametrize("limiter", [SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter])
+def test_a_limiter_by_url_has_the_defaults_of_any_other(limiter: Any) -> None:
+    made, by_url = signature(limiter.__init__).parameters, signature(limiter.from_url).parameters
+    both = set(made) & set(by_url)
+    assert {name: by_url[name].default for name in both} == {name: made[name].default for name in both}
+    assert both == {"limits", "weight", "deadline", "on_failure"}

@@ -75,3 +75,11 @@ def test_an_eighth_of_a_line_is_left_to_lower_priorities() -> None:
     assert displaced is not None
     line.remove(displaced)
     assert line.displaced_by(9) is None
+
+
+def test_of_two_priorities_the_first_is_who_came_first() -> None:
+    line, waiters = Line(Queue(9)), [SlotWaiter(lambda: None, True, priority) for priority in (1, 0, 1)]
+    for waiter in waiters:
+        line.add(waiter)
+    line.remove(waiters[0])
+    assert line.first is waiters[1]

@@ -33,6 +33,8 @@ class Scripted:
             raise event
 
     def read(self, seconds: float) -> Any:
+        if seconds != 1.0:
+            self._log.put("a listener rests while nothing comes")
         event = self._events.get()
         if isinstance(event, Exception):
             raise event

@@ -95,7 +95,7 @@ def listen(store: Any, instance: str, receive: Any, ready: threading.Event) -> L
         store.slots.listen(instance, receive)
         ready.set()
         return None
-    listener = Listener(lambda: store.slots.subscribe(instance), receive, ready.set)
+    listener = Listener(lambda: store.slots.subscribe(instance), receive, ready.set, lambda: False)
     listener.start()
     return listener
 
