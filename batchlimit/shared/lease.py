@@ -73,7 +73,7 @@ class Place:
     def __init__(self, lease: SlotLease, token: int, claim: Claim | None = None) -> None:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
-        self.holder: Callable[[], Any] = lambda: None
+        self.holder: Callable[[], Any] = _nobody  # by name: the model of tests copies places by pickle
 
     def __repr__(self) -> str:
         return f"<Place {self.token}{', lost' if self._is_lost else ''} under {self.lease!r}>"
@@ -90,3 +90,7 @@ class Place:
         """Tell the permit that this place is lost, from any thread."""
         if (holder := self.holder()) is not None:
             holder.hurry()
+
+
+def _nobody() -> None:
+    return None
