@@ -170,6 +170,7 @@ def _said(path: str) -> dict[tuple[str, str], _Terms]:
     rules, limits = RuleFile(path, functions=_AnyName()).said
     said = {("rule", rule.name): _terms(rule) for rule in rules}
     of_rules = rules.limits
+    said |= {("exempt", str(each)): {"match": str(each)} for each in rules.exemption.given}
     return said | {("limit", name): _terms(each) for name, each in limits.by_name.items() if name not in of_rules}
 
 

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     ipv6_prefix: int
     unidentified: Unidentified
     checks: ChecksSetting
+    enabled: bool
 
 
 class WebOptions(Options, total=False):
@@ -39,11 +40,12 @@ class Arguments:
 
     Args:
         source: what the limiter is made of.
-        rules, messages, headers, proxies, ipv6_prefix, unidentified, checks: as for `Front`.
+        rules, messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as for `Front`.
 
     Attributes:
         rules: all of them, as they are now.
         addresses: tell whose request it is by address.
+        enabled: whether the rules are held against any request.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -65,11 +67,15 @@ class Arguments:
         ipv6_prefix: int = 56,
         unidentified: Unidentified = "refuse",
         checks: ChecksSetting = True,
+        enabled: bool = True,
         **unknown: object,
     ) -> None:
         for name in unknown:
             near = get_close_matches(name, WebOptions.__annotations__, 1)
-            raise TypeError(f"there is no option {name!r}{f': did you mean {near[0]!r}?' if near else ''}")
+            meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"
+            raise TypeError(f"there is no option {name!r}{f': {meant}' if meant else ''}")
+        if not isinstance(enabled, bool):
+            raise TypeError(f"enabled is True or False, not {enabled!r}")
         self._of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
         self._of_messages = message_rules_of(messages)
         if self._of_messages and isinstance(rules, RuleFile):
@@ -80,10 +86,16 @@ class Arguments:
                 "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"
             )
         self._source, self._limits = source, rules if isinstance(rules, RuleFile) else self.rules
-        found = Checks(checks).begin(source, self.rules, ipv6_prefix)
+        self.enabled, found = enabled, Checks(checks)
+        if enabled:
+            found.begin(source, self.rules, ipv6_prefix)
+        else:
+            self._source = "memory://"  # of which nothing is asked: not even a function that would make a limiter
+            found.tell("disabled")
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
-        self._options: dict[str, Any] = {"headers": fields, "unidentified": unidentified, "checks": found}
+        self._options: dict[str, Any] = {"headers": fields, "unidentified": unidentified}
+        self._options |= {"checks": found, "enabled": enabled}
 
     def __repr__(self) -> str:
         return f"<Arguments {self.rules}>"

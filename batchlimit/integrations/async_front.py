@@ -54,7 +54,7 @@ class AsyncFront:
         given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))
         self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home)
-        self._addresses, self._identify = given.addresses, identify
+        self._addresses, self._identify = given.addresses, identify if given.enabled else None
         self._limits_preflight = limit_preflight
 
     def __repr__(self) -> str:

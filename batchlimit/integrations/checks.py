@@ -23,6 +23,7 @@ CheckName = Literal[
     "no-key",
     "other-quota",
     "late-patch",
+    "disabled",
 ]
 ChecksSetting = bool | Mapping[CheckName, bool]
 """All checks or none; or those by name that are not as by default: on."""
@@ -52,6 +53,7 @@ _MESSAGES: Mapping[CheckName, str] = {
     "with Rules(rules).quotas, or pass the URL of its store",
     "late-patch": "locks were patched after the limiter was made, as by gevent workers with --preload: a worker stops "
     "at its first wait, and answers nothing more. Call gevent.monkey.patch_all() before any other import",
+    "disabled": "enabled=False: no request is limited",
 }
 
 

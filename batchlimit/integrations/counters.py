@@ -53,6 +53,7 @@ class EnforcementStatistics:
         findings: what the checks found: the names of the rules concerned, by the name of the check; "" where no rule is
             meant (default: nothing).
         limiter: the limiter, if the front made it from a URL: metrics are of both (default None).
+        exempt: of the requests, the ones that no rule is for (default 0).
 
     Example:
         >>> EnforcementStatistics(3, 1, {"login": RuleCounts(matched=2)}).rules["login"].matched
@@ -64,6 +65,7 @@ class EnforcementStatistics:
     rules: Mapping[str, RuleCounts]
     findings: Mapping[CheckName, tuple[str, ...]] = field(default_factory=dict)
     limiter: RateLimiter | AsyncRateLimiter | None = field(default=None, compare=False, repr=False)
+    exempt: int = 0
 
 
 class Tally:
@@ -103,10 +105,15 @@ class Counters:
         silence: seconds after which the log has a warning of a rule that matched nothing.
         clock: returns seconds.
         checks: write each warning once.
+
+    Attributes:
+        rules: the counts by rule.
+        exempt: counts requests that no rule is for.
+        checks: as above.
     """
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
-        self._requests, self._unmatched, self._asked_after_all = count(), count(), count()
+        self._requests, self._unmatched, self._asked_after_all, self.exempt = count(), count(), count(), count()
         self.rules: dict[str, Tally] = {}
         self._together: dict[tuple[str, ...], count[int]] = {}
         self.follow(rules)
@@ -181,7 +188,9 @@ class Counters:
         """Return the counts so far, as a copy."""
         copies = {name: tally.counts(self._hits(name)) for name, tally in self.rules.items()}
         unmatched = read(self._unmatched) - read(self._asked_after_all)
-        return EnforcementStatistics(read(self._requests), unmatched, MappingProxyType(copies), self.checks.findings)
+        requests, exempt = read(self._requests), read(self.exempt)
+        found = self.checks.findings
+        return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)
 
     def _hits(self, name: str) -> int:
         return sum(read(hits) for names, hits in list(self._together.items()) if name in names)

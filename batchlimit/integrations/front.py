@@ -29,6 +29,7 @@ class Front:
         messages: Rules for each message of a stream (default none).
         limit_preflight: whether CORS preflights that the framework answers are limited as well (default False).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
 
     Attributes:
         enforcer: the Enforcer.
@@ -54,7 +55,8 @@ class Front:
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
         self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)))
-        self._addresses, self._identify, self._limits_preflight = given.addresses, identify, limit_preflight
+        self._addresses, self._identify = given.addresses, identify if given.enabled else None
+        self._limits_preflight = limit_preflight
 
     def __repr__(self) -> str:
         return f"<Front of {self.enforcer.rules}>"

@@ -12,7 +12,7 @@ from batchlimit.rules.reading import readings
 from batchlimit.rules.request import Match, Request
 from batchlimit.rules.rule import Rule
 
-Outcome = Literal["applies", "no key", "no match"]
+Outcome = Literal["applies", "no key", "no match", "exempt"]
 
 
 class Verdict(NamedTuple):
@@ -20,7 +20,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         rule: the rule.
-        outcome: "applies", "no key" (it matches, but its key could not be made) or "no match".
+        outcome: "applies", "no key" (it matches, but its key could not be made), "exempt" (it matches, but the request
+            is exempt) or "no match".
         key: the key in the store; None unless it applies.
         why: which pattern matches and what the key is made of, or why not.
 
@@ -67,9 +68,14 @@ class Explanation:
         return "\n  ".join([escaped(f"{self.request.method} {self.request.path}"), *(line.rstrip() for line in lines)])
 
 
-def explain(rules: Iterable[Rule], request: Request) -> Explanation:
-    """Return whether each rule applies to a request, and why."""
-    return Explanation(request, tuple(_verdict(rule, request) for rule in rules))
+def explain(rules: Iterable[Rule], request: Request, exempt: str) -> Explanation:
+    """Return whether each rule applies to a request, and why; `exempt` says why none does ("": some may)."""
+    verdicts = (_verdict(rule, request) for rule in rules)
+    return Explanation(request, tuple(_exempt(each, exempt) if exempt else each for each in verdicts))
+
+
+def _exempt(verdict: Verdict, why: str) -> Verdict:
+    return verdict if verdict.outcome == "no match" else Verdict(verdict.rule, "exempt", None, why)
 
 
 def _verdict(rule: Rule, request: Request) -> Verdict:

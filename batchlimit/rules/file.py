@@ -43,7 +43,7 @@ class RuleFile(Unique):
         watch: whether to look every `interval` seconds whether the path leads to another file, or to one that was
             changed (default False: only `look` looks).
         interval: seconds between two looks (default 1).
-        functions: functions by name, for rules whose `cost` or `charge` names one (default none).
+        functions: functions by name, for `cost`, `charge` and `exempt` that name one (default none).
         identities: as for Rules (default None: the `identities` of the file).
 
     Attributes:
@@ -224,9 +224,9 @@ class RuleFile(Unique):
     def _understood(self, data: bytes) -> FileContents:
         loader = Loader(decoded(data, self._path), format_of(self._path), self._path, self._functions)
         found, limits, revision = loader.said()
-        known = loader.identities() if self._identities is None else self._identities
+        known, exempt = loader.identities() if self._identities is None else self._identities, loader.exempt()
         try:
-            rules = Rules(found, identities=known)
+            rules = Rules(found, identities=known, exempt=exempt)
         except RulesError as error:
             raise loader.located(error) from error
         if doubled := rules.limits.keys() & limits.keys():

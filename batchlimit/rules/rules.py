@@ -12,6 +12,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
 from batchlimit.rules.errors import RulesError
+from batchlimit.rules.exemption import Exempt, Exemption
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.key import KeyTemplate
@@ -33,6 +34,8 @@ class Rules:
         rules: each with a name of its own. Rules with one key share its bucket, so they have one quota.
         identities: the names that the identity of every request has, such as {"ip", "user"} (default None). With them a
             field of a key is an error that is neither an identity nor a path parameter.
+        exempt: requests that no rule is for: patterns such as "GET /health", functions of the Request that return
+            whether it is exempt, or several of both (default none). They match a path exactly as it is written.
 
     Raises:
         RulesError: two rules contradict each other.
@@ -47,12 +50,12 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_matching", "_of_routes", "_rules")
+    __slots__ = ("_by_pattern", "_matching", "_of_routes", "_rules", "exemption")
 
-    def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None) -> None:
+    def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None, exempt: Exempt = ()) -> None:
         if isinstance(rules, str | PathLike):
             raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
-        self._rules = tuple(rules)
+        self._rules, self.exemption = tuple(rules), Exemption(exempt)
         check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
         self._by_pattern = by_pattern(self._rules, keys)
@@ -63,7 +66,7 @@ class Rules:
             ((rule, key), [Pattern.parse(text) for text in rule.match])
             for rule, key in zip(self._rules, keys, strict=True)
         )
-        self._matching = Memory(matcher.find)
+        self._matching = Memory(lambda *asked: () if self.exemption.by_path(*asked) else matcher.find(*asked))
 
     @classmethod
     def load(
@@ -77,7 +80,7 @@ class Rules:
 
         Args:
             path: a file in UTF-8 whose name ends with .toml, .yaml or .yml. YAML needs the extra `yaml`.
-            functions: functions by name, for rules whose `cost` or `charge` names one (default none).
+            functions: functions by name, for `cost`, `charge` and `exempt` that name one (default none).
             identities: as for Rules (default None: the `identities` of the file).
 
         Returns:
@@ -119,7 +122,7 @@ class Rules:
             text: the text.
             format: "toml" or "yaml". YAML needs the extra `yaml`.
             source: what errors call the text (default "<text>").
-            functions: functions by name, for rules whose `cost` or `charge` names one (default none).
+            functions: functions by name, for `cost`, `charge` and `exempt` that name one (default none).
             identities: as for Rules (default None: the `identities` of the text).
 
         Returns:
@@ -139,9 +142,9 @@ class Rules:
         """
         loader = Loader(text, format, source, functions)
         rules = loader.rules()
-        known = loader.identities() if identities is None else identities
+        known, exempt = loader.identities() if identities is None else identities, loader.exempt()
         try:
-            return cls(rules, identities=known)
+            return cls(rules, identities=known, exempt=exempt)
         except RulesError as error:
             raise loader.located(error) from error
 
@@ -176,7 +179,7 @@ class Rules:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes as rules; what was compiled of them is made anew."""
-        return type(self), (self._rules,)
+        return partial(type(self), exempt=self.exemption.given), (self._rules,)
 
     def __repr__(self) -> str:
         return f"<Rules {', '.join(rule.name for rule in self._rules)}>"
@@ -206,7 +209,7 @@ class Rules:
             request: the request.
 
         Returns:
-            Both; neither has rules that do not match.
+            Both; neither has rules that do not match, or any of a path that a pattern exempts.
 
         Example:
             >>> from batchlimit.rules import Request, Rule, Rules
@@ -282,4 +285,4 @@ class Rules:
             POST //login
               applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
         """
-        return explain(self, request)
+        return explain(self, request, self.exemption.why(request))

@@ -141,6 +141,7 @@ def _front(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
 
 def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.REQUESTS, ("", "unmatched")), seen.unmatched
+    yield Series(metrics.REQUESTS, ("", "exempt")), seen.exempt
     for number, (name, counts) in enumerate(seen.rules.items()):
         for result in ("acquired", "refused", "shadow_refused", "no_key", "store_away"):
             yield Series(metrics.REQUESTS, (_policy(name, number), result)), getattr(counts, result)

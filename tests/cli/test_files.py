@@ -99,6 +99,13 @@ def test_a_difference_is_told_by_rule_limit_and_field(tmp_path: Path, good: Path
     ]
     assert ("rule", "login", "charge", "401, 5xx", None) in rows
     assert ("rule", "sign-in", "charge", None, "401") in rows
+    exempt = typed(
+        "diff", "-o", "json", str(good), str(written(tmp_path / "exempt.toml", 'exempt = ["/x", "vip"]' + GOOD))
+    )
+    assert [tuple(row.values()) for row in json.loads(exempt.stdout)] == [
+        ("exempt", "/x", "match", None, "/x"),
+        ("exempt", "vip", "match", None, "vip"),
+    ]
     same = typed("diff", str(good), str(good))
     assert (same.exit_code, same.stdout, same.stderr) == (0, "", "both say the same\n")
 

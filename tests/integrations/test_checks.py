@@ -80,6 +80,7 @@ FOUND: list[tuple[CheckName, Case, dict[str, str]]] = [
     ("other-quota", Case([ALL, IP], quotas="100/s"), {"all": "the limiter has 100/s", "ip": "1000000/s for 'ip:*'"}),
     ("other-quota", Case([ALL, IP], quotas={"all": "1/h", "*": IP.quota}), {"all": "the limiter has 1/h"}),
     ("other-quota", Case([ALL, IP], quotas={"all": ALL.quota}), {"ip": "the limiter has none"}),
+    ("disabled", Case([ALL], options={"enabled": False}), {"": "no request is limited"}),
     ("late-patch", Case([ALL], [REQUEST] * 2, is_patched=True), {"": "before any other import"}),
 ]
 

@@ -99,8 +99,9 @@ def test_a_keyed_limiter_is_told_by_pattern() -> None:
 
 def test_web_rules() -> None:
     counts = {"login": RuleCounts(matched=6, acquired=3, refused=2, no_key=1), "trial": RuleCounts(shadow_refused=4)}
-    assert told(read(EnforcementStatistics(10, 4, counts))) == {
+    assert told(read(EnforcementStatistics(12, 4, counts, exempt=2))) == {
         "requests  unmatched": 4,
+        "requests  exempt": 2,
         "requests login acquired": 3,
         "requests login refused": 2,
         "requests login no_key": 1,

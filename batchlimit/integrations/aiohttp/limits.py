@@ -48,6 +48,7 @@ class Limits:
         limit_preflight: whether CORS preflights that aiohttp-cors answers are limited as well (default False). One that
             a handler of yours answers is always limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
 
     Raises:
         ValueError, TypeError: an argument cannot work.

@@ -59,6 +59,7 @@ class RateLimitMiddleware:
         limit_preflight: whether CORS preflights are limited as well that the framework, or a CORS middleware which a
             framework's own integration stands before, answers (default False). All others are limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
         concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
             None: no permit). Websockets need none.
 
@@ -104,11 +105,11 @@ class RateLimitMiddleware:
         **options: Unpack[Options],
     ) -> None:
         self.app = app
-        self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._held)
         given = Arguments(limiter, rules, messages=messages, **options)
+        self._permits = behind(concurrency if given.enabled else None, ConcurrencyLimitMiddleware, self._held)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home)
-        self._addresses, self._identify = given.addresses, identify
+        self._addresses, self._identify = given.addresses, identify if given.enabled else None
         self._answers = Answers(on_rejected, self.enforcer.counters)
         self._limits_preflight, self.charges_late = limit_preflight, False
 

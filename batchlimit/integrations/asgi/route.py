@@ -80,7 +80,8 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
         assert outcome.request is not None
         admitted = await enforcer.admit(outcome.request)
         refusal = outcome.add(admitted, enforcer.fields)
-        outcome.is_unmatched, exchange.is_watched = admitted.is_unmatched, bool(outcome.charges)
+        outcome.is_unmatched, outcome.is_exempt = admitted.is_unmatched, admitted.is_exempt
+        exchange.is_watched = bool(outcome.charges)
         if refusal is not None:
             spared(scope)
             return refusal

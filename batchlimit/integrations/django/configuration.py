@@ -29,8 +29,8 @@ class Configuration:
         identify: `IDENTIFY`, a function of the HttpRequest, which may be asynchronous (default None).
         on_rejected: `ON_REJECTED`, a function of the HttpRequest and the Refusal that returns a response; it may be
             asynchronous (default None: problem details).
-        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `CHECKS`, as the other
-            middlewares have them.
+        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `CHECKS`, `ENABLED`, as the other middlewares
+            have them.
     """
 
     rules: RuleFile | Rules
@@ -47,6 +47,7 @@ _OPTIONS = {
     "PROXIES": "proxies",
     "IPV6_PREFIX": "ipv6_prefix",
     "CHECKS": "checks",
+    "ENABLED": "enabled",
 }
 _FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
 _NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)

@@ -9,9 +9,10 @@ from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.charging import Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
-from batchlimit.integrations.enforcement.plan import Bills, Plan
+from batchlimit.integrations.enforcement.plan import EXEMPT, Bills, Plan
 from batchlimit.integrations.enforcement.settlement import checked_cost
-from batchlimit.rules import Applicable, Request, Template, Unmade
+from batchlimit.rules import Applicable, Request, Rules, Template, Unmade
+from batchlimit.rules.memory import Memory
 
 
 class Admission:
@@ -38,6 +39,25 @@ class Admission:
         self._charging = charging
         self._admits_unidentified = admits_unidentified
 
+    def plans(self, rules: Rules, *, enabled: bool) -> Memory[Plan | None]:
+        """Return what becomes of requests by method, path and root; not `enabled`: all are exempt."""
+        bills: Bills = {}
+
+        def plan(method: str, path: str, root: str) -> Plan | None:
+            if not enabled or rules.exemption.by_path(method, path, root):
+                return EXEMPT
+            return self.plan(rules.templates(method, path, root), bills)
+
+        return Memory(plan)
+
+    def exempts(self, rules: Rules, request: Request) -> bool:
+        """Return whether a function exempts a request; one that fails does not, and the log says so."""
+        try:
+            return rules.exemption.by_functions(request)
+        except Exception as error:  # noqa: BLE001  a function of the user's own
+            self._counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
+            return False
+
     def plan(self, matching: Sequence[Template], bills: Bills) -> Plan | None:
         """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
         if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
@@ -49,7 +69,7 @@ class Admission:
     ) -> Outcome | Steps[Outcome] | None:
         """Charge a request by tokens that are here, or return the steps by which it is charged.
 
-        A request that no rule matches is admitted.
+        A request that no rule matches, or that is exempt, is admitted.
 
         Args:
             request: the request.
@@ -61,7 +81,7 @@ class Admission:
             What becomes of it, or the steps; None: a key cannot be made, and `begin` says what becomes of it.
         """
         if not plan.rules:
-            return self._unmatched(request)
+            return self.exempt(request) if plan is EXEMPT else self._unmatched(request)
         left: Left | None = None
         try:
             bill = plan.bill(identity)
@@ -77,6 +97,11 @@ class Admission:
         if bill.settled:
             self._charging.begin(bill)
         return Outcome(None, self._charging.fields(bill, left), bill.settled, bill, left, request)
+
+    def exempt(self, request: Request) -> Outcome:
+        """Admit a request that is charged to nothing."""
+        next(self._counters.exempt)
+        return Outcome(request=request, is_exempt=True)
 
     def begin(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
         """Return what becomes of a request of which nobody knows it yet, or the steps by which it is found.

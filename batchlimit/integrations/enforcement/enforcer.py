@@ -12,7 +12,7 @@ from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
-from batchlimit.integrations.enforcement.plan import Bills, Plan
+from batchlimit.integrations.enforcement.plan import Plan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks, UnderwayThreads
@@ -21,7 +21,6 @@ from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import check_limiter
 from batchlimit.rules import Request, RuleFile, Rules, RulesError
 from batchlimit.rules.file import FileContents, rules_of
-from batchlimit.rules.memory import Memory
 from batchlimit.rules.request import NOTHING
 
 L = TypeVar("L", RateLimiter, AsyncRateLimiter)
@@ -45,6 +44,7 @@ class _Enforcement(Generic[L]):
         clock: Callable[[], float] = time.monotonic,
         checks: Checks | ChecksSetting = True,
         own: Callable[[], L | None] | None = None,
+        enabled: bool = True,
     ) -> None:
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
@@ -57,6 +57,7 @@ class _Enforcement(Generic[L]):
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
         self._admission = Admission(self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit")
         self._asked_for: set[RouteLimit] = set()
+        self._enabled = enabled
         self._hold(self.rules)
         if isinstance(limiter, RateLimiter | AsyncRateLimiter):
             check_limiter(limiter, rules, self.counters.checks)
@@ -70,8 +71,8 @@ class _Enforcement(Generic[L]):
         self.rules, self._routes = rules, RouteRules(rules)
         self.has_routes = bool(self._routes)
         self._route_plans: dict[RouteLimit, Plan | None] = {}
-        bills: Bills = {}
-        self._plans = Memory(lambda *asked: self._admission.plan(rules.templates(*asked), bills))
+        self._plans = self._admission.plans(rules, enabled=self._enabled)
+        self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
 
     def review(self, said: object) -> None:
         """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
@@ -114,6 +115,8 @@ class _Enforcement(Generic[L]):
         method, path, identity, _, root = request
         self.counters.request(identity)
         plan = self._plans[method, path, root]
+        if self._asks_whether_exempt and self._admission.exempts(self.rules, request):
+            return self._admission.exempt(request)
         if plan is not None and (decided := self._admission.decide(request, plan, identity, timeout)):
             return decided
         return self._admission.begin(request, self.rules.applicable(request), timeout)
@@ -124,6 +127,8 @@ class _Enforcement(Generic[L]):
         """Return what becomes of what a route asks for, or the steps by which it is found."""
         request = outcome.request
         assert request is not None, "this outcome is of no request"
+        if outcome.is_exempt:
+            return Outcome()
         if outcome.is_unmatched:
             outcome.is_unmatched = False
             self.counters.asked_after_all()
@@ -168,6 +173,7 @@ class Enforcer(_Enforcement[RateLimiter]):
         clock: returns seconds (default `time.monotonic`).
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
         own: returns a limiter that nobody else exports, if there is one now (default None: there is none).
+        enabled: whether the rules are held against any request (default True).
 
     Raises:
         ValueError: an argument cannot work.
@@ -241,7 +247,7 @@ class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
 
     Args:
         limiter: an AsyncRateLimiter whose quotas are those of the rules, or a function that returns it.
-        rules, headers, unidentified, silence, clock, checks, own: as for Enforcer.
+        rules, headers, unidentified, silence, clock, checks, own, enabled: as for Enforcer.
 
     Example:
         >>> import asyncio

@@ -79,6 +79,7 @@ class Outcome:
         left: what remains of it, by key: the fields tell of this.
         request: the request (default None: nobody looked at one).
         is_unmatched: whether no rule matched, so far.
+        is_exempt: whether it is charged to nothing, and to nothing that its route asks for.
     """
 
     refusal: Refusal | None = None
@@ -88,6 +89,7 @@ class Outcome:
     left: Left = field(default_factory=dict)
     request: Request | None = None
     is_unmatched: bool = False
+    is_exempt: bool = False
 
     def add(self, other: "Outcome", fields: Fields) -> Refusal | None:
         """Add what a rule said that a route asked for.

@@ -61,3 +61,7 @@ class Plan:
         for name, otherwise in self._values:
             asked.append(identity.get(name, otherwise))
         return tuple(asked)
+
+
+EXEMPT = Plan((), count(), {})
+"""That of requests that no rule is for."""

@@ -53,6 +53,7 @@ class Limits:
         limit_preflight: whether CORS preflights that Flask answers by itself, as for Flask-CORS, are limited as well
             (default False). One that a view answers is always limited.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
 
     Raises:
         ValueError, TypeError: an argument cannot work.

@@ -44,6 +44,7 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
         messages: Rules for each message that a stream of requests brings, matched by the method (default none). The
             first one that is refused ends the call.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
 
     Raises:
         ValueError, TypeError: an argument cannot work.

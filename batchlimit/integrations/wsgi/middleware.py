@@ -43,6 +43,7 @@ class RateLimitMiddleware:
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
         checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
+        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
         concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
             None: no permit).
 
@@ -78,7 +79,8 @@ class RateLimitMiddleware:
         **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
-        self._permits = behind(concurrency, ConcurrencyLimitMiddleware, self._limited)
+        needed = concurrency if options.get("enabled", True) else None
+        self._permits = behind(needed, ConcurrencyLimitMiddleware, self._limited)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ class Loader:
         text: the text.
         format: "toml" or "yaml".
         source: what errors call the text, such as its file.
-        functions: the functions that `cost` and `charge` may name.
+        functions: the functions that `cost`, `charge` and `exempt` may name.
 
     Raises:
         RulesError: the text is not in its format.
@@ -79,12 +79,12 @@ class Loader:
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
-        data = self._table("rules", known=("rules", "identities"))
+        data = self._table("rules", known=("rules", "identities", "exempt"))
         return self._rules(data)
 
     def said(self) -> tuple[list[Rule], dict[str, CodeLimit], int | None]:
         """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
-        data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities"))
+        data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities", "exempt"))
         rules = self._rules(data) if "rules" in data else []
         return rules, self._limits(data.get("limits", {})), self._revision(data.get("revision"))
 
@@ -95,11 +95,28 @@ class Loader:
             return given
         raise self._error(f"identities are a list of names, not {shown(given)}", self._at(("identities",)))
 
+    def exempt(self) -> list[str | Callable[..., Any]]:
+        """Return the patterns and the functions that exempt requests. RulesError as for `rules`."""
+        given = self._document.data.get("exempt", [])
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            raise self._error(f"exempt is a list of patterns, not {shown(given)}", self._at(("exempt",)))
+        return [self._exempted(("exempt", number), each) for number, each in enumerate(given)]
+
+    def _exempted(self, path: Path, text: str) -> str | Callable[..., Any]:
+        if text.isidentifier():
+            found: Callable[..., Any] = self._converted(path, "exempt", text, None)
+            return found
+        try:
+            Pattern.parse(text)
+        except ValueError as error:
+            raise self._error(str(error).removeprefix("match "), self._at(path), None, "exempt") from error
+        return text
+
     def problems(self) -> list[RulesError]:
         """Return all that is wrong with the file, and with each rule and limit by itself, each once."""
         data = self._document.data if isinstance(self._document.data, dict) else {}
         rules, limits = data.get("rules"), data.get("limits")
-        tries: list[Callable[[], object]] = [self.said, self.identities]
+        tries: list[Callable[[], object]] = [self.said, self.identities, self.exempt]
         tries += [partial(self._rule, *each) for each in enumerate(rules if isinstance(rules, list) else ())]
         named = limits.items() if isinstance(limits, dict) else ()
         tries += [partial(self._limit, ("limits", str(name)), value) for name, value in named]
@@ -188,7 +205,7 @@ class Loader:
 
     def _converted(self, path: Path, field: str, value: Any, rule: str | None) -> Any:
         """Return what a Rule takes, for what a text can say."""
-        if field in ("cost", "charge") and isinstance(value, str):
+        if field in ("cost", "charge", "exempt") and isinstance(value, str):
             if value not in self._functions:
                 known = ", ".join(self._functions) or "none was given"
                 problem = f"{field} names the function {shown(value)}; functions= has: {known}"

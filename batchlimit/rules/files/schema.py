@@ -52,6 +52,11 @@ SCHEMA: dict[str, Any] = {
     "properties": {
         "revision": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
         "identities": {"type": "array", "items": _TEXT, "description": "Names that the identity of each request has."},
+        "exempt": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "Requests that no rule is for: 'GET /health', or a function's name.",
+        },
         "limits": {"type": "object", "additionalProperties": {"anyOf": [_QUOTA, _LIMIT]}},
         "rules": {"type": "array", "items": _RULE, "minItems": 1},
     },
