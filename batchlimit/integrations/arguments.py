@@ -86,12 +86,10 @@ class Arguments:
                 "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"
             )
         self._source, self._limits = source, rules if isinstance(rules, RuleFile) else self.rules
-        self.enabled, found = enabled, Checks(checks)
-        if enabled:
-            found.begin(source, self.rules, ipv6_prefix)
-        else:
+        self.enabled = enabled
+        if not enabled:
             self._source = "memory://"  # of which nothing is asked: not even a function that would make a limiter
-            found.tell("disabled")
+        found = Checks(checks).begin(source, self.rules, ipv6_prefix, enabled=enabled)
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         self._options: dict[str, Any] = {"headers": fields, "unidentified": unidentified}

@@ -126,17 +126,21 @@ class Checks:
         if self._lock is not threading.Lock:
             self.tell("late-patch")
 
-    def begin(self, source: object, rules: Iterable[Rule], ipv6_prefix: int) -> Self:
+    def begin(self, source: object, rules: Iterable[Rule], ipv6_prefix: int, *, enabled: bool = True) -> Self:
         """Look for what can be seen before the first request.
 
         Args:
             source: what the limiter is made of.
             rules: the rules.
             ipv6_prefix: bits of an IPv6 address that make a client.
+            enabled: whether any request is limited (default True).
 
         Returns:
             The Checks.
         """
+        if not enabled:
+            self.tell("disabled")
+            return self
         if isinstance(source, str) and source.startswith("memory://"):
             self.tell("memory-store")
         if (modes := {rule.mode for rule in rules}) and "enforce" not in modes:

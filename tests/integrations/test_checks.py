@@ -113,7 +113,7 @@ def play(case: Case, given: Any) -> Checks:
     """Do what the faces do: look at the start, and have each request admitted."""
     clock, rules = Clock(), Rules(case.rules)
     v6 = case.options.get("ipv6_prefix", 56)
-    checks = Checks(given).begin(case.store, rules, v6)
+    checks = Checks(given).begin(case.store, rules, v6, enabled=case.options.get("enabled", True))
     addresses = Addresses(case.options.get("proxies"), v6, checks=checks)
     with RateLimiter(MemoryStore(clock), case.quotas or rules.quotas, clock=clock) as limiter:
         enforcer = Enforcer(limiter, rules, silence=SILENCE, clock=clock, checks=checks)
