@@ -119,7 +119,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
         rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
         identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
-        headers, proxies, ipv6_prefix, unidentified, messages, checks: as there, with the same defaults.
+        headers, proxies, ipv6_prefix, unidentified, messages, checks, enabled: as there, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
