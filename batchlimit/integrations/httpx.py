@@ -228,7 +228,9 @@ def _call(request: Any) -> Outgoing:
 
 
 def _response(request: Any, answer: Unsent) -> Any:
-    return _library(request).Response(answer.status, headers=answer.headers, content=answer.body, request=request)
+    library = _library(request)  # what is not read yet is as a response of upstream, also to who streams it
+    body = library.ByteStream(answer.body)
+    return library.Response(answer.status, headers=answer.headers, stream=body, request=request)
 
 
 def _library(request: Any) -> Any:

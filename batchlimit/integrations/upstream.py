@@ -1,8 +1,10 @@
 """What all transports share: what a request is charged to, what it is answered in vain, and what upstream says."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from string import Formatter
 from typing import Any, NamedTuple
@@ -11,10 +13,13 @@ from batchlimit.decision import whole_seconds
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
+from batchlimit.quota.grammar import LARGEST_BURST
+from batchlimit.quota.key import check_cost
 from batchlimit.redaction import shown
 from batchlimit.reservoir.options import check_seconds
 
 TOO_MANY, UNAVAILABLE = 429, 503
+_DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII).fullmatch
 _FIELDS = {"host", "port", "scheme", "method", "path"}
 
 
@@ -77,8 +82,10 @@ class Upstream:
                 raise ValueError(f"a key has fields of {sorted(_FIELDS)}, and is not empty: not {shown(key)}")
         elif not callable(key):
             raise TypeError(f"key must be a str or a function of the request, not {shown(key)}")
-        for name, value in (("wait", wait), ("unsaid", unsaid)):
-            if value:
+        if not callable(cost):
+            check_cost(cost, LARGEST_BURST, "requests")
+        for name, value in (("wait", 0.5 if wait is None else wait), ("unsaid", unsaid)):
+            if isinstance(value, bool) or value != 0:
                 check_seconds(name, value)
         check_seconds("longest", longest)
         self._key, self._cost, self.wait, self._longest, self._unsaid = key, cost, wait, longest, unsaid
@@ -89,7 +96,7 @@ class Upstream:
     def charge(self, request: Any, call: Outgoing) -> tuple[str, int]:
         """Return key and cost of a request."""
         key = self._key.format_map(call._asdict()) if isinstance(self._key, str) else self._key(request)
-        return key, self._cost if isinstance(self._cost, int) else self._cost(request)
+        return key, self._cost(request) if callable(self._cost) else self._cost
 
     def pause_for(self, status: int, headers: Mapping[str, str]) -> float:
         """Return for how many seconds upstream wants nothing more, by its response; 0: it does not say so."""
@@ -127,19 +134,22 @@ def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:
     if (seconds := _number(text)) is not None:
         return seconds
     try:
-        at = parsedate_to_datetime(text).timestamp()
+        at = _instant(text)
     except (ValueError, TypeError, OverflowError):
         return None
     try:  # by the clock of upstream, where it tells that
-        now = parsedate_to_datetime(headers.get("date") or "").timestamp()
+        now = _instant(headers.get("date") or "")
     except (ValueError, TypeError, OverflowError):
         pass
     return max(0.0, at - now)
 
 
+def _instant(text: str) -> float:
+    """Return the seconds since 1970 of a date of HTTP, which is of UTC even where it names no zone."""
+    found = parsedate_to_datetime(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
 def _number(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:
-        return None
-    return found if 0 <= found < math.inf else None
+    found = float(text) if text and _DIGITS(text.strip()) else math.inf
+    return found if found < math.inf else None

@@ -32,6 +32,11 @@ def library(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+def _client(library: Any, quotas: Any) -> Any:
+    limiter = RateLimiter(MemoryStore(), quotas)
+    return library.Client(transport=LimitedTransport(limiter, wait=0), trust_env=False)
+
+
 class _Threads:
     """A client of one of the libraries with a limited transport."""
 
@@ -96,6 +101,13 @@ def test_one_that_would_wait_too_long_is_not_sent_and_answered_429(make: Any, se
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["status"] == 429
     assert len(server.asked) == 1
+
+
+def test_one_that_is_not_sent_may_be_streamed_and_has_its_time(library: Any, server: Upstream) -> None:
+    with _client(library, {"127.0.0.1": "0/s"}) as client:
+        with client.stream("GET", server.url) as response:
+            assert b"quota" in b"".join(response.iter_raw())
+        assert client.post(server.url, content=iter([b"x"])).elapsed.total_seconds() >= 0.0
 
 
 def test_one_waits_for_its_tokens(make: Any, server: Upstream) -> None:

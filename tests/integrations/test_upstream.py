@@ -2,12 +2,25 @@
 
 import json
 import math
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from batchlimit import RateLimited, StoreUnavailable
 from batchlimit.integrations.upstream import Outgoing, Upstream, refused, told_to_wait
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process whose local time is another one."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
 
 NOW = 1_790_000_000.0
 A_MINUTE_LATER = "Mon, 21 Sep 2026 14:14:20 GMT"
@@ -26,6 +39,10 @@ OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
         ({"retry-after": A_MINUTE_LATER}, 60.0),
         ({"retry-after": A_MINUTE_LATER, "date": "Mon, 21 Sep 2026 14:13:50 GMT"}, 30.0),
         ({"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, 0.0),
+        ({"retry-after": A_MINUTE_LATER.replace("GMT", "-0000")}, 60.0),
+        ({"retry-after": A_MINUTE_LATER.replace("GMT", "").strip()}, 60.0),
+        ({"retry-after": "1_0"}, None),
+        ({"retry-after": "\u0663"}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
@@ -35,6 +52,7 @@ OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("far_from_utc")
 def test_when_to_come_back(headers: dict[str, str], seconds: float | None) -> None:
     assert told_to_wait(headers, NOW) == seconds
 
@@ -72,6 +90,11 @@ def test_a_key_names_parts_of_the_request() -> None:
         ({"key": 7}, TypeError),
         ({"wait": -1}, ValueError),
         ({"wait": "long"}, TypeError),
+        ({"wait": False}, TypeError),
+        ({"unsaid": None}, TypeError),
+        ({"cost": True}, TypeError),
+        ({"cost": 1.5}, TypeError),
+        ({"cost": -1}, ValueError),
         ({"longest": 0}, ValueError),
         ({"unsaid": math.inf}, ValueError),
     ],
