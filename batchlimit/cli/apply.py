@@ -176,7 +176,7 @@ def _said(path: str) -> dict[tuple[str, str], _Terms]:
 
 def _terms(of: object) -> _Terms:
     values = {field: getattr(of, field, None) for field in CHECKS if field != "name"}
-    return {field: None if value is None else _spelled(value) for field, value in values.items()}
+    return {field: None if value is None else _spelled(value) or None for field, value in values.items()}
 
 
 def _spelled(value: object) -> str:

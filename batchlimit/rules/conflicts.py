@@ -1,6 +1,6 @@
 """What rules must agree on: names, the quotas of the keys that they share, and where values for keys come from."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain, combinations, pairwise
 
@@ -49,6 +49,39 @@ def by_key(rules: Sequence[Rule]) -> dict[str, Rule]:
             problem = f"routes ask for the key {shown(rule.key)}, and rule {found[rule.key].name!r} has it too"
             raise RulesError(f"{problem}. {_renaming(rule)}", rule=rule.name, field="key")
     return found
+
+
+def check_replaced(rules: Sequence[Rule]) -> None:
+    """Check that rules replace others that there are, and that of each circle of rules one would apply."""
+    replaced = {rule.name: rule.replaces for rule in rules}
+    asked = {rule.name for rule in rules if not rule.match}
+    for rule in rules:
+        for name in rule.replaces:
+            if name not in replaced:
+                meant = get_close_matches(name, replaced, 1)
+                hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(replaced)}"
+                raise _irreplaceable(rule, f"there is no rule {shown(name)}: {hint}")
+            if rule.name in asked or name in asked:
+                whose = "it" if rule.name in asked else f"rule {name!r}"
+                raise _irreplaceable(
+                    rule, f"routes ask for {whose}, after the rules that match were charged: give {whose} a match"
+                )
+            if rule.name in _reached(name, replaced):
+                raise _irreplaceable(rule, f"it replaces {name!r}, which replaces it in turn: no rule would apply")
+
+
+def _reached(name: str, replaced: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return a rule and all that it replaces, in however many steps."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        if (each := waiting.pop()) not in found:
+            found.add(each)
+            waiting += replaced.get(each, ())
+    return found
+
+
+def _irreplaceable(rule: Rule, problem: str) -> RulesError:
+    return RulesError(problem, rule=rule.name, field="replaces")
 
 
 def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> RulesError:

@@ -1,11 +1,11 @@
-"""What lets a request off: patterns that match a path exactly as it is written, and functions of the request.
+"""What lets a request off: patterns that match a path exactly as it is written, functions, rules that replace others.
 
 A rule matches every spelling of a path, so that no client gets around it. What lets a request off is the other way
 round: no client may choose a spelling of its path that is exempt, and that the application reads as another path.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from batchlimit.rules.errors import RulesError
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.reading import is_odd
 from batchlimit.rules.request import Request
+from batchlimit.rules.rule import Rule
 
 Exempts = Callable[[Request], bool]
 Exempt = str | Exempts | Sequence[str | Exempts]
@@ -108,3 +109,45 @@ class Exemption:
             if told is not False and told is not None:
                 raise TypeError(f"exempt returns True or False, not {type(told).__name__}")
         return False
+
+
+class Replacements:
+    """Which rules do not apply where others do.
+
+    A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
+    replaces none: else nothing would be limited while it is tried.
+
+    Args:
+        rules: all rules.
+
+    Example:
+        >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
+        >>> Replacements(rules).of("GET", "/api/x", ""), Replacements(rules).of("GET", "/other", "")
+        ({'all': 'api'}, {})
+    """
+
+    __slots__ = ("_replacing",)
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        replacing = [rule for rule in rules if rule.replaces and rule.mode == "enforce"]
+        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
+
+    def __bool__(self) -> bool:
+        return bool(self._replacing)
+
+    def __repr__(self) -> str:
+        return f"<Replacements by {', '.join(rule.name for rule, _ in self._replacing) or 'none'}>"
+
+    def of(self, method: str, path: str, root: str, without: Collection[str] = ()) -> Mapping[str, str]:
+        """Return the names of the rules that do not apply to a request, each with the name of one that replaces it.
+
+        Args:
+            method, path, root: those of the request.
+            without: the names of rules that replace nothing here, for they have no key.
+        """
+        return {
+            name: rule.name
+            for rule, patterns in self._replacing
+            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
+            for name in rule.replaces
+        }

@@ -1,6 +1,6 @@
 """Which rules apply to a request, with which key, and why: as text for people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from batchlimit.rules.reading import readings
 from batchlimit.rules.request import Match, Request
 from batchlimit.rules.rule import Rule
 
-Outcome = Literal["applies", "no key", "no match", "exempt"]
+Outcome = Literal["applies", "no key", "no match", "exempt", "replaced"]
 
 
 class Verdict(NamedTuple):
@@ -20,8 +20,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         rule: the rule.
-        outcome: "applies", "no key" (it matches, but its key could not be made), "exempt" (it matches, but the request
-            is exempt) or "no match".
+        outcome: "applies", or "no match". Or it matches, but "no key" (its key could not be made), "exempt" (the
+            request is) or "replaced" (by another rule).
         key: the key in the store; None unless it applies.
         why: which pattern matches and what the key is made of, or why not.
 
@@ -68,14 +68,25 @@ class Explanation:
         return "\n  ".join([escaped(f"{self.request.method} {self.request.path}"), *(line.rstrip() for line in lines)])
 
 
-def explain(rules: Iterable[Rule], request: Request, exempt: str) -> Explanation:
-    """Return whether each rule applies to a request, and why; `exempt` says why none does ("": some may)."""
-    verdicts = (_verdict(rule, request) for rule in rules)
-    return Explanation(request, tuple(_exempt(each, exempt) if exempt else each for each in verdicts))
+def explain(rules: Iterable[Rule], request: Request, exempt: str, replaced: Mapping[str, str]) -> Explanation:
+    """Return whether each rule applies to a request, and why.
 
+    Args:
+        rules: the rules.
+        request: the request.
+        exempt: why none of them does; "": some may.
+        replaced: the names of those that do not, each with the name of the rule that does in its place.
+    """
 
-def _exempt(verdict: Verdict, why: str) -> Verdict:
-    return verdict if verdict.outcome == "no match" else Verdict(verdict.rule, "exempt", None, why)
+    def told(verdict: Verdict) -> Verdict:
+        rule = verdict.rule
+        if verdict.outcome == "no match" or not (exempt or rule.name in replaced):
+            return verdict
+        if exempt:
+            return Verdict(rule, "exempt", None, exempt)
+        return Verdict(rule, "replaced", None, f"rule {replaced[rule.name]!r} replaces it")
+
+    return Explanation(request, tuple(told(_verdict(rule, request)) for rule in rules))
 
 
 def _verdict(rule: Rule, request: Request) -> Verdict:

@@ -91,6 +91,7 @@ class Rule:
         on_failure: "closed", "open", "local" or a FailurePolicy, while the store is away (default None: what the
             limiter does).
         mode: "enforce", or "shadow": decide and count, but admit (default "enforce").
+        replaces: the name of a rule, or several: they do not apply where this one does (default none).
 
     Attributes:
         name: as above.
@@ -100,7 +101,7 @@ class Rule:
         cost: as above.
         charge: the function or None; Statuses if statuses were given.
         on_failure: the FailurePolicy or None.
-        mode: as above.
+        mode, replaces: as above.
 
     Raises:
         RulesError: an argument cannot work.
@@ -119,6 +120,7 @@ class Rule:
     charge: Charge | None
     on_failure: FailurePolicy | None
     mode: Mode
+    replaces: tuple[str, ...]
 
     # Written by hand, so that a quota may be a text coming in and is a Quota for everyone who reads it.
     def __init__(
@@ -132,9 +134,10 @@ class Rule:
         charge: Charge | Sequence[int | str] | None = None,
         on_failure: FailurePolicy | Kind | None = None,
         mode: Mode = "enforce",
+        replaces: str | Sequence[str] = (),
     ) -> None:
         given: dict[str, object] = {"name": name, "quota": quota, "key": key, "match": match, "cost": cost}
-        given |= {"charge": charge, "on_failure": on_failure, "mode": mode}
+        given |= {"charge": charge, "on_failure": on_failure, "mode": mode, "replaces": replaces}
         for field, value in given.items():
             object.__setattr__(self, field, checked(field, value, name))
         fitting("cost", self.cost, self.quota, name)
@@ -204,6 +207,13 @@ def _mode(value: object) -> object:
     return value
 
 
+def _replaces(value: object) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"replaces is the name of a rule, or several, not {shown(value)}")
+    return names
+
+
 CHECKS: dict[str, Callable[[object], object]] = {
     "name": _name,
     "quota": _quota,
@@ -213,5 +223,6 @@ CHECKS: dict[str, Callable[[object], object]] = {
     "charge": _charge,
     "on_failure": _on_failure,
     "mode": _mode,
+    "replaces": _replaces,
 }
 """Each field of a rule, with what reads it."""

@@ -1,6 +1,6 @@
 """Several rules, checked against each other, and which of them apply to a request."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -10,25 +10,21 @@ from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.redaction import shown
-from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_values, unasked
+from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_replaced, check_values, unasked
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.exemption import Exempt, Exemption
+from batchlimit.rules.exemption import Exempt, Exemption, Replacements
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.matcher import Matcher
+from batchlimit.rules.matcher import Found, Matcher
 from batchlimit.rules.memory import Memory
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
+from batchlimit.rules.request import Applicable, Match, Request, Template, keyed
 from batchlimit.rules.rule import Mode, Rule
-
-# Made for each request, and for each of its rules: half the time of a call of the class.
-_applied = partial(tuple.__new__, Applied)
-_applicable = partial(tuple.__new__, Applicable)
 
 
 class Rules:
-    """All rules of a service. Every rule that matches a request applies to it.
+    """All rules of a service. Every rule that matches a request applies to it, unless another one replaces it.
 
     Args:
         rules: each with a name of its own. Rules with one key share its bucket, so they have one quota.
@@ -50,7 +46,7 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_matching", "_of_routes", "_rules", "exemption")
+    __slots__ = ("_by_pattern", "_matcher", "_matching", "_of_routes", "_replacements", "_rules", "exemption")
 
     def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None, exempt: Exempt = ()) -> None:
         if isinstance(rules, str | PathLike):
@@ -60,13 +56,15 @@ class Rules:
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
         self._by_pattern = by_pattern(self._rules, keys)
         self._of_routes = by_key(self._rules)
+        check_replaced(self._rules)
+        self._replacements = Replacements(self._rules)
         if identities is not None:
             check_values(self._rules, keys, frozenset(identities))
-        matcher = Matcher(
+        self._matcher = Matcher(
             ((rule, key), [Pattern.parse(text) for text in rule.match])
             for rule, key in zip(self._rules, keys, strict=True)
         )
-        self._matching = Memory(lambda *asked: () if self.exemption.by_path(*asked) else matcher.find(*asked))
+        self._matching = Memory(self._find)
 
     @classmethod
     def load(
@@ -209,7 +207,8 @@ class Rules:
             request: the request.
 
         Returns:
-            Both; neither has rules that do not match, or any of a path that a pattern exempts.
+            Both; neither has rules that do not match or are replaced, or any of a path that a pattern exempts. A rule
+            whose key could not be made replaces no other.
 
         Example:
             >>> from batchlimit.rules import Request, Rule, Rules
@@ -218,13 +217,10 @@ class Rules:
             'there is no {user}'
         """
         method, path, identity, _, root = request
-        applied, unmade = [], []
-        for (rule, key), parameters in self._matching[method, path, root]:
-            try:
-                applied.append(_applied((rule, key.fill(identity, parameters))))
-            except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
-                unmade.append(Unmade.because(rule, error))
-        return _applicable((tuple(applied), tuple(unmade)))
+        found = keyed(self._matching[method, path, root], identity)
+        if found.unmade and self._replacements:
+            found = keyed(self._find(method, path, root, found.without_key), identity)
+        return found
 
     def templates(self, method: str, path: str, root: str = "") -> tuple[Template, ...]:
         """Return the rules whose patterns match, each with what makes its key: for callers that remember it by path.
@@ -285,4 +281,17 @@ class Rules:
             POST //login
               applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
         """
-        return explain(self, request, self.exemption.why(request))
+        method, path, _, _, root = request
+        replaced = self._replacements.of(method, path, root, self.applicable(request).without_key)
+        return explain(self, request, self.exemption.why(request), replaced)
+
+    def _find(
+        self, method: str, path: str, root: str, without: Collection[str] = ()
+    ) -> Found[tuple[Rule, KeyTemplate]]:
+        """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
+        if self.exemption.by_path(method, path, root):
+            return ()
+        found = self._matcher.find(method, path, root)
+        if self._replacements and (replaced := self._replacements.of(method, path, root, without)):
+            return tuple([each for each in found if each[0][0].name not in replaced])
+        return found

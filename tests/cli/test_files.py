@@ -126,6 +126,8 @@ def test_a_file_names_the_identities_that_its_keys_may_have(tmp_path: Path) -> N
         ("", "", True),
         ("charge =", "chagre =", False),
         ('mode = "shadow"', 'mode = "shade"', False),
+        ('cost = "by_size"', 'replaces = ["login"]', True),
+        ('cost = "by_size"', "replaces = 7", False),
         ('name = "all"', "", False),
         ('"by_size"', "-1", False),
     ],

@@ -18,7 +18,7 @@ def test_an_example_prints_what_stands_below_it(example: str, shown: str, capsys
 
 
 def test_the_examples_show_what_they_print() -> None:
-    assert len(_SHOWN) == 3
+    assert len(_SHOWN) == 4
 
 
 @pytest.mark.parametrize("form", ["toml", "yaml"])

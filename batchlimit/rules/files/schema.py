@@ -40,6 +40,7 @@ _RULE = {
             "description": "Statuses, such as [401, '5xx'], or a function's name.",
             "anyOf": [{"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1}, _TEXT],
         },
+        "replaces": {"anyOf": [_TEXT, _TEXTS], "description": "Rules that do not apply where this one does."},
         **_TERMS,
     },
     "required": ["name", "quota", "key"],

@@ -14,6 +14,7 @@ Form = Literal["toml", "yaml"]
 WORDS = [
     *"[]{}=:,#-*&!|>%@'\"\n\t ?.0\0\ufeff\ud800é",
     *("[[rules]]\n", "rules:\n", "- ", "  ", "name", "quota", "key", "match", "cost", "charge", "on_failure", "mode"),
+    "replaces",
     *("name: a\n", "name = 'a'\n", "quota = '1/s'\n", "quota: 1/s\n", "key: k\n", "key = 'k'\n", "&a", "*a", "<<: "),
     *("2001-99-99", "1e999", "0x1f", "null", "true", "'''", '"""', "!!python/name:os.system", "!!binary ", "\r\n"),
 ]
