@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,9 @@ except ModuleNotFoundError as error:
         name="aiohttp",
     ) from error
 
-from batchlimit import AsyncRateLimiter, RateLimited, StoreUnavailable
-from batchlimit.integrations.upstream import Outgoing, Unsent, Upstream, refused
+from batchlimit import AsyncRateLimiter
+from batchlimit.admission.steps import drive
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
 
 __all__ = ["LimitedClient"]
 
@@ -35,12 +37,7 @@ class LimitedClient:
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
-            {path}, or a function of the ClientRequest.
-        cost: whole tokens of each request (default 1), or a function of the ClientRequest.
-        wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit.
-        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
-        unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+        key, cost, wait, longest, unsaid: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -65,9 +62,7 @@ class LimitedClient:
         longest: float = 600.0,
         unsaid: float = 1.0,
     ) -> None:
-        if not isinstance(limiter, AsyncRateLimiter):
-            raise TypeError(f"a LimitedClient needs an AsyncRateLimiter, not a {type(limiter).__name__}")
-        self._limiter, self._upstream = limiter, Upstream(key, cost, wait, longest, unsaid)
+        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid)
 
     def __repr__(self) -> str:
         return f"<LimitedClient {self._upstream!r}>"
@@ -76,22 +71,7 @@ class LimitedClient:
         self, request: ClientRequest, handler: Callable[[ClientRequest], Awaitable[ClientResponse]]
     ) -> ClientResponse:
         """Send a request once it is admitted, or answer it."""
-        key, cost = self._upstream.charge(request, _outgoing(request))
-        try:
-            if self._limiter.take_leased({key: cost}) is None:
-                await self._limiter.acquire(key, cost, timeout=self._upstream.wait)
-        except (RateLimited, StoreUnavailable) as error:
-            return _answered(request, refused(error))
-        response = await handler(request)
-        if seconds := self._upstream.pause_for(response.status, response.headers):
-            try:
-                await self._limiter.pause(key, seconds, why=f"{response.status} of upstream")
-            except StoreUnavailable:
-                pass  # this process pauses all the same
-            except BaseException:  # such as a cancellation
-                response.close()
-                raise
-        return response
+        return await drive(self._upstream.steps(request, lambda: handler(request)))
 
 
 def _outgoing(request: ClientRequest) -> Outgoing:
@@ -123,3 +103,6 @@ def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
     made.content.feed_eof()
     found: ClientResponse = made
     return found
+
+
+_LIBRARY = Library(AsyncRateLimiter, _outgoing, _answered, attrgetter("status"), methodcaller("close"))

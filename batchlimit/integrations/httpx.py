@@ -6,11 +6,13 @@ either, by their `http_client` argument.
 
 from collections.abc import Callable
 from importlib import import_module
+from operator import attrgetter, methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from batchlimit import AsyncRateLimiter, RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.integrations.upstream import Outgoing, Unsent, Upstream, refused
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.admission.steps import drive, run
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -77,10 +79,7 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         longest: float = 600.0,
         unsaid: float = 1.0,
     ) -> None:
-        if not isinstance(limiter, RateLimiter):
-            raise TypeError(f"a LimitedTransport needs a RateLimiter, not a {type(limiter).__name__}")
-        super().__init__(transport, Upstream(key, cost, wait, longest, unsaid))
-        self._limiter = limiter
+        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid))
 
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -91,22 +90,7 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         Returns:
             The response of the same library.
         """
-        key, cost = self._upstream.charge(request, _call(request))
-        try:
-            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
-                self._limiter.acquire(key, cost, timeout=self._upstream.wait)
-        except (RateLimited, StoreUnavailable) as error:
-            return _response(request, refused(error))
-        response = self._sender(request).handle_request(request)
-        if seconds := self._upstream.pause_for(response.status_code, response.headers):
-            try:
-                self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
-            except StoreUnavailable:
-                pass  # this process pauses all the same
-            except BaseException:
-                response.close()
-                raise
-        return response
+        return run(self._upstream.steps(request, lambda: self._sender(request).handle_request(request)))
 
     def close(self) -> None:
         """Close the transport below; the limiter stays open."""
@@ -166,10 +150,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         longest: float = 600.0,
         unsaid: float = 1.0,
     ) -> None:
-        if not isinstance(limiter, AsyncRateLimiter):
-            raise TypeError(f"an AsyncLimitedTransport needs an AsyncRateLimiter, not a {type(limiter).__name__}")
-        super().__init__(transport, Upstream(key, cost, wait, longest, unsaid))
-        self._limiter = limiter
+        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -180,22 +161,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         Returns:
             The response of the same library.
         """
-        key, cost = self._upstream.charge(request, _call(request))
-        try:
-            if self._limiter.take_leased({key: cost}) is None:
-                await self._limiter.acquire(key, cost, timeout=self._upstream.wait)
-        except (RateLimited, StoreUnavailable) as error:
-            return _response(request, refused(error))
-        response = await self._sender(request).handle_async_request(request)
-        if seconds := self._upstream.pause_for(response.status_code, response.headers):
-            try:
-                await self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
-            except StoreUnavailable:
-                pass  # this process pauses all the same
-            except BaseException:  # such as a cancellation
-                await response.aclose()
-                raise
-        return response
+        return await drive(self._upstream.steps(request, lambda: self._sender(request).handle_async_request(request)))
 
     async def aclose(self) -> None:
         """Close the transport below; the limiter stays open."""
@@ -236,3 +202,7 @@ def _response(request: Any, answer: Unsent) -> Any:
 def _library(request: Any) -> Any:
     """Return the library that a request is of: httpx, httpx2, or one that is like them."""
     return import_module(type(request).__module__.partition(".")[0])
+
+
+_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), methodcaller("close"))
+_ASYNC_LIBRARY = _LIBRARY._replace(limiter=AsyncRateLimiter, close=methodcaller("aclose"))

@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter, methodcaller
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,8 +17,9 @@ except ModuleNotFoundError as error:
         name="requests",
     ) from error
 
-from batchlimit import RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.integrations.upstream import Outgoing, Upstream, refused
+from batchlimit import RateLimiter
+from batchlimit.admission.steps import run
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
 
 __all__ = ["LimitedAdapter"]
 
@@ -33,12 +36,7 @@ class LimitedAdapter(HTTPAdapter):
 
     Args:
         limiter: a RateLimiter, which its owner closes.
-        key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
-            {path}, or a function of the PreparedRequest.
-        cost: whole tokens of each request (default 1), or a function of the PreparedRequest.
-        wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit.
-        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
-        unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+        key, cost, wait, longest, unsaid: as of LimitedTransport.
         options: those of HTTPAdapter, such as `pool_maxsize`.
 
     Raises:
@@ -66,10 +64,9 @@ class LimitedAdapter(HTTPAdapter):
         unsaid: float = 1.0,
         **options: Any,
     ) -> None:
-        if not isinstance(limiter, RateLimiter):
-            raise TypeError(f"a LimitedAdapter needs a RateLimiter, not a {type(limiter).__name__}")
         super().__init__(**options)
-        self._limiter, self._upstream = limiter, Upstream(key, cost, wait, longest, unsaid)
+        library = Library(RateLimiter, _call, self._answered, attrgetter("status_code"), methodcaller("close"))
+        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid)
 
     def __repr__(self) -> str:
         return f"<LimitedAdapter {self._upstream!r}>"
@@ -84,24 +81,14 @@ class LimitedAdapter(HTTPAdapter):
         Returns:
             The response.
         """
-        key, cost = self._upstream.charge(request, _call(request))
-        try:
-            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
-                self._limiter.acquire(key, cost, timeout=self._upstream.wait)
-        except (RateLimited, StoreUnavailable) as error:
-            status, headers, body = refused(error)
-            made = HTTPResponse(io.BytesIO(body), headers=headers, status=status, preload_content=False)
-            return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
-        response = super().send(request, *args, **kwargs)
-        if seconds := self._upstream.pause_for(response.status_code, response.headers):
-            try:
-                self._limiter.pause(key, seconds, why=f"{response.status_code} of upstream")
-            except StoreUnavailable:
-                pass  # this process pauses all the same
-            except BaseException:
-                response.close()
-                raise
-        return response
+        send = partial(super().send, request, *args, **kwargs)
+        return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
+
+    def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
+        made = HTTPResponse(
+            io.BytesIO(answer.body), headers=answer.headers, status=answer.status, preload_content=False
+        )
+        return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
 
 
 def _call(request: PreparedRequest) -> Outgoing:

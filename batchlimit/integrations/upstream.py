@@ -1,4 +1,7 @@
-"""What all transports share: what a request is charged to, what it is answered in vain, and what upstream says."""
+"""What all transports share: a request is charged, then sent or answered, and what upstream says of it is heeded.
+
+It is told once, as steps that threads and tasks go through alike.
+"""
 
 import math
 import re
@@ -9,6 +12,8 @@ from email.utils import parsedate_to_datetime
 from string import Formatter
 from typing import Any, NamedTuple
 
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.admission.steps import Steps
 from batchlimit.decision import whole_seconds
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.integrations.headers import REDUCED_CAPACITY
@@ -55,10 +60,30 @@ class Unsent(NamedTuple):
     body: bytes
 
 
+class Library(NamedTuple):
+    """What transports need to know of a library of requests.
+
+    Attributes:
+        limiter: the class of limiters that its requests can wait for.
+        outgoing: returns what a key may name of a request.
+        answer: returns the library's response to a request that is not sent.
+        status: returns the status of a response.
+        close: closes a response that its caller does not get.
+    """
+
+    limiter: type[RateLimiter | AsyncRateLimiter]
+    outgoing: Callable[[Any], Outgoing]
+    answer: Callable[[Any, Unsent], Any]
+    status: Callable[[Any], int]
+    close: Callable[[Any], Any]
+
+
 class Upstream:
-    """How requests to others are limited. It asks nobody: the transports of each library do.
+    """How requests to others are limited.
 
     Args:
+        limiter: of either API.
+        library: that of the requests.
         key: what a request is charged to: text with fields {host}, {port}, {scheme}, {method}, {path}, or a function
             of the library's request.
         cost: whole tokens of each attempt, or a function of the library's request.
@@ -70,12 +95,14 @@ class Upstream:
         ValueError, TypeError: one of them cannot work.
     """
 
-    __slots__ = ("_cost", "_key", "_longest", "_unsaid", "wait")
+    __slots__ = ("_cost", "_key", "_library", "_limiter", "_longest", "_unsaid", "_wait")
 
     def __init__(
-        self, key: "str | Callable[[Any], str]", cost: "int | Callable[[Any], int]", wait: float | None, longest: float,
-        unsaid: float,
+        self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]",
+        cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float,
     ) -> None:  # fmt: skip
+        if not isinstance(limiter, library.limiter):
+            raise TypeError(f"this client needs a {library.limiter.__name__}, not a {type(limiter).__name__}")
         if isinstance(key, str):
             unknown = {name for _, name, _, _ in Formatter().parse(key) if name is not None} - _FIELDS
             if unknown or not key:
@@ -88,10 +115,31 @@ class Upstream:
             if isinstance(value, bool) or value != 0:
                 check_seconds(name, value)
         check_seconds("longest", longest)
-        self._key, self._cost, self.wait, self._longest, self._unsaid = key, cost, wait, longest, unsaid
+        self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
+        self._longest, self._unsaid = longest, unsaid
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
+
+    def steps(self, request: Any, send: Callable[[], Any]) -> Steps[Any]:
+        """Charge a request, and send or answer it; return the response."""
+        key, cost = self.charge(request, self._library.outgoing(request))
+        try:
+            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
+                yield self._limiter.acquire(key, cost, timeout=self._wait)
+        except (RateLimited, StoreUnavailable) as error:
+            return self._library.answer(request, refused(error))
+        response = yield send()
+        status = self._library.status(response)
+        if seconds := self.pause_for(status, response.headers):
+            try:
+                yield self._limiter.pause(key, seconds, why=f"{status} of upstream")
+            except StoreUnavailable:
+                pass  # this process pauses all the same
+            except BaseException:  # such as a cancellation
+                yield self._library.close(response)
+                raise
+        return response
 
     def charge(self, request: Any, call: Outgoing) -> tuple[str, int]:
         """Return key and cost of a request."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from batchlimit import RateLimited, StoreUnavailable
-from batchlimit.integrations.upstream import Outgoing, Upstream, refused, told_to_wait
+from batchlimit import RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.integrations.upstream import Library, Outgoing, Upstream, refused, told_to_wait
 
 
 @pytest.fixture
@@ -25,6 +25,11 @@ def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 NOW = 1_790_000_000.0
 A_MINUTE_LATER = "Mon, 21 Sep 2026 14:14:20 GMT"
 OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
+LIBRARY = Library(RateLimiter, *[lambda *_: None] * 4)  # type: ignore[arg-type]  # nothing is sent
+
+
+def made(key: Any = "{host}", cost: Any = 1, wait: Any = 30, longest: Any = 600, unsaid: Any = 1) -> Upstream:
+    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +76,14 @@ def test_when_to_come_back(headers: dict[str, str], seconds: float | None) -> No
     ],
 )
 def test_which_responses_pause_and_for_how_long(status: int, headers: dict[str, str], seconds: float) -> None:
-    assert Upstream("{host}", 1, 30, 600, 2.0).pause_for(status, headers) == seconds
+    assert made(unsaid=2.0).pause_for(status, headers) == seconds
 
 
 def test_a_key_names_parts_of_the_request() -> None:
-    assert Upstream("{host}", 1, 30, 600, 1).charge(None, OUTGOING) == ("api.example.com", 1)
-    whole = Upstream("{method} {scheme}://{host}:{port}{path}", len, 30, 600, 1)
+    assert made().charge(None, OUTGOING) == ("api.example.com", 1)
+    whole = made("{method} {scheme}://{host}:{port}{path}", len)
     assert whole.charge("four", OUTGOING) == ("POST https://api.example.com:8443/v1/chat", 4)
-    assert Upstream(str.upper, 2, 30, 600, 1).charge("by", OUTGOING) == ("BY", 2)
+    assert made(str.upper, 2).charge("by", OUTGOING) == ("BY", 2)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +106,8 @@ def test_a_key_names_parts_of_the_request() -> None:
     ids=str,
 )
 def test_what_cannot_work_is_an_error(change: dict[str, Any], error: type[Exception]) -> None:
-    arguments = {"key": "{host}", "cost": 1, "wait": 30, "longest": 600, "unsaid": 1} | change
     with pytest.raises(error):
-        Upstream(**arguments)  # type: ignore[arg-type]
+        made(**change)
 
 
 def test_a_request_that_is_not_sent_is_told_when_to_come_back() -> None:
