@@ -17,7 +17,7 @@ The modules below hold the rest:
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit import admission as admission
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from batchlimit import types as types
     from batchlimit import watchers as watchers
     from batchlimit.aio.limiter import AsyncRateLimiter
+    from batchlimit.base.decision import Decision
     from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
     from batchlimit.concurrency.limiter import ConcurrencyLimiter
     from batchlimit.concurrency.partition import Partitions
     from batchlimit.concurrency.queue import Queue
-    from batchlimit.decision import Decision
     from batchlimit.errors import BatchLimitError, ConcurrencyLimited, LimiterClosed, RateLimited, StoreUnavailable
     from batchlimit.quota.failure_policy import FailurePolicy
     from batchlimit.quota.quota import Quota
@@ -56,7 +56,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.errors": "BatchLimitError ConcurrencyLimited LimiterClosed RateLimited StoreUnavailable",
             "batchlimit.quota.quota": "Quota",
             "batchlimit.quota.failure_policy": "FailurePolicy",
-            "batchlimit.decision": "Decision",
+            "batchlimit.base.decision": "Decision",
             "batchlimit.reservoir.statistics": "Statistics",
             "batchlimit.sync.limiter": "RateLimiter",
         },

@@ -15,8 +15,8 @@ Arguments that can never work (a cost above the burst, a quota with a typo) rais
 
 import functools
 
-from batchlimit.decision import Decision, whole_seconds
-from batchlimit.redaction import shown
+from batchlimit.base.decision import Decision, whole_seconds
+from batchlimit.base.redaction import shown
 
 __all__ = [
     "BatchLimitError",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from batchlimit.redaction import escaped, shown
+from batchlimit.base.redaction import escaped, shown
 
 _logger = logging.getLogger("batchlimit")
 

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.aio.awaitable import Answer
     from batchlimit.aio.decorator import AsyncLimit
     from batchlimit.aio.key_handle import AsyncKeyHandle
     from batchlimit.aio.reservation import AsyncReservation
-    from batchlimit.decision import Source
+    from batchlimit.base.decision import Source
     from batchlimit.quota.failure_policy import FailureSource
     from batchlimit.quota.lookup import QuotaSource
     from batchlimit.quota.template import Cost, Key
@@ -31,7 +31,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.bucket_view": "Fill",
             "batchlimit.reservoir.estimate": "OnError",
             "batchlimit.quota.failure_policy": "FailureSource",
-            "batchlimit.decision": "Source",
+            "batchlimit.base.decision": "Source",
             "batchlimit.sync.decorator": "Limit",
             "batchlimit.sync.key_handle": "KeyHandle",
             "batchlimit.sync.reservation": "Reservation",

@@ -27,10 +27,9 @@ ROOT = Path(__file__).parents[1]
 EQUIVALENTS = ROOT / "tests" / "equivalents.txt"
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
 PARTS = {
-    "bucket": ["tests/bucket", "tests/lua/test_twin.py", "tests/simulation", _MODEL],
+    "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
     "keyspace": ["tests/keyspace", "tests/apis/test_spends.py", "tests/life/test_dormant_keys.py", _MODEL],
-    "lending": ["tests/lending", "tests/lua/test_slots_twin.py", "tests/shared/test_simulation.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "overrides": ["tests/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
     "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in ("enforcement", "plan", "underway")],

@@ -20,7 +20,6 @@ PACKAGES = [
     "bucket",
     "reservoir",
     "keyspace",
-    "lending",
     "rules",
     "shared",
     "stores",
@@ -89,7 +88,7 @@ def methods(found: type) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["errors", "base_limiter", *PACKAGES])
+@pytest.mark.parametrize("name", ["errors", *PACKAGES])
 def test_the_examples_of_a_package_run(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # an example forgets to await, and says what happens

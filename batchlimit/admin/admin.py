@@ -9,7 +9,8 @@ from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.changes import Ledger
 from batchlimit.admin.plan import Plan, planned
 from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
-from batchlimit.living import register
+from batchlimit.base.living import register
+from batchlimit.base.unique import Closing, Unique
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import Overrides
@@ -19,7 +20,6 @@ from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Ruled
 from batchlimit.stores.redis import RedisStore
-from batchlimit.unique import Closing, Unique
 
 
 class Admin(Closing, Unique):

@@ -9,13 +9,13 @@ from batchlimit.admin.admin import Admin
 from batchlimit.admin.buckets import Buckets
 from batchlimit.admin.plan import Plan
 from batchlimit.admin.terms import Terms, Wish
+from batchlimit.base.unique import Unique
 from batchlimit.bucket.state import BucketState
 from batchlimit.overrides.log import Entry
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import Overrides
 from batchlimit.overrides.plan import Difference, Until
 from batchlimit.quota.quota import Quota
-from batchlimit.unique import Unique
 
 
 class AsyncBuckets:

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.plan import Until, end_of
 from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 
 
 class Terms(TypedDict, total=False):

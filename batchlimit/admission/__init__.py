@@ -17,7 +17,7 @@ Threads call what the steps of an Attempt yield, and tasks await it.
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.admission.admission import Admission

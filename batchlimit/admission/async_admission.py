@@ -9,14 +9,14 @@ from batchlimit.admission.attempt import Attempt, refunds
 from batchlimit.admission.permit import ASYNC, Names, Rate, acquirer, checked_pair, costs_of, not_refunded
 from batchlimit.admission.steps import drive
 from batchlimit.aio.limiter import AsyncRateLimiter
+from batchlimit.base.unique import Unique
+from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import AsyncPermits
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter
-from batchlimit.unique import Unique
-from batchlimit.waiting import patience
 
 P = TypeVar("P", bound="AsyncPermit | AsyncPermits | AsyncSharedPermit")
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
-from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:

@@ -8,9 +8,9 @@ from typing import Any
 from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
-from batchlimit.decision import Decision, Remains
+from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.waiting import LONG_AGO
 
 Entries = Mapping[str, KeyEntry]
 Clock = Callable[[], float]

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from batchlimit.aio.key_calls import AsyncKeyCalls
+from batchlimit.base.waiting import deadline
 from batchlimit.quota.template import Template, is_coroutine_function
-from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Home
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.events import log_event, named
 from batchlimit.reservoir.waiter import NOBODY, Waiter
-from batchlimit.waiting import NO_WAIT
 
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for the answers that are under way, and then for its tokens to go back."""

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import TimerHeap
-from batchlimit.waking import HEARTBEAT
 
 AT_ONCE = 64
 """So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""

@@ -6,11 +6,11 @@ from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.aio.slow_path import SlowPath
-from batchlimit.base_limiter import BaseRateLimiter
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.waiting import NO_WAIT
 
 
 class AsyncKeyCalls(BaseRateLimiter):

@@ -8,16 +8,16 @@ from random import uniform
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
+from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
-from batchlimit.redaction import shown
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import HEARTBEAT
 
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone after looking after it failed."""

@@ -6,9 +6,9 @@ from batchlimit.aio.awaitable import Answer
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.reservation import AsyncReservation
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.redaction import shown
 from batchlimit.quota.key import place_of, stored
-from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 

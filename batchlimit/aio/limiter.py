@@ -13,9 +13,10 @@ from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
-from batchlimit.clock import steady
-from batchlimit.decision import Decision, Remains
-from batchlimit.living import register
+from batchlimit.base.clock import steady
+from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.living import register
+from batchlimit.base.waiting import deadline
 from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
@@ -28,7 +29,6 @@ from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.open import open_async_store
 from batchlimit.stores.protocols import AsyncStore, no_store
-from batchlimit.waiting import deadline
 
 
 class AsyncRateLimiter(AsyncKeyCalls):

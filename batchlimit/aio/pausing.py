@@ -2,11 +2,11 @@
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.registry import Registry
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.override import check_line
 from batchlimit.reservoir.options import check_seconds
 from batchlimit.reservoir.waiter import NOBODY, Fail, Waiter
-from batchlimit.waiting import NO_WAIT
 
 
 async def pause(registry: Registry, key: str, seconds: float, why: str) -> None:

@@ -17,8 +17,9 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import RuleReader
 from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.aio.spends import Spends
-from batchlimit.blocking import give_way
-from batchlimit.clock import steady
+from batchlimit.base.blocking import give_way
+from batchlimit.base.clock import steady
+from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
@@ -28,7 +29,6 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncRuled, AsyncStore
-from batchlimit.unique import Forkables
 
 _CLOSED = "this limiter was closed"
 

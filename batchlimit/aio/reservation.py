@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError
 from batchlimit.events import log_event, named
-from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
-from batchlimit.unique import Unique
 
 
 class AsyncReservation(Unique):

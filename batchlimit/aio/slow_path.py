@@ -5,12 +5,12 @@ import asyncio
 from batchlimit.aio import pausing, store_calls
 from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.registry import Registry
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.waiting import NO_WAIT, deadline
 
 
 class SlowPath:

@@ -9,12 +9,12 @@ from typing import Any
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
+from batchlimit.base.redaction import shown
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome, of_each
 from batchlimit.keyspace.spending import Spending
-from batchlimit.redaction import shown
-from batchlimit.waking import HEARTBEAT
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Group = Sequence[Spend]

@@ -9,14 +9,14 @@ from functools import partial
 from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.spend_queue import SpendQueue
-from batchlimit.blocking import check_recursion_depth
-from batchlimit.decision import Decision
+from batchlimit.base.blocking import check_recursion_depth
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.waiting import NO_WAIT
 
 
 class Spends:

@@ -7,15 +7,15 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.home import Home
 from batchlimit.aio.waiting_task import RefillGate
+from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Fail, Fetch, Waiter
 from batchlimit.stores.outage import addressed, unavailable
-from batchlimit.waiting import NO_WAIT
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from batchlimit.aio.home import Home
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.timeouts import MANY
-from batchlimit.waiting import NO_WAIT
 
 
 class Steps(Protocol):

@@ -1,1 +1,1 @@
-"""The global token bucket in Python: what instances and the bucket say to each other, and the arithmetic of lua/."""
+"""The twins of lua/ in Python: the token bucket, the slots of a shared limit, and the messages to both."""

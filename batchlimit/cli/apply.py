@@ -10,10 +10,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from batchlimit.admin import Difference
+from batchlimit.base.redaction import escaped
 from batchlimit.cli.output import Output, Row, json_of, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, WRONG, Form, Prefix, Url, Who, Why, Yes, confirm, opened
 from batchlimit.overrides.override import FOR_ALL
-from batchlimit.redaction import escaped
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.document import SyntaxProblem
 from batchlimit.rules.files.loader import Loader, decoded, format_of

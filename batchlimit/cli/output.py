@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from batchlimit.redaction import escaped
+from batchlimit.base.redaction import escaped
 
 Row = dict[str, Any]
 _WIDE = 4096

@@ -43,7 +43,7 @@ A process forks: the child gets an empty gate and a new lock. Permits and waiter
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.concurrency.async_permit import AsyncPermit

@@ -2,10 +2,10 @@
 
 import math
 
+from batchlimit.base.unique import AsyncClosing
+from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.base_limiter import BaseLimiter
-from batchlimit.unique import AsyncClosing
-from batchlimit.waiting import patience
 
 _FOREVER = math.inf
 

@@ -4,6 +4,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 
+from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.knee.knee import Knee
@@ -14,7 +15,6 @@ from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
-from batchlimit.unique import Unique
 
 
 class Calibration:

@@ -4,12 +4,12 @@ import warnings
 from enum import Enum, auto
 from typing import Protocol
 
+from batchlimit.base.unique import Unique
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Outcome
 from batchlimit.concurrency.partition import Partition
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.unique import Unique
 
 
 class State(Enum):

@@ -5,12 +5,12 @@ import itertools
 import threading
 from collections.abc import Callable
 
+from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.events import log_event
-from batchlimit.unique import Forkables
 
 Admitted = Callable[[Permit], object]
 """Called with the permit, held, by the thread that made room."""

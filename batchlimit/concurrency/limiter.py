@@ -3,11 +3,11 @@
 import math
 from functools import cached_property
 
+from batchlimit.base.unique import Closing
+from batchlimit.base.waiting import patience
 from batchlimit.concurrency.base_limiter import BaseLimiter
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
-from batchlimit.unique import Closing
-from batchlimit.waiting import patience
 
 
 class ConcurrencyLimiter(Closing, BaseLimiter):

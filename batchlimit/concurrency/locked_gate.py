@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.base_permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import CriticalSection
@@ -18,7 +19,6 @@ from batchlimit.concurrency.wait_queue import CLOSED, GateQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.unique import Forkables
 
 Bypass = Callable[[str, str], bool]
 """Returns True for a call, by its operation and its partition, that the limit is not for."""

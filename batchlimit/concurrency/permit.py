@@ -3,13 +3,13 @@
 from types import TracebackType
 from typing import Self
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency.base_permit import OVER, BasePermit
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.waking import ThreadWakeup
 
 _SECOND = 1_000_000_000
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.histogram import Durations, Histogram
 
 
 @dataclass(frozen=True, slots=True)

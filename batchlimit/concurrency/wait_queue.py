@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
-from batchlimit.waking import HEARTBEAT
 
 CLOSED = "this concurrency limiter was closed"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from weakref import WeakValueDictionary, ref
 
-from batchlimit.waking import HEARTBEAT
+from batchlimit.base.waking import HEARTBEAT
 
 _AT_ONCE = 64
 """Tasks that are woken in one turn of the loop: what each does then takes 20 us and more."""

@@ -16,7 +16,7 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from batchlimit import Quota
-from batchlimit.decision import whole_seconds
+from batchlimit.base.decision import whole_seconds
 from batchlimit.integrations.policy import Policy
 
 POLICY = b"ratelimit-policy"

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.admission.steps import Steps
-from batchlimit.decision import whole_seconds
+from batchlimit.base.decision import whole_seconds
+from batchlimit.base.redaction import shown
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.key import check_cost
-from batchlimit.redaction import shown
 from batchlimit.reservoir.options import check_seconds
 
 TOO_MANY, UNAVAILABLE = 429, 503

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from operator import add
 
-from batchlimit.histogram import Durations, Histogram
+from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
 from batchlimit.quota.lookup import OTHER, Policies
 from batchlimit.quota.quota import Quota

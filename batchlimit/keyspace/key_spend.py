@@ -8,8 +8,8 @@ Then no token is left here after the answer, and only a snapshot is kept.
 import math
 from typing import NamedTuple
 
+from batchlimit.base.decision import Decision
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
-from batchlimit.decision import Decision
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from operator import add, sub
 from typing import Protocol
 
-from batchlimit.lock import OwnLock
+from batchlimit.base.lock import OwnLock
 from batchlimit.quota.lookup import Policies
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.reservoir import Reservoir

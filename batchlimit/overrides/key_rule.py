@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
 
-from batchlimit.patterns import by_name
+from batchlimit.base.patterns import by_name
+from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 
 Mode = Literal["enforce", "shadow", "open"]
 """What becomes of the decisions: they hold, they are counted and everything is admitted, or there are none."""

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.key_rule import KeyRule, Mode, check_mode, check_weight
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 
 LONGEST_NAME = 1024
 """Characters of a key or a pattern."""

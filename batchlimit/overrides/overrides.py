@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.override import NotUnderstood, Override, literal_start, literals
-from batchlimit.redaction import shown
 
 MOST = 10_000
 """Overrides under one prefix."""

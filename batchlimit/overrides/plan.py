@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.log import Change
 from batchlimit.overrides.override import Override, check_name
 from batchlimit.overrides.overrides import MOST, Overrides
-from batchlimit.redaction import shown
 
 Until = float | timedelta | datetime | str | None
 """How long an override counts: seconds, a text such as "90s", "1h" or "1h30m", or until an instant; None: for ever."""

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from batchlimit.base.redaction import escaped
 from batchlimit.overrides.code import CodeFile
 from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.lookup import Constant
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import escaped
 
 
 class Explanation(NamedTuple):

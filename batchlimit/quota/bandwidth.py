@@ -4,8 +4,8 @@ import math
 import sys
 from collections.abc import Iterator
 
+from batchlimit.base.redaction import shown
 from batchlimit.quota.grammar import LARGEST_BURST, SECONDS
-from batchlimit.redaction import shown
 
 SLOWEST_RATE = 1e-9
 """Tokens per second; one in thirty years. What is slower counts in times that no clock of the store can hold."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-from batchlimit.caution import caution
+from batchlimit.base.caution import caution
+from batchlimit.base.patterns import by_name
+from batchlimit.base.redaction import shown
 from batchlimit.errors import StoreUnavailable
-from batchlimit.patterns import by_name
-from batchlimit.redaction import shown
 
 Kind = Literal["closed", "open", "local"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import TypeVar
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 # Beyond 2**53 doubles skip whole numbers; three bits less leave the script's arithmetic room for fractions of a token.
 LARGEST_WEIGHT = 100

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from batchlimit.patterns import by_name
+from batchlimit.base.patterns import by_name
+from batchlimit.base.redaction import shown
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 
 MOST = 200
 """Entries that are counted each for itself; all others together are OTHER."""

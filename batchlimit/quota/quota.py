@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from batchlimit.base.redaction import shown
 from batchlimit.quota.bandwidth import checked_burst, checked_rate, decoded_rate, encoded_rate, windowed, windows
 from batchlimit.quota.grammar import SECONDS, read, respelled, spell
-from batchlimit.redaction import shown
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any, ParamSpec, TypeVar
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -3,8 +3,9 @@
 import math
 from typing import NamedTuple
 
+from batchlimit.base.decision import Decision, Source
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Grant
-from batchlimit.decision import Decision, Source
 from batchlimit.errors import RateLimited
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.decisions import Decisions
@@ -12,7 +13,6 @@ from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from batchlimit.waiting import NO_WAIT
 
 
 class QueueAdmission:

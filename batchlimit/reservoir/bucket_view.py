@@ -4,11 +4,11 @@ import math
 import struct
 from typing import Literal, NamedTuple, get_args
 
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ALPHA, MARGIN, bands_of, quickest
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.waiting import LONG_AGO
 
 _FIFTH = 0.2
 """The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""

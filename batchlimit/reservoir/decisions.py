@@ -3,7 +3,7 @@
 from dataclasses import replace
 from operator import length_hint
 
-from batchlimit.decision import Decision, Source
+from batchlimit.base.decision import Decision, Source
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import decision, outlook

@@ -3,13 +3,13 @@
 import math
 from typing import NamedTuple
 
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.overrides.known import REFRESH
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.waiting import LONG_AGO
 
 _LONGEST = 0.5 * ACTIVE / 1e6
 """Seconds after which a waiting instance asks again in any case. A later ask would cost it its turn, for the bucket

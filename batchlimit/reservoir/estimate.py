@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""

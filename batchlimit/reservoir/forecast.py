@@ -3,12 +3,12 @@
 import math
 from enum import IntEnum
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.bucket_view import fastest_rate, slowest_rate
 from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Waiter
-from batchlimit.waiting import NO_WAIT
 
 
 class Prospect(IntEnum):

@@ -3,8 +3,9 @@
 import math
 from operator import length_hint
 
+from batchlimit.base.histogram import Durations
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.histogram import Durations
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
@@ -21,7 +22,6 @@ from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
-from batchlimit.waiting import LONG_AGO
 
 _FIRST = Rank(0, 0.0)
 _SMALL = 16

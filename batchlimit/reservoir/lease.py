@@ -2,12 +2,12 @@
 
 from collections.abc import Sized
 
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ALPHA, LEASABLE
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Filled, Waiter
-from batchlimit.waiting import LONG_AGO
 
 
 class Lease:

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.key_rule import ModeSource, check_weight, mode_rule
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
-from batchlimit.redaction import shown
 from batchlimit.reservoir.bucket_view import FILLS, Fill
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 

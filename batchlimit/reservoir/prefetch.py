@@ -2,8 +2,8 @@
 
 import math
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.waiting import NO_WAIT
 
 _ROUND_TRIPS = 1.5
 """A prefetch leaves when what is left lasts this many round trips: one to travel, half a one for a surge."""

@@ -2,6 +2,7 @@
 
 import math
 
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
@@ -12,7 +13,6 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.sizing import Usage, wanted
 from batchlimit.reservoir.waiter import Fetch, Waiter
-from batchlimit.waiting import LONG_AGO
 
 AHEAD = 1.0
 """How far in the future (s) a waiting caller's grant may begin, at the most: what bounds the debt of the bucket."""

@@ -76,6 +76,7 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
 
 import math
 
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
@@ -97,7 +98,6 @@ from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter, wait_for
-from batchlimit.waiting import LONG_AGO, NO_WAIT
 
 
 class Reservoir:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from batchlimit.decision import Decision, Source
-from batchlimit.histogram import Histogram
+from batchlimit.base.decision import Decision, Source
+from batchlimit.base.histogram import Histogram
 from batchlimit.quota.quota import Quota
 
 

@@ -4,7 +4,7 @@ import sys
 from itertools import islice, repeat
 from operator import length_hint
 
-from batchlimit.waiting import LONG_AGO
+from batchlimit.base.waiting import LONG_AGO
 
 NO_TOKENS: "repeat[float]" = repeat(LONG_AGO, 0)
 """Where no token is laid out."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.depths import NEAR, NEVER, Depths, Horizon
 from batchlimit.reservoir.waiter import NOBODY, Verdict, Waiter
-from batchlimit.waiting import NO_WAIT
 
 _NOBODY: dict[int, Waiter] = {}
 """An empty queue's, one for all of them: most are empty, and lists of their own took 112 bytes a key."""

@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.quota import Quota
-from batchlimit.waiting import NO_WAIT
 
 
 class Wakeable(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain, combinations, pairwise
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern

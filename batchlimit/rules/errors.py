@@ -2,7 +2,7 @@
 
 import functools
 
-from batchlimit.redaction import escaped
+from batchlimit.base.redaction import escaped
 
 
 class RulesError(ValueError):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.reading import is_odd

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from batchlimit.redaction import escaped, shown
+from batchlimit.base.redaction import escaped, shown
 from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.rules.matcher import Matcher
 from batchlimit.rules.pattern import Pattern

@@ -8,13 +8,13 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from batchlimit.base.unique import Forkables, Unique
 from batchlimit.events import log_event
 from batchlimit.overrides.code import CodeLimits, Follower, Reviewer
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.rule import Rule
 from batchlimit.rules.rules import Rules
-from batchlimit.unique import Forkables, Unique
 
 _Seen = tuple[int, int, int, int]
 """Device, inode, time of the last change (ns) and size of what a path leads to, through links and renames."""

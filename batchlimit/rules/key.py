@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 LONGEST_VALUE = 96
 """Characters of a value in a key, after it was escaped. A longer one becomes its beginning and a hash."""

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 LONGEST = 100
 """Segments of a pattern, at most."""

@@ -6,10 +6,10 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Self
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_replaced, check_values, unasked
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.exemption import Exempt, Exemption, Replacements

@@ -17,7 +17,7 @@ here, when to ask, and for how many. They are made of four parts. A Line knows w
 know which slots are free here under one lease, and how many to give back. Asks know which waiters an answer concerns.
 OutagePermits are those that were given while the store was away.
 
-`lua/lend.lua` lends the slots. Its twin in Python, `batchlimit/lending`, lends those of `memory://`. The LeaseRenewer
+`lua/lend.lua` lends the slots. Its twin in Python, `bucket/slot_table.py`, lends those of `memory://`. The LeaseRenewer
 has a thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.
 
 An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was
@@ -36,7 +36,7 @@ A process forks: the child has no lease, so its permits are lost and their relea
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.shared.async_permit import AsyncSharedPermit

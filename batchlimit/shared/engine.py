@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from batchlimit.blocking import not_reentered
+from batchlimit.base.blocking import not_reentered
+from batchlimit.base.unique import Forkables
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
@@ -17,7 +18,6 @@ from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, FLUSH, Closable, LeaseRenewer, Lender
 from batchlimit.shared.statistics import SharedStatistics
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.unique import Forkables
 
 
 class Wakeup(Protocol):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.shared.lease import Claim, Place, SlotLease
 from batchlimit.shared.line import SlotWaiter
 

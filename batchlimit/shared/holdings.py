@@ -5,13 +5,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from batchlimit.blocking import own_lock
-from batchlimit.lending.messages import SlotPush
+from batchlimit.base.blocking import own_lock
+from batchlimit.base.waking import Event
+from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.statistics import Totals
-from batchlimit.waking import Event
 
 
 class Holdings:

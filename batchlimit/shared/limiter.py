@@ -5,11 +5,14 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
-from batchlimit.blocking import warn_in_loop
-from batchlimit.clock import steady_ns
+from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.clock import steady_ns
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import AsyncClosing, Closing, Unique
+from batchlimit.base.waiting import patience
+from batchlimit.base.waking import ThreadWakeup
 from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
 from batchlimit.quota.key import check_prefix
-from batchlimit.redaction import shown
 from batchlimit.reservoir.options import check_seconds
 from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.engine import Engine
@@ -21,9 +24,6 @@ from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.unique import AsyncClosing, Closing, Unique
-from batchlimit.waiting import patience
-from batchlimit.waking import ThreadWakeup
 
 
 @runtime_checkable

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from batchlimit.base.patterns import by_name
+from batchlimit.base.redaction import shown
 from batchlimit.concurrency.queue import Queue
-from batchlimit.patterns import by_name
-from batchlimit.redaction import shown
 
 PATIENT = Queue(1000, max_wait=None)
 """The queue of a limit that names none: `timeout=` alone says how long a caller waits."""

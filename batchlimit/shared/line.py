@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+from batchlimit.bucket.slot_messages import SlotReply
 from batchlimit.concurrency.queue import OldestTurn, Queue, Ranks, kept_for_lower
 from batchlimit.errors import StoreUnavailable
-from batchlimit.lending.messages import SlotReply
 from batchlimit.shared.lease import Claim, Place
 
 

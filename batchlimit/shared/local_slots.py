@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Set
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import FencingTokens, HeldSlots, OutagePermits
 from batchlimit.shared.lease import Claim, Place

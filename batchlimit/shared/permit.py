@@ -4,9 +4,9 @@ import warnings
 from types import TracebackType
 from typing import Protocol, Self
 
+from batchlimit.base.unique import Unique
 from batchlimit.errors import PermitLost
 from batchlimit.shared.lease import Place
-from batchlimit.unique import Unique
 
 
 class SlotIssuer(Protocol):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import uniform
 from typing import Protocol
 
+from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.events import log_event
-from batchlimit.lending.messages import SlotPush
 
 _READ = 1.0
 """Seconds of silence after which a listener looks whether it is to end, and whether its subscription is alive."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from random import uniform
 from typing import Any, Protocol
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.shared.holdings import Holdings

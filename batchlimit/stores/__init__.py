@@ -48,7 +48,7 @@ answer was not read, after a timeout, a cancellation or a signal: its next answe
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent

@@ -10,11 +10,12 @@ from typing import Any, Self, TypeVar
 import redis
 import redis.asyncio
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
@@ -39,7 +40,6 @@ from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
 from batchlimit.stores.redis_pauses import AsyncRedisPauses
 from batchlimit.stores.redis_rules import AsyncRedisRules
-from batchlimit.unique import Unique
 
 T = TypeVar("T")
 _CONNECTIONS = 64

@@ -2,8 +2,8 @@
 
 import math
 
+from batchlimit.base.histogram import Durations
 from batchlimit.errors import StoreUnavailable
-from batchlimit.histogram import Durations
 from batchlimit.reservoir.statistics import Health
 
 SOON = 10.0

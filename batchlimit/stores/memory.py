@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.unique import Unique
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
@@ -12,7 +13,6 @@ from batchlimit.stores.expiring import Expiring
 from batchlimit.stores.memory_pauses import AsyncMemoryPauses, MemoryPauses
 from batchlimit.stores.memory_rules import AsyncMemoryRules, MemoryRules
 from batchlimit.stores.memory_slots import MemorySlots
-from batchlimit.unique import Unique
 
 _SECOND = 1_000_000
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change, Entry
 from batchlimit.overrides.overrides import FORMAT, RULE, Overrides

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from batchlimit.blocking import not_reentered, own_lock
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import SlotTable
+from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.stores.expiring import Expiring
 
 Receive = Callable[[str, SlotPush], None]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_random
 
-from batchlimit.clock import steady
+from batchlimit.base.clock import steady
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen

@@ -8,11 +8,12 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 import redis
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import shown
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
@@ -40,7 +41,6 @@ from batchlimit.stores.client.transport import SentinelTransport, ServerTranspor
 from batchlimit.stores.redis_pauses import RedisPauses
 from batchlimit.stores.redis_rules import RedisRules
 from batchlimit.stores.redis_slots import RedisSlots
-from batchlimit.unique import Unique
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from batchlimit.lending.messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.stores.client.scripts import bucket_name, lend_arguments, read_slots
 from batchlimit.stores.client.subscription import Subscription
 

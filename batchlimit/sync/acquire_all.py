@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from batchlimit.blocking import warn_in_loop
-from batchlimit.decision import Decision
+from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
@@ -13,7 +14,6 @@ from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingThread
-from batchlimit.waiting import NO_WAIT
 
 
 class AcquireAll:

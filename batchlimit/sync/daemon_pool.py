@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
 
 T = TypeVar("T")
 _MOST = 16

@@ -3,14 +3,14 @@
 import contextlib
 from collections.abc import Callable, Mapping
 
-from batchlimit.decision import Decision, Remains
+from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.spends import Spends
-from batchlimit.waiting import NO_WAIT
 
 Entries = Mapping[str, KeyEntry]
 Clock = Callable[[], float]

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar, cast
 
+from batchlimit.base.waiting import deadline
 from batchlimit.quota.template import Template, is_coroutine_function, the_function
 from batchlimit.sync.key_calls import KeyCalls
-from batchlimit.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.waiting import NO_WAIT
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota

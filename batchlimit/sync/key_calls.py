@@ -1,13 +1,13 @@
 """The calls of a RateLimiter that concern one key, with the hit path."""
 
-from batchlimit.base_limiter import BaseRateLimiter
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.reservation import Reservation
 from batchlimit.sync.slow_path import SlowPath
-from batchlimit.waiting import NO_WAIT
 
 
 class KeyCalls(BaseRateLimiter):

@@ -6,18 +6,18 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
-from batchlimit.redaction import shown
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
 from batchlimit.stores.timeouts import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.refill_gate import RefillGate
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event, TaskEvent
 
 
 class Sender:

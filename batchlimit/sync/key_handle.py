@@ -1,8 +1,8 @@
 """The limiter of one key, for hot loops."""
 
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.redaction import shown
 from batchlimit.quota.key import place_of, stored
-from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_calls import KeyCalls

@@ -7,9 +7,10 @@ from typing import Self
 
 import redis
 
-from batchlimit.clock import steady
-from batchlimit.decision import Decision, Remains
-from batchlimit.living import register
+from batchlimit.base.clock import steady
+from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.living import register
+from batchlimit.base.waiting import deadline
 from batchlimit.overrides.code import CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.quota.failure_policy import FailureSource
@@ -27,7 +28,6 @@ from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
-from batchlimit.waiting import deadline
 
 
 class RateLimiter(KeyCalls):

@@ -1,6 +1,8 @@
 """Pauses of a key by threads: the store is told, and this process lets go of what it has leased."""
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.overrides.override import check_line
@@ -9,8 +11,6 @@ from batchlimit.reservoir.waiter import Fail, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event
 
 
 def pause(registry: Registry, key: str, seconds: float, why: str) -> None:

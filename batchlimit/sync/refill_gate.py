@@ -2,7 +2,7 @@
 
 import threading
 
-from batchlimit.blocking import warn_in_loop
+from batchlimit.base.blocking import warn_in_loop
 
 
 class RefillGate:

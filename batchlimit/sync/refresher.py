@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from batchlimit.blocking import own_lock
+from batchlimit.base.blocking import own_lock
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event, named

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from batchlimit.blocking import give_way, not_reentered, own_lock
-from batchlimit.clock import steady
+from batchlimit.base.blocking import give_way, not_reentered, own_lock
+from batchlimit.base.clock import steady
+from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
 from batchlimit.keyspace.keyspace import Keyspace
@@ -25,7 +26,6 @@ from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.rule_reader import RuleReader
 from batchlimit.sync.spends import Spends
-from batchlimit.unique import Forkables
 
 _CLOSED = "this limiter was closed"
 _PATIENCE = 2.0

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError
 from batchlimit.events import log_event, named
-from batchlimit.redaction import shown
 from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
-from batchlimit.unique import Unique
 
 
 class Reservation(Unique):

@@ -1,7 +1,8 @@
 """The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
 
-from batchlimit.blocking import check_recursion_depth, warn_in_loop
-from batchlimit.decision import Decision
+from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
+from batchlimit.base.decision import Decision
+from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost
@@ -10,7 +11,6 @@ from batchlimit.sync import pausing, store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
-from batchlimit.waiting import NO_WAIT, deadline
 
 
 class SlowPath:

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Spend
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome, of_each

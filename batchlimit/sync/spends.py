@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from batchlimit.blocking import check_recursion_depth, not_reentered, warn_in_loop
-from batchlimit.decision import Decision
+from batchlimit.base.blocking import check_recursion_depth, not_reentered, warn_in_loop
+from batchlimit.base.decision import Decision
+from batchlimit.base.lock import OwnLock
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
 from batchlimit.keyspace.spending import Spending
-from batchlimit.lock import OwnLock
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import key_entry, store_calls
@@ -16,7 +17,6 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.spend_queue import SpendQueue
 from batchlimit.sync.waiting_thread import WaitingThread
-from batchlimit.waiting import NO_WAIT
 
 
 class Spends:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry, lose, report
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event
 
 TOGETHER = 32
 """Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""

@@ -4,13 +4,13 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from batchlimit.blocking import AMID, warn_in_loop
+from batchlimit.base.blocking import AMID, warn_in_loop
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry
 from batchlimit.sync.key_entry import AWAKE, KeyEntry
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event
 
 
 class WaitingThread:

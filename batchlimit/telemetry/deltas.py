@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from batchlimit.histogram import Histogram
+from batchlimit.base.histogram import Histogram
 from batchlimit.telemetry.reading import Labelled, Sources
 
 Add = Callable[[Labelled, float], None]

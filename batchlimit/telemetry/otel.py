@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 import batchlimit
-from batchlimit.histogram import BOUNDS, Histogram
+from batchlimit.base.histogram import BOUNDS, Histogram
 from batchlimit.telemetry.deltas import Observed
 from batchlimit.telemetry.metrics import METRICS, Metric
 from batchlimit.telemetry.reading import Labelled, Sources, Value

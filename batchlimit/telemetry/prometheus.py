@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
         name="prometheus_client",
     ) from error
 
-from batchlimit import histogram
+from batchlimit.base import histogram
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.deltas import Deltas
 from batchlimit.telemetry.reading import Labelled, Sources, Value

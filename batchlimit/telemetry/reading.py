@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from batchlimit import Statistics
+from batchlimit.base.histogram import Histogram
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
 from batchlimit.events import log_event
-from batchlimit.histogram import Histogram
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.shared.statistics import SharedStatistics

@@ -5,7 +5,7 @@ The fixtures of `batchlimit.testing.plugin` are there wherever pytest and batchl
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.testing.assertion import assert_limited

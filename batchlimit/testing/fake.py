@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
-from batchlimit.decision import Decision
+from batchlimit.base.decision import Decision
+from batchlimit.base.patterns import by_name
+from batchlimit.base.waiting import patience
 from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.patterns import by_name
 from batchlimit.quota.key import check_cost, check_costs, check_key
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.reservoir.statistics import decision
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.limiter import RateLimiter
 from batchlimit.sync.slow_path import SlowPath
-from batchlimit.waiting import patience
 
 _LATER = 60.0
 

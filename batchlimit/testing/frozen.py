@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from datetime import timedelta
 
-from batchlimit.clock import steady
+from batchlimit.base.clock import steady
+from batchlimit.base.redaction import shown
 from batchlimit.quota.key import stored
-from batchlimit.redaction import shown
 from batchlimit.testing.scene import SCENE
 from batchlimit.testing.world import VirtualWorld
 

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from batchlimit.admin.admin import Admin
 from batchlimit.aio.key_calls import AsyncKeyCalls
-from batchlimit.living import adopters, live_limiters
+from batchlimit.base.living import adopters, live_limiters
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.testing.gates import Gates
 from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTime
-from batchlimit.waiting import LONG_AGO
 
 
 class World(Protocol):

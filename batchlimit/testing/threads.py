@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
+from batchlimit.base.waking import TaskEvent
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
@@ -26,7 +27,6 @@ from batchlimit.sync.registry import Registry
 from batchlimit.sync.slow_path import SlowPath
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
-from batchlimit.waking import TaskEvent
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

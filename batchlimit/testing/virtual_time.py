@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.waking import Event, TaskEvent, ThreadWakeup
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.quota.grammar import read
-from batchlimit.redaction import shown
-from batchlimit.waking import Event, TaskEvent, ThreadWakeup
 
 _BEGINS = 1e8
 """Seconds. No machine has run for as long: an instant of the real clock that leaks in here lies in the past."""

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
+from batchlimit.base.redaction import escaped
 from batchlimit.cli.output import Output, Row, show
 from batchlimit.cli.store import Form
-from batchlimit.redaction import escaped
 from benchmarks.audited_fleet.fleet import FleetError, unwatched
 from benchmarks.audited_fleet.plan import Api, Plan, burst, steady
 from benchmarks.audited_fleet.report import Report

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.bucket.messages import Ask
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.waiting import NO_WAIT
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, Stage
 from tests.depth import depth

@@ -12,13 +12,13 @@ import pytest
 from batchlimit import AsyncRateLimiter, FailurePolicy, LimiterClosed, Quota, StoreUnavailable
 from batchlimit.aio import spend_queue
 from batchlimit.aio.spend_queue import SpendQueue
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.spending import Spending
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
-from batchlimit.waking import HEARTBEAT
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on
 from tests.servers import Server

@@ -11,9 +11,9 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited
 from batchlimit.aio.home import AT_ONCE, RoundRobin
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.errors import BatchLimitError, BucketUnavailable
 from batchlimit.stores import MemoryStore
-from batchlimit.waking import HEARTBEAT
 from tests.aio.loop import VirtualLoop, virtual_loop
 from tests.aio.stage import KEY, Gate, Stage, in_line, limiter_on
 

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
+from batchlimit.base.decision import Remains
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.decision import Remains
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore

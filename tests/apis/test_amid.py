@@ -15,8 +15,8 @@ import pytest
 
 import batchlimit
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.base.blocking import AMID
 from batchlimit.batching import FixedBatch
-from batchlimit.blocking import AMID
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start

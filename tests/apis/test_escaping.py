@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import ConcurrencyLimited, Quota, RateLimited, RateLimiter
+from batchlimit.base.redaction import escaped
 from batchlimit.errors import PermitLost
 from batchlimit.events import log_event, show_keys
-from batchlimit.redaction import escaped
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores.client.diagnosis import failure
 from tests.hostile import HOSTILE, obeyed

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from batchlimit import RateLimited, StoreUnavailable
-from batchlimit.histogram import BOUNDS
+from batchlimit.base.histogram import BOUNDS
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
 from tests.sync.stage import KEY, Clock, Stage

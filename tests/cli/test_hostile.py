@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from batchlimit import Quota
+from batchlimit.base.redaction import escaped
 from batchlimit.bucket.messages import Ask
-from batchlimit.redaction import escaped
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
-from batchlimit.clock import steady
+from batchlimit.base.clock import steady
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi import ConcurrencyLimit, ConcurrencyLimitMiddleware, RateLimitMiddleware
 from batchlimit.integrations.grpc import (

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota
-from batchlimit.blocking import own_lock
+from batchlimit.base.blocking import own_lock
+from batchlimit.base.lock import OwnLock
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.pages import SIZE, Counted, Page
-from batchlimit.lock import OwnLock
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.opcodes import trace_opcodes
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import Waking, made

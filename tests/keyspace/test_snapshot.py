@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
@@ -14,7 +15,6 @@ from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import about, answer, made
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Spend, Spent
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.dormant import DormantKeys
@@ -24,7 +25,6 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
 from batchlimit.reservoir.waiter import NOBODY, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.sync.stage import Clock
 
 HUNDRED = Quota(100.0, 100)

@@ -3,12 +3,12 @@
 import math
 
 from batchlimit import Quota
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import NOBODY, RETIRED, Admit, Fetch, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import answer, made
 
 NEVER = math.inf

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
+from batchlimit.base.clock import steady
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.clock import steady
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
 from batchlimit.sync.registry import Registry

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from batchlimit import Quota, RateLimiter
-from batchlimit.clock import steady
+from batchlimit.base.clock import steady
 from batchlimit.stores import RedisStore
 from benchmarks.audited_fleet.audit import Admission, excess
 from tests.servers import Server
@@ -114,7 +114,7 @@ def test_threads_that_were_stopped_past_their_lease_spend_nothing_of_it(
 ) -> None:
     """The bucket is full again when they go on, and another instance takes all of it in that moment. Audited."""
     program = """
-    from batchlimit.clock import steady
+    from batchlimit.base.clock import steady
     from batchlimit.sync.refresher import Refresher
     Refresher.watch = lambda *_: None  # it may be the first to wake, and let go of what has expired; or not
     limiter = limiter_of("300/s burst 300", sizer=FixedBatch(100))

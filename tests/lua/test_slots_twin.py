@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.lending.messages import SlotAsk
-from batchlimit.lending.slot_table import KEPT, LONGEST_WAIT, TICK, SlotTable
+from batchlimit.bucket.slot_messages import SlotAsk
+from batchlimit.bucket.slot_table import KEPT, LONGEST_WAIT, TICK, SlotTable
 from batchlimit.stores.client.scripts import read_push
 from tests.lua.interpreter import Interpreter
 

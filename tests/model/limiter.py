@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
@@ -17,7 +18,6 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 
 KEY = "key"
 NAMES = "ABC"

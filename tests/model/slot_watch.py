@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from batchlimit.lending.messages import SlotAsk, SlotReply
-from batchlimit.lending.slot_table import SlotTable
+from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.shared.lease import Place
 from tests.simulation.watch import Violation
 

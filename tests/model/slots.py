@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import TICK, SlotTable
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import TICK, SlotTable
 from batchlimit.shared.held_slots import SEQUENCE
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared

@@ -17,9 +17,9 @@ from math import inf
 from operator import attrgetter, length_hint
 from typing import Any
 
+from batchlimit.base.histogram import Durations
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
-from batchlimit.histogram import Durations
 from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.pages import Page, Pages
 from batchlimit.overrides.code import Code

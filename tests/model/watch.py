@@ -2,11 +2,11 @@
 
 import math
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA, CRUMB, LATE
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.quota.quota import Quota
-from batchlimit.waiting import NO_WAIT
 from tests.model.limiter import SECOND, Caller, Limiter
 from tests.simulation.watch import Reference, Violation, wrong_sum
 

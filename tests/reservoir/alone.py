@@ -3,6 +3,7 @@
 import itertools
 from random import Random
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.instance import Instance
@@ -11,7 +12,6 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Retired, Wait, Waiter
 from batchlimit.stores import MemoryStore
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Waking
 
 _KEY = "key"

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Waking, answer, made
 
 HUNDRED = Quota(100.0, 100)

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Verdict, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import Entry
 
 LATE = StoreUnavailable("did not answer in time")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.override import Override
@@ -12,7 +13,6 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import HUNDRED, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.world import Waking, answer, made
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.overrides.known import UNTOLD
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import NONE, InForce, Overrides
@@ -11,7 +12,6 @@ from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 
 LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)

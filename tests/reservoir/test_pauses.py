@@ -1,9 +1,9 @@
 """What was asked for before a pause is not spent in it, whenever its answer comes."""
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.world import Waking
 

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir import prefetch
 from batchlimit.reservoir.prefetch import first_look, low_mark, next_look
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import Entry
 from tests.reservoir.world import about
 from tests.sync.interrupter import Interrupter

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
@@ -13,7 +14,6 @@ from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.world import SECOND, Waking, about
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.waiter import Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import Entry
 from tests.reservoir.world import Waking
 

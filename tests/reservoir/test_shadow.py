@@ -4,13 +4,13 @@ import math
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules
 from tests.reservoir.world import Waking

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, PATIENT, Entry
 from tests.reservoir.world import Waking
 

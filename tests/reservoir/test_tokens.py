@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.waiting import NO_WAIT
 
 LEASE = 10.0
 MOST = 4096

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.depth import depth
 from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.work import Work

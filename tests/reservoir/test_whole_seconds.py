@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from batchlimit.decision import whole_seconds
+from batchlimit.base.decision import whole_seconds
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import DEFAULT_SIZER
 from tests.depth import depth

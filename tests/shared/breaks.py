@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import Borrower, SlotTable
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import Borrower, SlotTable
 from batchlimit.shared import lease
 from batchlimit.shared.lease import Place
 from batchlimit.shared.line import SlotWaiter

@@ -8,9 +8,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.errors import StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import SlotTable
 from batchlimit.shared.lease import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter

@@ -2,8 +2,8 @@
 
 import pytest
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import TICK
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import TICK
 from batchlimit.shared.held_slots import SEQUENCE, FencingTokens, HeldSlots
 
 SECOND = 1_000_000_000

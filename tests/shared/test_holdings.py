@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from batchlimit.bucket.slot_messages import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
-from batchlimit.lending.messages import SlotPush, SlotReply
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.shared.holdings import Holdings, Keys
 from batchlimit.shared.limits import Shared

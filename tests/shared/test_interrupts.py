@@ -14,8 +14,8 @@ from types import FrameType
 import pytest
 
 from batchlimit import ConcurrencyLimited
-from batchlimit.blocking import AMID
-from batchlimit.lending.messages import SlotPush
+from batchlimit.base.blocking import AMID
+from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
 from batchlimit.shared.holdings import Keys
 from batchlimit.shared.line import SlotWaiter

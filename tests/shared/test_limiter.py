@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from batchlimit import ConcurrencyLimited, LimiterClosed, Queue, StoreUnavailable
+from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
-from batchlimit.lending.messages import SlotAsk, SlotReply
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
 from batchlimit.stores import breaker

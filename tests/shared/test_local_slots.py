@@ -2,10 +2,10 @@
 
 from itertools import count
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.lending.slot_table import SlotTable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.lease import RENEWED, Place
 from batchlimit.shared.limits import Shared

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.lending.messages import SlotPush
+from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.shared import pushes as pushes_module
 from batchlimit.shared.pushes import Listener

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
@@ -19,7 +20,6 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda, Happening
 from tests.simulation.network import Post
 from tests.simulation.server import KEY, Server

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Spent
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.dormant import DormantKeys
@@ -16,7 +17,6 @@ from batchlimit.overrides.code import Code
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Refuse
-from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import Agenda
 from tests.simulation.instance import Caller, Process, Witness, forget
 from tests.simulation.network import Post

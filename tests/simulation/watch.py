@@ -11,6 +11,7 @@ Time is the server's, and never runs backwards: the promise is about the rate th
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA, SILENT
 from batchlimit.bucket.messages import Ask, Grant, Spend
@@ -18,7 +19,6 @@ from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Refuse
-from batchlimit.waiting import NO_WAIT
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Caller, Process
 from tests.simulation.server import KEY, Server

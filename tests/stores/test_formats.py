@@ -11,9 +11,9 @@ import pytest
 from batchlimit import RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.bucket.slot_messages import SlotAsk
 from batchlimit.bucket.state import FORMAT
 from batchlimit.errors import BucketUnavailable
-from batchlimit.lending.messages import SlotAsk
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.shared.pushes import Listener
 from batchlimit.stores import RedisStore
 from tests.depth import depth

@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_queue
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import acquire_all, decide_all, key_entry, store_calls, waiting_thread
-from batchlimit.waiting import NO_WAIT
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start, together
 

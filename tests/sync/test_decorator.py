@@ -306,7 +306,7 @@ def test_who_is_cancelled_in_the_meantime_takes_no_tokens_along(limiter: RateLim
 @pytest.fixture
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody was warned in this process yet."""
-    monkeypatch.setattr("batchlimit.blocking._warned", False)
+    monkeypatch.setattr("batchlimit.base.blocking._warned", False)
 
 
 async def _tries(limiter: RateLimiter, n: int) -> None:

@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchlimit import Quota, RateLimiter, StoreUnavailable
+from batchlimit.base.histogram import Durations
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event
 from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.histogram import Durations
 from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry, store_calls
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing

@@ -13,6 +13,8 @@ from functools import partial
 import pytest
 
 from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import Event
 from batchlimit.batching import FixedBatch
 from batchlimit.keyspace import dormant, key_spend, keyspace, spending
 from batchlimit.reservoir import (
@@ -43,8 +45,6 @@ from batchlimit.sync import (
     store_calls,
     waiting_thread,
 )
-from batchlimit.waiting import NO_WAIT
-from batchlimit.waking import Event
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until

@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 
 from batchlimit import ConcurrencyLimiter, RateLimiter
-from batchlimit.histogram import BOUNDS
+from batchlimit.base.histogram import BOUNDS
 from batchlimit.laws import Fixed
 from batchlimit.telemetry.otel import export
 from tests.depth import depth

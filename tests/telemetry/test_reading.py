@@ -3,8 +3,8 @@
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
+from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency import KeyedConcurrencyLimiter
-from batchlimit.histogram import Durations, Histogram
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import AIMD, Fixed
 from batchlimit.reservoir.statistics import PolicyStatistics

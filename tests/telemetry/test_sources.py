@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from batchlimit import RateLimiter, Statistics
+from batchlimit.base.histogram import Histogram
 from batchlimit.concurrency import ConcurrencyStatistics
-from batchlimit.histogram import Histogram
 from batchlimit.stores import MemoryStore
 from batchlimit.telemetry.metrics import AVAILABLE, LAST_RTT, LIMIT, TOKENS
 from batchlimit.telemetry.reading import Labelled, Series, Sources, Value

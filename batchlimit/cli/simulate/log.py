@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 Line = tuple[float, str, str, str, str, int]
 """When (seconds since 1970), method, target with its query, address, user ("" if unknown), status (0 if unknown)."""

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from batchlimit.base.redaction import escaped
 from batchlimit.cli.top.board import Row
 from batchlimit.cli.top.sampler import Cost
 from batchlimit.cli.top.view import Sort, View
-from batchlimit.redaction import escaped
 
 FRAME = 7
 """Lines of the screen that are no rows."""

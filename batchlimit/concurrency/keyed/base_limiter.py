@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics
 from batchlimit.concurrency.laws.setting import between, whole
-from batchlimit.redaction import shown
-from batchlimit.unique import Unique
 
 
 class BaseKeyedLimiter(Unique):

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, SharedLaw, patterns
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
@@ -14,7 +15,6 @@ from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
-from batchlimit.unique import Forkables
 
 Changed = Callable[[str, int, int], object]
 """Called when the limit of a key has changed, with the key, and the limit before and after."""

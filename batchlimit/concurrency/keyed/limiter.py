@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 
+from batchlimit.base.unique import Closing
+from batchlimit.base.waiting import patience
 from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
-from batchlimit.unique import Closing
-from batchlimit.waiting import patience
 
 _SECOND = 1_000_000_000
 

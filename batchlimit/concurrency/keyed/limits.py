@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from batchlimit.base.patterns import by_name
+from batchlimit.base.redaction import shown
 from batchlimit.concurrency.law import Law, Sample, baselines_of
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
-from batchlimit.patterns import by_name
-from batchlimit.redaction import shown
 
 MakeLaw = Callable[[], Law]
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from batchlimit.histogram import Histogram
+from batchlimit.base.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Each law follows the text that it cites. Recorded traces of the originals replay
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.concurrency.laws.aimd import AIMD, Gitaly

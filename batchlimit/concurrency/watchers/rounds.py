@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher, checked_seconds
 from batchlimit.events import log_event
-from batchlimit.unique import Forkables
 
 
 class Rounds:

@@ -4,7 +4,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import NOTHING

@@ -7,8 +7,8 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.base.patterns import by_name
 from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
-from batchlimit.patterns import by_name
 
 T = TypeVar("T")
 

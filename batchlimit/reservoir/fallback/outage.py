@@ -1,5 +1,6 @@
 """What becomes of the waiters of one key when the store does not answer."""
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import QueueAdmission
@@ -7,7 +8,6 @@ from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
-from batchlimit.waiting import NO_WAIT
 
 _AGAIN = 0.05
 """Waiters ask again so long (s) after the request that failed was sent, at the earliest: a store that fails at once,

@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, get_args
 
+from batchlimit.base.redaction import shown
 from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.redaction import shown
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 from batchlimit.rules.pattern import Pattern

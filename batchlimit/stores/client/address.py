@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchlimit.redaction import redacted
+from batchlimit.base.redaction import redacted
 
 Nodes = tuple[tuple[str, int], ...]
 

@@ -17,7 +17,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
 )
 
-from batchlimit.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from redis import exceptions
 
+from batchlimit.base.redaction import escaped
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.redaction import escaped
 from batchlimit.stores.client.traces import silenced
 
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)

@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from batchlimit.lending.messages import SlotPush
+from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.stores.client.deadline import Deadlined
 from batchlimit.stores.client.scripts import NOTHING, read_push, reader
 

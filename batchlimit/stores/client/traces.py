@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
 
-from batchlimit.redaction import redacted
+from batchlimit.base.redaction import redacted
 
 E = TypeVar("E", bound=BaseException)
 

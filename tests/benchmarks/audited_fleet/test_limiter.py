@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from batchlimit.base.waking import Event
 from batchlimit.stores import MemoryStore
-from batchlimit.waking import Event
 from benchmarks.audited_fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, until
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.overrides.code import Rank
 from batchlimit.overrides.key_rule import KeyRule
@@ -13,7 +14,6 @@ from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.statistics import KeyStatistics
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
-from batchlimit.waiting import NO_WAIT
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import Waking, about
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+from batchlimit.base.redaction import misplaced
+from batchlimit.base.unique import Unique
 from batchlimit.overrides.code import CodeFile, CodeSource, rule_of
 from batchlimit.overrides.key_rule import ModeSource
 from batchlimit.overrides.known import OverridesCache
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.quota import Quota
-from batchlimit.redaction import misplaced
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.client.syntax import look, sure
-from batchlimit.unique import Unique
 
 
 class RuleReader(Protocol):

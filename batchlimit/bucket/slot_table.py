@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import starmap
 
-from batchlimit.lending.messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 
 TICK = 8
 """The unit of a token, as far as the clock tells it (us)."""

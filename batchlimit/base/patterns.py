@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import translate
 from typing import TypeVar
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 T = TypeVar("T")
 

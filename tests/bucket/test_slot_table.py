@@ -5,8 +5,8 @@ from copy import deepcopy
 
 import pytest
 
-from batchlimit.lending.messages import SlotAsk, SlotPush
-from batchlimit.lending.slot_table import TICK, SlotTable
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
+from batchlimit.bucket.slot_table import TICK, SlotTable
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.histogram import BOUNDS, Durations, Histogram
+from batchlimit.base.histogram import BOUNDS, Durations, Histogram
 from tests.sync.stage import together
 
 

@@ -8,8 +8,8 @@ import threading
 from time import sleep
 from typing import TYPE_CHECKING, cast
 
-from batchlimit.caution import caution
-from batchlimit.lock import OwnLock
+from batchlimit.base.caution import caution
+from batchlimit.base.lock import OwnLock
 
 if TYPE_CHECKING:
     import asyncio

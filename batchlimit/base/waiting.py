@@ -2,7 +2,7 @@
 
 import math
 
-from batchlimit.redaction import shown
+from batchlimit.base.redaction import shown
 
 NO_WAIT = -math.inf
 """The deadline of a caller that takes the first answer: it waits for one round trip, never for a refill."""

@@ -1,1 +1,0 @@
-"""The slots of a limit that a fleet shares: the messages, and the twin of `lua/lend.lua` in Python."""
