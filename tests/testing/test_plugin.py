@@ -34,6 +34,7 @@ def test_no_module_of_batchlimit_is_imported_before_a_fixture_is_used(tmp_path: 
     (line,) = [line for line in said.splitlines() if "imported" in line]
     assert line.split("imported")[1].split() == [
         "batchlimit",  # the packages that the plugin lies in, whose names are imported when they are asked for
+        "batchlimit.base",
         "batchlimit.base.lazy",
         "batchlimit.testing",
         "batchlimit.testing.plugin",
