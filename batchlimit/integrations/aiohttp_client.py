@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.admission.steps import drive
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedClient"]
 
@@ -74,10 +74,9 @@ class LimitedClient:
         return await drive(self._upstream.steps(request, lambda: handler(request)))
 
 
-def _outgoing(request: ClientRequest) -> Outgoing:
+def _call(request: ClientRequest) -> Outgoing:
     url = request.url
-    port = "" if url.is_default_port() else str(url.port)
-    return Outgoing(url.host or "", port, url.scheme, request.method, url.path)
+    return outgoing(request.method, url.scheme, url.raw_host or "", url.port, url.raw_path)
 
 
 def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
@@ -105,4 +104,4 @@ def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
     return found
 
 
-_LIBRARY = Library(AsyncRateLimiter, _outgoing, _answered, attrgetter("status"), methodcaller("close"))
+_LIBRARY = Library(AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("close"))

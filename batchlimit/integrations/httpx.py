@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.admission.steps import drive, run
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -190,7 +190,8 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
 
 def _call(request: Any) -> Outgoing:
     url = request.url
-    return Outgoing(url.host, "" if url.port is None else str(url.port), url.scheme, request.method, url.path)
+    path = url.raw_path.partition(b"?")[0].decode()
+    return outgoing(request.method, url.scheme, url.raw_host.decode(), url.port, path)
 
 
 def _response(request: Any, answer: Unsent) -> Any:

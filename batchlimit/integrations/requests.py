@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from operator import attrgetter, methodcaller
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.admission.steps import run
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedAdapter"]
 
@@ -85,13 +86,14 @@ class LimitedAdapter(HTTPAdapter):
         return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
 
     def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
+        status, headers, body = answer
         made = HTTPResponse(
-            io.BytesIO(answer.body), headers=answer.headers, status=answer.status, preload_content=False
-        )
+            io.BytesIO(body), headers, status, reason=HTTPStatus(status).phrase, preload_content=False,
+            request_method=request.method,
+        )  # fmt: skip
         return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
 
 
 def _call(request: PreparedRequest) -> Outgoing:
     url = urlsplit(str(request.url))
-    port = "" if url.port is None else str(url.port)
-    return Outgoing(url.hostname or "", port, url.scheme, str(request.method), url.path)
+    return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, url.path)

@@ -11,6 +11,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from string import Formatter
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.admission.steps import Steps
@@ -24,19 +25,20 @@ from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.options import check_seconds
 
 TOO_MANY, UNAVAILABLE = 429, 503
+USUAL_PORTS = {"http": 80, "https": 443}
 _DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII).fullmatch
 _FIELDS = {"host", "port", "scheme", "method", "path"}
 
 
 class Outgoing(NamedTuple):
-    """An outgoing request, as far as its key may name it.
+    """An outgoing request, as far as its key may name it: alike for all libraries, so `outgoing` makes it.
 
     Attributes:
-        host: of the URL, in lower case.
+        host: of the URL as it is sent: in lower case, and "xn--..." where it is not ASCII.
         port: of the URL, as text; "" for the usual one.
         scheme: such as "https".
         method: such as "GET".
-        path: of the URL, without the query.
+        path: of the URL, without the query and without %-escapes.
     """
 
     host: str
@@ -46,13 +48,19 @@ class Outgoing(NamedTuple):
     path: str
 
 
+def outgoing(method: str, scheme: str, host: str, port: int | None, path: str) -> Outgoing:
+    """Name a request by host and path as they are sent, and whatever port."""
+    number = "" if port is None or port == USUAL_PORTS.get(scheme) else str(port)
+    return Outgoing(host, number, scheme, method, unquote(path) if "%" in path else path)
+
+
 class Unsent(NamedTuple):
     """A response that is made here, for a request that is not sent.
 
     Attributes:
         status: 429, or 503 while the store is away.
         headers: of the response.
-        body: problem details, as JSON.
+        body: problem details, as JSON; nothing where only the head was asked for.
     """
 
     status: int
@@ -123,12 +131,13 @@ class Upstream:
 
     def steps(self, request: Any, send: Callable[[], Any]) -> Steps[Any]:
         """Charge a request, and send or answer it; return the response."""
-        key, cost = self.charge(request, self._library.outgoing(request))
+        call = self._library.outgoing(request)
+        key, cost = self.charge(request, call)
         try:
             if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
                 yield self._limiter.acquire(key, cost, timeout=self._wait)
         except (RateLimited, StoreUnavailable) as error:
-            return self._library.answer(request, refused(error))
+            return self._library.answer(request, refused(error, call.method))
         response = yield send()
         status = self._library.status(response)
         if seconds := self.pause_for(status, response.headers):
@@ -156,8 +165,8 @@ class Upstream:
         return min(told, self._longest)
 
 
-def refused(error: RateLimited | StoreUnavailable) -> Unsent:
-    """Return the response to a request that is not sent, because of this error."""
+def refused(error: RateLimited | StoreUnavailable, method: str) -> Unsent:
+    """Return the response to a request of this method that is not sent, because of this error."""
     if isinstance(error, RateLimited):
         status, problem, after = TOO_MANY, quota_exceeded(()).body(), error.retry_after
     else:
@@ -166,7 +175,7 @@ def refused(error: RateLimited | StoreUnavailable) -> Unsent:
     headers = {"content-type": MEDIA_TYPE.decode(), "content-length": str(len(problem)), "x-batchlimit": "not sent"}
     if (seconds := whole_seconds(after)) is not None:
         headers |= {"retry-after": str(seconds), "retry-after-ms": str(math.ceil(after * 1000))}
-    return Unsent(status, headers, problem)
+    return Unsent(status, headers, b"" if method == "HEAD" else problem)
 
 
 def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:

@@ -111,9 +111,9 @@ def test_what_cannot_work_is_an_error(change: dict[str, Any], error: type[Except
 
 
 def test_a_request_that_is_not_sent_is_told_when_to_come_back() -> None:
-    answer = refused(RateLimited("key", 1.25))
+    answer = refused(RateLimited("key", 1.25), "GET")
     assert (answer.status, answer.headers["retry-after"], answer.headers["retry-after-ms"]) == (429, "2", "1250")
     assert json.loads(answer.body)["status"] == 429
-    assert "retry-after" not in refused(RateLimited("key", math.inf)).headers
-    away = refused(StoreUnavailable("gone"))
+    assert "retry-after" not in refused(RateLimited("key", math.inf), "GET").headers
+    away = refused(StoreUnavailable("gone"), "GET")
     assert (away.status, away.headers["retry-after"], json.loads(away.body)["status"]) == (503, "1", 503)
