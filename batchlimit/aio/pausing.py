@@ -4,15 +4,13 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.registry import Registry
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.override import check_line
-from batchlimit.reservoir.options import check_seconds
+from batchlimit.reservoir.options import check_pause
 from batchlimit.reservoir.waiter import NOBODY, Fail, Waiter
 
 
 async def pause(registry: Registry, key: str, seconds: float, why: str) -> None:
     """Pause a key for the whole fleet; where the store is away, for this process, and StoreUnavailable is raised."""
-    check_seconds("seconds", seconds)
-    check_line("why", why)
+    seconds = check_pause(seconds, why)
     entry, pauses = registry.entry(key), registry.store.pauses
     if (quota := entry.reservoir.state.to_ask_with) is None:
         return  # nothing is admitted there
@@ -20,7 +18,7 @@ async def pause(registry: Registry, key: str, seconds: float, why: str) -> None:
         registry.store.call, entry.key, lambda: pauses.pause(entry.key, quota, seconds, why)
     )
     registry.check_open()
-    left = float(seconds) if isinstance(told, StoreUnavailable) else told
+    left = seconds if isinstance(told, StoreUnavailable) else told
     if left:
         _hold(registry, key, left)
     if isinstance(told, StoreUnavailable):

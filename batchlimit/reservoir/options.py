@@ -1,11 +1,13 @@
 """The options of a limiter: checked once, the same for all of its keys."""
 
-import math
+import sys
 from dataclasses import dataclass, fields
 from typing import Any
 
 from batchlimit.base.redaction import shown
+from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.overrides.key_rule import ModeSource, check_weight, mode_rule
+from batchlimit.overrides.override import check_line
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
 from batchlimit.reservoir.bucket_view import FILLS, Fill
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
@@ -15,8 +17,15 @@ def check_seconds(name: str, value: object) -> None:
     """Raise TypeError or ValueError unless the value is a finite time above 0 (seconds)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {shown(value)}")
-    if not 0.0 < value < math.inf:
+    if not 0.0 < value <= sys.float_info.max:  # an int may be more
         raise ValueError(f"{name} must be more than 0 seconds, and finite, not {shown(value)}")
+
+
+def check_pause(seconds: float, why: object) -> float:
+    """Return for how long a pause lasts: ten years at most."""
+    check_seconds("seconds", seconds)
+    check_line("why", why)
+    return min(float(seconds), LONGEST / 1e6)
 
 
 @dataclass(frozen=True, slots=True)

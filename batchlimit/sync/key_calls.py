@@ -173,7 +173,7 @@ class KeyCalls(BaseRateLimiter):
 
         Args:
             key: what is limited.
-            seconds: until the pause ends, by the server's clock; above 0.
+            seconds: until the pause ends, by the server's clock; above 0, and of more than ten years so many.
             why: the reason, which `batchlimit get` shows (one line, default "").
 
         Raises:

@@ -5,8 +5,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.override import check_line
-from batchlimit.reservoir.options import check_seconds
+from batchlimit.reservoir.options import check_pause
 from batchlimit.reservoir.waiter import Fail, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -15,11 +14,10 @@ from batchlimit.sync.registry import Registry
 
 def pause(registry: Registry, key: str, seconds: float, why: str) -> None:
     """Pause a key for the whole fleet; where the store is away, for this process, and StoreUnavailable is raised."""
-    check_seconds("seconds", seconds)
-    check_line("why", why)
+    seconds = check_pause(seconds, why)
     warn_in_loop()
     entry, pauses, failed = registry.live_entry(key), registry.store.pauses, None
-    quota, left = entry.reservoir.state.to_ask_with, float(seconds)
+    quota, left = entry.reservoir.state.to_ask_with, seconds
     if quota is None:
         return  # nothing is admitted there
     try:

@@ -167,6 +167,8 @@ def test_a_key_that_admits_nothing_is_not_paused(api: Api) -> None:
         (0, "", ValueError),
         (-1, "", ValueError),
         (float("inf"), "", ValueError),
+        (10**400, "", ValueError),
+        (True, "", TypeError),
         ("5", "", TypeError),
         (5, "a\nb", ValueError),
     ],
@@ -174,6 +176,18 @@ def test_a_key_that_admits_nothing_is_not_paused(api: Api) -> None:
 def test_what_cannot_be_meant_is_an_error(api: Api, seconds: Any, why: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         api(MemoryStore(), "10/s").pause(KEY, seconds, why=why)
+
+
+@pytest.mark.parametrize("seconds", [1e11, 1e300, 1e305, 10**308])
+def test_a_pause_lasts_ten_years_at_most(api: Api, limiter: Any, faulty: Any, seconds: Any) -> None:
+    """Also where the store is away."""
+    faulty.down = True
+    away = api(faulty, "10/s")
+    with pytest.raises(StoreUnavailable):
+        away.pause(KEY, seconds)
+    limiter.pause(KEY, seconds)
+    for each in (limiter, away):
+        assert each.decide(KEY).retry_after == pytest.approx(315_360_000, abs=60)
 
 
 def test_the_handle_of_a_key_pauses_it(api: Api) -> None:
