@@ -16,8 +16,9 @@ import pytest
 import batchlimit
 from batchlimit import concurrency, stores, types
 from batchlimit.concurrency import laws, watchers
+from batchlimit.integrations import asgi, wsgi
 
-PACKAGES = [batchlimit, concurrency, laws, stores, types, watchers]
+PACKAGES = [asgi, batchlimit, concurrency, laws, stores, types, watchers, wsgi]
 CONCURRENCY = [
     "batchlimit.concurrency.locked_gate",
     "batchlimit.concurrency.laws",
@@ -55,6 +56,11 @@ def in_a_fresh_process(program: str) -> str:
         ("from batchlimit.laws import Fixed", [*STORES, "asyncio", "batchlimit.concurrency.laws.vegas"]),
         ("from batchlimit.watchers import Rounds", [*STORES, "asyncio", "batchlimit.concurrency.watchers.cpu"]),
         ("from batchlimit.batching import FixedBatch", [*STORES[:3], "asyncio", "batchlimit.aio", "batchlimit.sync"]),
+        (
+            "from batchlimit.integrations.wsgi import RateLimitMiddleware",
+            ["batchlimit.aio", "batchlimit.shared", "batchlimit.stores.async_redis", *CONCURRENCY],
+        ),
+        ("from batchlimit.integrations.asgi import RateLimitMiddleware", ["batchlimit.shared", *CONCURRENCY]),
         ("from batchlimit.stores import MemoryStore", [*STORES[:3], "asyncio", "batchlimit.stores.redis"]),
     ],
 )
@@ -69,8 +75,9 @@ def test_names_of_several_threads_are_the_same() -> None:
     import threading, sys, batchlimit
     from batchlimit import concurrency, stores, types
     from batchlimit.concurrency import laws, watchers
+    from batchlimit.integrations import asgi, wsgi
     sys.setswitchinterval(1e-5)
-    packages = [batchlimit, concurrency, laws, stores, types, watchers]
+    packages = [asgi, batchlimit, concurrency, laws, stores, types, watchers, wsgi]
     names = [(package, name) for package in packages for name in package.__all__]
     ready, found = threading.Barrier(16), [None] * 16
     def ask(number):

@@ -40,10 +40,8 @@ class ConcurrencyLimit:
     bypass: Callable[[Any], bool] | None = None
 
 
-def behind(concurrency: ConcurrencyLimit | None, middleware: Callable[..., Any], app: Any) -> Any:
-    """Return an application behind a ConcurrencyLimitMiddleware of its kind; None: there is no such limit."""
-    if concurrency is None:
-        return None
+def options_of(concurrency: ConcurrencyLimit) -> dict[str, Any]:
+    """Return what a ConcurrencyLimitMiddleware takes beside its application."""
     if not isinstance(concurrency, ConcurrencyLimit):
         raise TypeError(f"concurrency is like ConcurrencyLimit(limiter=...), not {concurrency!r}")
-    return middleware(app, **{each.name: getattr(concurrency, each.name) for each in fields(concurrency)})
+    return {each.name: getattr(concurrency, each.name) for each in fields(concurrency)}

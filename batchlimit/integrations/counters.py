@@ -5,12 +5,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
 from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
 from batchlimit.rules.key import KeyTemplate
+
+if TYPE_CHECKING:
+    from batchlimit import AsyncRateLimiter, RateLimiter
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class EnforcementStatistics:
     unmatched: int
     rules: Mapping[str, RuleCounts]
     findings: Mapping[CheckName, tuple[str, ...]] = field(default_factory=dict)
-    limiter: RateLimiter | AsyncRateLimiter | None = field(default=None, compare=False, repr=False)
+    limiter: "RateLimiter | AsyncRateLimiter | None" = field(default=None, compare=False, repr=False)
     exempt: int = 0
 
 

@@ -1,11 +1,10 @@
 """The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
-from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.faults import Faults
@@ -17,8 +16,6 @@ from batchlimit.shared import AsyncSharedPermit, SharedPermit
 T = TypeVar("T")
 OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
-PERMIT = "batchlimit.permit"
-"""Where the scope or the environ of a request has its permit, for `check`, `lost` and `token`."""
 _faults = Faults()
 _DROPPED = frozenset((429, 503, 504))
 _fields = Fields("off")
@@ -142,12 +139,6 @@ class WebPermits:
             permit.release()
         else:
             judge(permit, _asked("outcome", self._outcome, response, Outcome, Outcome.IGNORED))
-
-
-def spared(request: MutableMapping[str, Any]) -> None:
-    """Give back the permit of a request that rules refuse: its answer tells nothing about the load."""
-    if (permit := request.get(PERMIT)) is not None:
-        give_back(permit)
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

@@ -2,15 +2,19 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from batchlimit import AsyncRateLimiter, FailurePolicy, Quota, RateLimiter
+from batchlimit import FailurePolicy, Quota, RateLimiter
+from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.integrations.checks import Checks
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.rules import RuleFile, Rules
 
+if TYPE_CHECKING:
+    from batchlimit import AsyncRateLimiter
+
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
-L = TypeVar("L", RateLimiter, AsyncRateLimiter)
+L = TypeVar("L", RateLimiter, "AsyncRateLimiter")
 
 
 class Options(TypedDict):
@@ -40,7 +44,7 @@ def options_of(rules: Rules | RuleFile) -> Options:
     return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode, "deadline": DEADLINE}
 
 
-def check_limiter(limiter: RateLimiter | AsyncRateLimiter, rules: Rules | RuleFile, checks: Checks) -> None:
+def check_limiter(limiter: BaseRateLimiter, rules: Rules | RuleFile, checks: Checks) -> None:
     """Check that a limiter goes by the rules; ValueError: it would stay behind when their file changes."""
     if not isinstance(rules, RuleFile):
         checks.compare(rules, limiter.rules)
@@ -72,7 +76,7 @@ class LimiterMaker(Generic[L]):
         self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile, checks: Checks
     ) -> None:
         if not isinstance(source, kind | str) and not callable(source):
-            a_kind = f"{'an' if kind is AsyncRateLimiter else 'a'} {kind.__name__}"
+            a_kind = f"{'a' if kind is RateLimiter else 'an'} {kind.__name__}"
             given = type(source).__name__
             raise TypeError(f"limiter is {a_kind}, a URL or a function that makes {a_kind}, not {given}")
         self._kind: type[L] = kind

@@ -5,9 +5,24 @@ mount. `ConcurrencyLimitMiddleware` bounds how many requests are under way. All 
 response but its start, and need no framework.
 """
 
-from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
-from batchlimit.integrations.asgi.middleware import RateLimitMiddleware
-from batchlimit.integrations.asgi.route import RouteLimitMiddleware
-from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+from typing import TYPE_CHECKING
+
+from batchlimit.lazy import names
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
+    from batchlimit.integrations.asgi.middleware import RateLimitMiddleware
+    from batchlimit.integrations.asgi.route import RouteLimitMiddleware
+    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+else:
+    __getattr__, __dir__ = names(
+        __name__,
+        {
+            "batchlimit.integrations.asgi.concurrency": "ConcurrencyLimitMiddleware",
+            "batchlimit.integrations.concurrency_limit": "ConcurrencyLimit",
+            "batchlimit.integrations.asgi.middleware": "RateLimitMiddleware",
+            "batchlimit.integrations.asgi.route": "RouteLimitMiddleware",
+        },
+    )
 
 __all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware"]

@@ -9,7 +9,7 @@ from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Rec
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.permits import spared
+from batchlimit.integrations.held_permit import spared
 
 OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
 

@@ -10,8 +10,9 @@ from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import PERMIT, OutcomeOf, WebPermits, outcome_of, refusal_of
+from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 

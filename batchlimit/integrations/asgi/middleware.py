@@ -3,26 +3,28 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import CoroutineType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.admission.steps import drive
 from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
-from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import lifespan
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.async_source import LimiterHome, LimiterSource
-from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response
 from batchlimit.integrations.front import is_preflight
+from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
@@ -101,12 +103,12 @@ class RateLimitMiddleware:
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        concurrency: ConcurrencyLimit | None = None,
+        concurrency: "ConcurrencyLimit | None" = None,
         **options: Unpack[Options],
     ) -> None:
         self.app = app
         given = Arguments(limiter, rules, messages=messages, **options)
-        self._permits = behind(concurrency if given.enabled else None, ConcurrencyLimitMiddleware, self._held)
+        self._permits = behind(concurrency if given.enabled else None, __package__, self._held)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))
         self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home)
         self._addresses, self._identify = given.addresses, identify if given.enabled else None

@@ -10,8 +10,8 @@ from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
+from batchlimit.integrations.held_permit import spared
 from batchlimit.integrations.identity import FailedIdentity, Identity
-from batchlimit.integrations.permits import spared
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost
 

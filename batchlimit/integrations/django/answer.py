@@ -8,7 +8,7 @@ from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.fronts import awaitable, blocking
 from batchlimit.integrations.django.hold import hold_of
 from batchlimit.integrations.enforcement import Refusal
-from batchlimit.integrations.permits import spared
+from batchlimit.integrations.held_permit import spared
 
 
 def answer(request: Any, refusal: Refusal) -> Any:

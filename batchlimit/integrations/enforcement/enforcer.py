@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.admission.steps import Steps, ahead, drive, run
+from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission
@@ -23,7 +23,10 @@ from batchlimit.rules import Request, RuleFile, Rules, RulesError
 from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.request import NOTHING
 
-L = TypeVar("L", RateLimiter, AsyncRateLimiter)
+if TYPE_CHECKING:
+    from batchlimit import AsyncRateLimiter, RateLimiter
+
+L = TypeVar("L", "RateLimiter", "AsyncRateLimiter")
 Unidentified = Literal["refuse", "admit"]
 _SILENCE = 7200.0
 
@@ -59,7 +62,7 @@ class _Enforcement(Generic[L]):
         self._asked_for: set[RouteLimit] = set()
         self._enabled = enabled
         self._hold(self.rules)
-        if isinstance(limiter, RateLimiter | AsyncRateLimiter):
+        if isinstance(limiter, BaseRateLimiter):
             check_limiter(limiter, rules, self.counters.checks)
         if isinstance(rules, RuleFile):
             rules.lead(self, last=True)
@@ -159,7 +162,7 @@ def _rules_in(said: object) -> Rules:
     return said.rules
 
 
-class Enforcer(_Enforcement[RateLimiter]):
+class Enforcer(_Enforcement["RateLimiter"]):
     """Holds rules against requests, for threads.
 
     Args:
@@ -240,7 +243,7 @@ class Enforcer(_Enforcement[RateLimiter]):
             run(self._settlement.settle(outcome, response))
 
 
-class AsyncEnforcer(_Enforcement[AsyncRateLimiter]):
+class AsyncEnforcer(_Enforcement["AsyncRateLimiter"]):
     """Holds rules against requests, for the tasks of one event loop; the arguments are those of Enforcer.
 
     `cost` and `charge` of the rules may be coroutine functions here.

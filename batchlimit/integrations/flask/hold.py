@@ -7,7 +7,7 @@ from batchlimit.integrations.enforcement import Outcome, Refusal, Response, Rout
 from batchlimit.integrations.extension import refusal_of_bare
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.permits import spared
+from batchlimit.integrations.held_permit import spared
 from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
 from batchlimit.integrations.wsgi.middleware import fields_of, target_of

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import PERMIT, OutcomeOf, WebPermits, outcome_of, refusal_of
+from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 

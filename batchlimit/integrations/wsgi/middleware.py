@@ -1,20 +1,21 @@
 """RateLimitMiddleware: rules before a WSGI application."""
 
 from collections.abc import Callable, Iterable
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.integrations.arguments import WebOptions
-from batchlimit.integrations.concurrency_limit import ConcurrencyLimit, behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.held_permit import behind, spared
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.permits import spared
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.integrations.wsgi.concurrency import ConcurrencyLimitMiddleware
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
 from batchlimit.rules import Rule, RuleFile, Rules
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
@@ -75,12 +76,12 @@ class RateLimitMiddleware:
         *,
         identify: Callable[[Environ], Identity | None] | None = None,
         on_rejected: OnRejected | None = None,
-        concurrency: ConcurrencyLimit | None = None,
+        concurrency: "ConcurrencyLimit | None" = None,
         **options: Unpack[WebOptions],
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
         needed = concurrency if options.get("enabled", True) else None
-        self._permits = behind(needed, ConcurrencyLimitMiddleware, self._limited)
+        self._permits = behind(needed, __package__, self._limited)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
