@@ -24,7 +24,7 @@ from batchlimit.integrations.grpc import (
     check_permit,
     current_permit,
 )
-from batchlimit.integrations.permits import PERMIT
+from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIRateLimitMiddleware
 from batchlimit.rules import Rule

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from batchlimit.admission.steps import Steps, ahead, drive, run
 from batchlimit.base_limiter import BaseRateLimiter
@@ -18,7 +18,7 @@ from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks, UnderwayThreads
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.integrations.source import check_limiter
+from batchlimit.integrations.source import L, check_limiter
 from batchlimit.rules import Request, RuleFile, Rules, RulesError
 from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.request import NOTHING
@@ -26,7 +26,6 @@ from batchlimit.rules.request import NOTHING
 if TYPE_CHECKING:
     from batchlimit import AsyncRateLimiter, RateLimiter
 
-L = TypeVar("L", "RateLimiter", "AsyncRateLimiter")
 Unidentified = Literal["refuse", "admit"]
 _SILENCE = 7200.0
 
@@ -79,8 +78,8 @@ class _Enforcement(Generic[L]):
 
     def review(self, said: object) -> None:
         """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
-        rules = _rules_in(said)
-        if not rules:
+        assert isinstance(said, FileContents)
+        if not (rules := said.rules):
             raise RulesError("there are no rules of requests, so nothing is limited")
         routes = RouteRules(rules)
         for limit in list(self._asked_for):
@@ -88,9 +87,10 @@ class _Enforcement(Generic[L]):
 
     def obey(self, said: object) -> None:
         """Hold the rules of a file, whose limits the limiter obeys already."""
-        if (rules := _rules_in(said)) is not self.rules:
-            self.counters.follow(rules)
-            self._hold(rules)
+        assert isinstance(said, FileContents)
+        if said.rules is not self.rules:
+            self.counters.follow(said.rules)
+            self._hold(said.rules)
 
     def check(self, limit: RouteLimit) -> None:
         """Check that there is a rule for what a route asks for: at the start, where the framework allows it.
@@ -155,11 +155,6 @@ class _Enforcement(Generic[L]):
             plan = self._route_plans[limit] = self._admission.plan([(*self._routes.find(limit), NOTHING)], {})
             self._asked_for.add(limit)
             return plan
-
-
-def _rules_in(said: object) -> Rules:
-    assert isinstance(said, FileContents)
-    return said.rules
 
 
 class Enforcer(_Enforcement["RateLimiter"]):
