@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from batchlimit import FailurePolicy, Quota, RateLimiter
-from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.integrations.checks import Checks
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.overrides.key_rule import Mode
 from batchlimit.rules import RuleFile, Rules
 

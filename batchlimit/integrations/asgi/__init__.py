@@ -7,7 +7,7 @@ response but its start, and need no framework.
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.integrations.asgi.concurrency import ConcurrencyLimitMiddleware

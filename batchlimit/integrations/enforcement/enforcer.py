@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from batchlimit.admission.steps import Steps, ahead, drive, run
-from batchlimit.base_limiter import BaseRateLimiter
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission
@@ -19,12 +18,13 @@ from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.rules import Request, RuleFile, Rules, RulesError
 from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.request import NOTHING
 
 if TYPE_CHECKING:
-    from batchlimit import AsyncRateLimiter, RateLimiter
+    pass
 
 Unidentified = Literal["refuse", "admit"]
 _SILENCE = 7200.0

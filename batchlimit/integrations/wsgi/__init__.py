@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from batchlimit.lazy import names
+from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
