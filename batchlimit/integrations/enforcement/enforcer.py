@@ -24,7 +24,7 @@ from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.request import NOTHING
 
 if TYPE_CHECKING:
-    pass
+    from batchlimit import AsyncRateLimiter, RateLimiter  # noqa: F401  named below
 
 Unidentified = Literal["refuse", "admit"]
 _SILENCE = 7200.0
