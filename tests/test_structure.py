@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_500,
+    "lines": 53_540,
     "functions": 4_350,
     "files": 416,
     "classes of one name": 27,
