@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.async_source import LimiterSource
-from batchlimit.integrations.enforcement import RouteLimit
+from batchlimit.integrations.enforcement import RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
@@ -35,6 +35,7 @@ __all__ = [
     "RefusedWebSocket",
     "add_exception_handlers",
     "add_rate_limits",
+    "decisions",
     "limited",
     "responses",
 ]

@@ -12,7 +12,7 @@ from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddlewa
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
 from batchlimit.integrations.async_source import LimiterSource
-from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:
     )
     raise ModuleNotFoundError(problem, name="litestar") from error
 
-__all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "limited", "route_limit"]
+__all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decisions", "limited", "route_limit"]
 
 Guard = Callable[[Any, BaseRouteHandler], Awaitable[None]]
 Identify = Callable[[Any], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]

@@ -12,7 +12,7 @@ from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddlewa
 from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
 from batchlimit.integrations.async_source import LimiterSource
-from batchlimit.integrations.enforcement import Refusal, RouteLimit
+from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.headers import Header
 from batchlimit.rules import Rule, RuleFile, Rules
 
@@ -35,6 +35,7 @@ __all__ = [
     "add_exception_handlers",
     "add_rate_limits",
     "charge_request",
+    "decisions",
 ]
 
 

@@ -1,7 +1,11 @@
-"""One small application in every framework, in this process: `/hello`, and `/search`, which asks for a rule."""
+"""One small application in every framework, in this process: `/hello`, and `/search`, which asks for a rule.
+
+Each view answers with what it sees of the rules.
+"""
 
 import asyncio
 import io
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,10 +18,14 @@ from django.test import AsyncClient, Client
 from django.test.utils import override_settings
 from django.urls import path as url
 from fastapi import Depends, FastAPI
+from fastapi import Request as FastAPIRequest
 from fastapi.responses import PlainTextResponse
 from flask import Flask
+from flask import request as flask_request
 from litestar import Litestar, MediaType, get
+from litestar import Request as LitestarRequest
 from quart import Quart
+from quart import request as quart_request
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request as StarletteRequest
@@ -37,6 +45,12 @@ class Reply(NamedTuple):
     status: int
     text: str
     fields: dict[str, str]
+
+
+def seen(decisions: Any, request: Any) -> str:
+    """Return what a view sees: by rule whether it admits, the limit, what is left, the wait, and who decided."""
+    found = decisions(request).items()
+    return json.dumps({n: [d.allowed, d.limit, d.remaining, round(d.retry_after), d.source] for n, d in found})
 
 
 class Served:
@@ -87,7 +101,7 @@ def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
 def with_asgi(rules: Any, **options: Any) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(start())
-        await send(part(b"hello"))
+        await send(part(seen(asgi.decisions, scope).encode()))
 
     route = asgi.RouteLimitMiddleware(app, KEY)
 
@@ -103,8 +117,8 @@ def with_fastapi(rules: Any, **options: Any) -> Any:
 
     @app.get("/hello")
     @app.get("/search", dependencies=[Depends(fastapi.limited(KEY))])
-    def hello() -> str:
-        return "hello"
+    def hello(request: FastAPIRequest) -> str:
+        return seen(fastapi.decisions, request)
 
     limits = fastapi.add_rate_limits(app, "memory://", rules, identify=user_of, **options)
     return on_loop(app, limits.statistics)
@@ -112,7 +126,7 @@ def with_fastapi(rules: Any, **options: Any) -> Any:
 
 def with_starlette(rules: Any, **options: Any) -> Any:
     async def hello(request: StarletteRequest) -> PlainTextResponse:
-        return PlainTextResponse("hello")
+        return PlainTextResponse(seen(starlette.decisions, request))
 
     search = Route("/search", hello, middleware=[Middleware(starlette.RouteLimitMiddleware, KEY)])
     app = Starlette(routes=[Route("/hello", hello), search])
@@ -122,12 +136,12 @@ def with_starlette(rules: Any, **options: Any) -> Any:
 
 def with_litestar(rules: Any, **options: Any) -> Any:
     @get("/hello", media_type=MediaType.TEXT)
-    async def hello() -> str:
-        return "hello"
+    async def hello(request: LitestarRequest[Any, Any, Any]) -> str:
+        return seen(litestar.decisions, request)
 
     @get("/search", media_type=MediaType.TEXT, guards=[litestar.limited(KEY)])
-    async def search() -> str:
-        return "hello"
+    async def search(request: LitestarRequest[Any, Any, Any]) -> str:
+        return seen(litestar.decisions, request)
 
     app = Litestar([hello, search], logging_config=None, openapi_config=None)
     limits = litestar.add_rate_limits(app, "memory://", rules, identify=user_of, **options)
@@ -140,7 +154,7 @@ def with_quart(rules: Any, **options: Any) -> Any:
 
     @app.get("/hello")
     async def hello() -> str:
-        return "hello"
+        return seen(quart.decisions, quart_request)
 
     app.add_url_rule("/search", "search", quart.limited(KEY)(hello))
     return on_loop(app, partial(limits.statistics, app))
@@ -149,7 +163,7 @@ def with_quart(rules: Any, **options: Any) -> Any:
 @contextmanager
 def with_aiohttp(rules: Any, **options: Any) -> Iterator[Served]:
     async def hello(request: web.Request) -> web.Response:
-        return web.Response(text="hello")
+        return web.Response(text=seen(aiohttp.decisions, request))
 
     app = web.Application()
     app.router.add_get("/hello", hello)
@@ -184,16 +198,16 @@ def with_flask(rules: Any, **options: Any) -> Any:
 
     @app.get("/hello")
     def hello() -> str:
-        return "hello"
+        return seen(flask.decisions, flask_request)
 
-    app.add_url_rule("/search", "search", limits.limited(KEY)(lambda: "hello"))
+    app.add_url_rule("/search", "search", limits.limited(KEY)(lambda: seen(flask.decisions, flask_request)))
     return in_thread(app, partial(limits.statistics, app))
 
 
 def with_wsgi(rules: Any, **options: Any) -> Any:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
-        return [b"hello"]
+        return [seen(wsgi.decisions, environ).encode()]
 
     limits = wsgi.RateLimitMiddleware(
         app, "memory://", rules, identify=lambda environ: {"user": environ["HTTP_X_USER"]}, **options
@@ -202,7 +216,7 @@ def with_wsgi(rules: Any, **options: Any) -> Any:
 
 
 def _hello(request: Any) -> HttpResponse:
-    return HttpResponse("hello")
+    return HttpResponse(seen(django.decisions, request))
 
 
 urlpatterns = [url("hello", _hello), url("search", django.limited(KEY)(_hello))]

@@ -13,5 +13,6 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.aiohttp.limits import Limits
 from batchlimit.integrations.aiohttp.route import limited
+from batchlimit.integrations.enforcement import decisions
 
-__all__ = ["Limits", "limited"]
+__all__ = ["Limits", "decisions", "limited"]

@@ -35,9 +35,12 @@ class Hold:
         front: holds the rules.
         outcome: what they say of the request.
         reject: answers the request, if its route refuses it.
+
+    Attributes:
+        outcome, reject: as above.
     """
 
-    __slots__ = ("_front", "_outcome", "_response", "_sent", "reject")
+    __slots__ = ("_front", "_response", "_sent", "outcome", "reject")
 
     def __init__(
         self,
@@ -45,26 +48,26 @@ class Hold:
         outcome: Outcome,
         reject: Callable[[web.Request, Refusal], Awaitable[web.StreamResponse]],
     ) -> None:
-        self._front, self._outcome, self.reject = front, outcome, reject
+        self._front, self.outcome, self.reject = front, outcome, reject
         self._response: web.StreamResponse | None = None
         self._sent = 0
 
     async def ask(self, limit: RouteLimit, request: web.Request) -> Refusal | None:
         """Charge the request to the rule that its route asks for."""
-        return await self._front.enforcer.ask(limit, self._outcome, parameters=request.match_info)
+        return await self._front.enforcer.ask(limit, self.outcome, parameters=request.match_info)
 
     def prepare(self, response: web.StreamResponse) -> None:
         """Add the fields to a response that is about to start, and watch it."""
-        put(self._outcome.headers, response)
+        put(self.outcome.headers, response)
         self._response = response
         if self._front.limits_messages and isinstance(response, web.WebSocketResponse):
             self._limit_messages(response)
-        elif self._outcome.charges:
+        elif self.outcome.charges:
             self._count(response)
 
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
         """Send the response, and settle: with it, or with what went wrong."""
-        if not self._outcome.charges:
+        if not self.outcome.charges:
             return
         try:
             await response.prepare(request)
@@ -87,7 +90,7 @@ class Hold:
         """Settle; `otherwise` is the status of a response that did not start."""
         status, told = (otherwise, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
-        self._front.settle(self._outcome, Response(status, headers, error, error is None, sent))
+        self._front.settle(self.outcome, Response(status, headers, error, error is None, sent))
 
     def _count(self, response: web.StreamResponse) -> None:
         write = response.write
@@ -106,7 +109,7 @@ class Hold:
             message: WSMessage = await receive(timeout)
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return message
-            refused = await self._front.refused_message(self._outcome.request)
+            refused = await self._front.refused_message(self.outcome.request)
             if refused is None:
                 return message
             reason = b"too many messages" if refused.status == 429 else b"messages cannot be admitted now"

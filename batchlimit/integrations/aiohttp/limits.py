@@ -12,7 +12,7 @@ from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal
+from batchlimit.integrations.enforcement import HOLD_NAME, Refusal
 from batchlimit.integrations.front import wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
@@ -107,6 +107,7 @@ class Limits:
             if outcome.refusal is not None:
                 return await self._reject(request, outcome.refusal)
             request[HOLD] = hold = Hold(self._front, outcome, self._reject)
+            vars(request)[HOLD_NAME] = hold
             try:
                 response = await handler(request)
             except BaseException as error:

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from batchlimit.integrations.asgi.middleware import RateLimitMiddleware
     from batchlimit.integrations.asgi.route import RouteLimitMiddleware
     from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+    from batchlimit.integrations.enforcement import decisions
 else:
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.integrations.asgi.concurrency": "ConcurrencyLimitMiddleware",
             "batchlimit.integrations.concurrency_limit": "ConcurrencyLimit",
+            "batchlimit.integrations.enforcement": "decisions",
             "batchlimit.integrations.asgi.middleware": "RateLimitMiddleware",
             "batchlimit.integrations.asgi.route": "RouteLimitMiddleware",
         },
     )
 
-__all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware"]
+__all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware", "RouteLimitMiddleware", "decisions"]

@@ -16,7 +16,7 @@ from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
 from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, show
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
@@ -139,6 +139,7 @@ class RateLimitMiddleware:
         if outcome.refusal is not None:
             await self._answers.give(outcome.refusal, scope, receive, send)
             return
+        show(scope, outcome)
         if self._of_messages is not None and kind == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from batchlimit.integrations.asgi.answer import Answers, answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, unprotected
+from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, show, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.held_permit import spared
@@ -62,6 +62,7 @@ async def ask(
     enforcer, outcome, _, exchange = limits
     known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
     refusal = await enforcer.ask(limit, outcome, known, path)
+    show(scope, outcome)
     if outcome.charges:
         exchange.is_watched = True
     if refusal is not None:
@@ -82,6 +83,7 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
         refusal = outcome.add(admitted, enforcer.fields)
         outcome.is_unmatched, outcome.is_exempt = admitted.is_unmatched, admitted.is_exempt
         exchange.is_watched = bool(outcome.charges)
+        show(scope, outcome)
         if refusal is not None:
             spared(scope)
             return refusal

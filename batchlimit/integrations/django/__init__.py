@@ -15,5 +15,6 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.django.decorator import limited
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
+from batchlimit.integrations.enforcement import decisions
 
-__all__ = ["RateLimitMiddleware", "limited"]
+__all__ = ["RateLimitMiddleware", "decisions", "limited"]

@@ -7,11 +7,10 @@ from typing import Any
 from asgiref.sync import async_to_sync, sync_to_async
 
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
+from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
 
-_ATTRIBUTE = "_batchlimit"
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]
 
@@ -32,7 +31,7 @@ class Hold:
         self._front = front
         self.outcome = front.admit(*about(request), root=root_of(request))
         self.error: BaseException | None = None
-        setattr(request, _ATTRIBUTE, self)
+        setattr(request, HOLD_NAME, self)
 
     def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
         """Charge the request to what its view asks for, from a thread; return what refuses it."""
@@ -63,7 +62,7 @@ class AsyncHold:
     async def of(cls, front: AsyncFront, request: Any) -> "AsyncHold":
         """Hold the rules against a request."""
         found = cls(front, await front.admit(*about(request), root=root_of(request)))
-        setattr(request, _ATTRIBUTE, found)
+        setattr(request, HOLD_NAME, found)
         return found
 
     def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
@@ -86,19 +85,19 @@ class AsyncHold:
 
 def hold_of(request: Any) -> Hold | AsyncHold | None:
     """Return what the middleware has made; None: the request has not passed through it."""
-    found: Hold | AsyncHold | None = getattr(request, _ATTRIBUTE, None)
+    found: Hold | AsyncHold | None = getattr(request, HOLD_NAME, None)
     return found
 
 
 def held(request: Any) -> Hold | AsyncHold:
     """Return what the middleware has made of a request that is within it."""
-    found: Hold | AsyncHold = getattr(request, _ATTRIBUTE)
+    found: Hold | AsyncHold = getattr(request, HOLD_NAME)
     return found
 
 
 def forget(request: Any) -> None:
     """Part a request from what the middleware has made: only the garbage collector would find the two."""
-    delattr(request, _ATTRIBUTE)
+    delattr(request, HOLD_NAME)
 
 
 def fields_of(hold: Hold | AsyncHold) -> list[Header]:

@@ -25,8 +25,10 @@ from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer
 from batchlimit.integrations.enforcement.no_rules import unprotected
 from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit
+from batchlimit.integrations.enforcement.view import HOLD_NAME, decisions, show
 
 __all__ = [
+    "HOLD_NAME",
     "NO_STORE",
     "AsyncEnforcer",
     "Enforcer",
@@ -35,6 +37,8 @@ __all__ = [
     "Response",
     "RouteLimit",
     "Unidentified",
+    "decisions",
     "refuse",
+    "show",
     "unprotected",
 ]

@@ -9,6 +9,7 @@ from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.settlement import Settlement
+from batchlimit.integrations.enforcement.view import in_shadow
 from batchlimit.integrations.headers import Fields, Header
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
@@ -44,6 +45,7 @@ class Charging:
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
         """
         until, rules = None, list(bill.charged)  # of which is taken out what is not charged
+        outcome.decided = decided = dict[str, Decision]()
         while rules and outcome.refusal is None:
             if len(rules) < len(bill.charged):
                 bill = Bill(rules)
@@ -55,15 +57,15 @@ class Charging:
             except StoreUnavailable as error:
                 outcome.refusal = self._away(rules, error)
             except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
-                outcome.refusal = self._failed(rules, error)
+                outcome.refusal = self._failed(rules, error, decided)
             else:
                 short = next((key for key, decision in decisions.items() if not decision.allowed), None)
                 if short is None:
-                    yield from self._charged(outcome, bill, decisions)
+                    yield from self._charged(outcome, bill, decisions, decided)
                     return
                 until = until or self._underway.patience()
                 if not (yield self._underway.outcome(short, were, decisions[short].limit, until)):
-                    outcome.refusal = self._over(rules, short, decisions[short])
+                    outcome.refusal = self._over(rules, short, decisions[short], decided)
 
     def begin(self, bill: Bill) -> None:
         """Note that a response will say what of this stays charged."""
@@ -105,16 +107,20 @@ class Charging:
         found = {key: self._limiter().rules.explain(key).quota for key in bill.costs}
         return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
 
-    def _charged(self, outcome: Outcome, bill: Bill, decisions: dict[str, Decision]) -> Steps[None]:
+    def _charged(
+        self, outcome: Outcome, bill: Bill, decisions: dict[str, Decision], decided: dict[str, Decision]
+    ) -> Steps[None]:
         for rule, key, _ in bill.charged:
             is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
             if is_closed and decisions[key].source == "fallback":
                 yield from self._settlement.take_back(bill.charged)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
-        for rule, key, _ in bill.charged:
-            counts = self._counters.rules[rule.name]
-            next(counts.shadow_refused if decisions[key].source == "shadow" else counts.acquired)
+        for rule, key, cost in bill.charged:
+            counts, one = self._counters.rules[rule.name], decisions[key]
+            is_shadow = one.source == "shadow"
+            next(counts.shadow_refused if is_shadow else counts.acquired)
+            decided[rule.name] = in_shadow(one, rule, cost) if is_shadow else one
         # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
         outcome.bill = bill
         if bill.settled:
@@ -123,7 +129,7 @@ class Charging:
         outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
         outcome.headers = self.fields(bill, outcome.left)
 
-    def _failed(self, rules: list[Charged], error: Exception) -> Refusal | None:
+    def _failed(self, rules: list[Charged], error: Exception, decided: dict[str, Decision]) -> Refusal | None:
         too_much = _beyond(rules) if isinstance(error, ValueError) else None
         concerned = rules if too_much is None else [each for each in rules if each[1] == too_much[1]]
         names = _names(concerned)
@@ -133,7 +139,7 @@ class Charging:
             self._let_pass(rules, shadows)
             return None
         if too_much is not None:
-            return self._over(rules, too_much[1], _never(too_much[0]))
+            return self._over(rules, too_much[1], _never(too_much[0]), decided)
         message = "a request was refused, for its limit (%s) could not be asked: %s"
         self._counters.fault("ask", names, message, ", ".join(names), error)
         return refuse(self._fields, reduced_capacity(names), AGAIN, error=error)
@@ -144,9 +150,10 @@ class Charging:
             next(self._counters.rules[each[0].name].shadow_refused)
             rules.remove(each)
 
-    def _over(self, rules: list[Charged], key: str, decision: Decision) -> Refusal | None:
+    def _over(self, rules: list[Charged], key: str, decision: Decision, decided: dict[str, Decision]) -> Refusal | None:
         short = [each for each in rules if each[1] == key]
         if shadows := [each for each in short if each[0].mode == "shadow"]:
+            decided |= {rule.name: in_shadow(decision, rule, cost) for rule, _, cost in shadows}
             self._let_pass(rules, shadows)
             return None
         for rule, _, _ in short:

@@ -1,8 +1,9 @@
 """The answer of the rules to one request, and what they learn of its response."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from batchlimit import Decision
 from batchlimit.integrations.enforcement.bill import NOTHING_CHARGED, Bill, Charged, Left
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem
@@ -80,6 +81,7 @@ class Outcome:
         request: the request (default None: nobody looked at one).
         is_unmatched: whether no rule matched, so far.
         is_exempt: whether it is charged to nothing, and to nothing that its route asks for.
+        decided: what was decided by rule, where memory alone did not; rules in shadow mode that refused are here alone.
     """
 
     refusal: Refusal | None = None
@@ -90,6 +92,7 @@ class Outcome:
     request: Request | None = None
     is_unmatched: bool = False
     is_exempt: bool = False
+    decided: Mapping[str, Decision] | None = None
 
     def add(self, other: "Outcome", fields: Fields) -> Refusal | None:
         """Add what a rule said that a route asked for.
@@ -101,10 +104,12 @@ class Outcome:
         if other.refusal is not None:
             self.headers[:] = other.refusal.fields
             return other.refusal
-        if not self.bill.told:
+        if other.decided:
+            self.decided = {**(self.decided or {}), **other.decided}
+        if not self.bill.charged:
             self.bill, self.left, self.headers[:] = other.bill, other.left, other.headers
-        elif other.bill.told:
-            self.bill = Bill({each[0].name: each for each in (*self.bill.told, *other.bill.told)}.values())
+        elif other.bill.charged:
+            self.bill = Bill({each[0].name: each for each in (*self.bill.charged, *other.bill.charged)}.values())
             self.left = {**self.left, **other.left}
             self.headers[:] = fields.of(self.bill.telling(self.left))
         return None

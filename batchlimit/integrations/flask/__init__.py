@@ -10,7 +10,8 @@ except ModuleNotFoundError as error:
         "batchlimit.integrations.flask needs Flask, of the 'flask' extra: pip install 'batchlimit[flask]'", name="flask"
     ) from error
 
+from batchlimit.integrations.enforcement import decisions
 from batchlimit.integrations.flask.limits import Limits
 from batchlimit.integrations.rejected import Rejected
 
-__all__ = ["Limits", "Rejected"]
+__all__ = ["Limits", "Rejected", "decisions"]

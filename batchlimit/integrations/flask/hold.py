@@ -3,7 +3,7 @@
 from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 
-from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
+from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, show
 from batchlimit.integrations.extension import refusal_of_bare
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
@@ -44,6 +44,7 @@ class Hold:
         if self._outcome is None:
             self._outcome = self._admitted(request)
             self._refusal = self._outcome.refusal
+            show(request.environ, self._outcome)
         return self._rejected(self._outcome.refusal, request)
 
     def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
@@ -52,6 +53,7 @@ class Hold:
             return refused
         assert self._outcome is not None
         self._refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
+        show(request.environ, self._outcome)
         return self._rejected(self._refusal, request)
 
     def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:

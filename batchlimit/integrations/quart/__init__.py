@@ -11,8 +11,9 @@ except ModuleNotFoundError as error:
         "batchlimit.integrations.quart needs Quart, of the 'quart' extra: pip install 'batchlimit[quart]'", name="quart"
     ) from error
 
+from batchlimit.integrations.enforcement import decisions
 from batchlimit.integrations.quart.limits import Limits
 from batchlimit.integrations.quart.route import limit_blueprint, limited
 from batchlimit.integrations.rejected import Rejected
 
-__all__ = ["Limits", "Rejected", "limit_blueprint", "limited"]
+__all__ = ["Limits", "Rejected", "decisions", "limit_blueprint", "limited"]

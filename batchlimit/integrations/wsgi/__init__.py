@@ -6,6 +6,7 @@ from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+    from batchlimit.integrations.enforcement import decisions
     from batchlimit.integrations.wsgi.concurrency import ConcurrencyLimitMiddleware
     from batchlimit.integrations.wsgi.middleware import RateLimitMiddleware
 else:
@@ -13,9 +14,10 @@ else:
         __name__,
         {
             "batchlimit.integrations.concurrency_limit": "ConcurrencyLimit",
+            "batchlimit.integrations.enforcement": "decisions",
             "batchlimit.integrations.wsgi.concurrency": "ConcurrencyLimitMiddleware",
             "batchlimit.integrations.wsgi.middleware": "RateLimitMiddleware",
         },
     )
 
-__all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware"]
+__all__ = ["ConcurrencyLimit", "ConcurrencyLimitMiddleware", "RateLimitMiddleware", "decisions"]

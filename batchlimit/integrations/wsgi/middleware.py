@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Refusal
+from batchlimit.integrations.enforcement import Outcome, Refusal, show
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.held_permit import behind, spared
@@ -107,6 +107,7 @@ class RateLimitMiddleware:
         outcome = self.front.admit(environ["REQUEST_METHOD"], path, peer, fields, environ, root=root)
         if outcome.refusal is not None:
             return self._reject(outcome.refusal, environ, start_response)
+        show(environ, outcome)
         if outcome.charges:
             return self._settled(outcome, environ, start_response)
         if outcome.headers:
