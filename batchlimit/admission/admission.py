@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from batchlimit.admission.attempt import Attempt, refunds
 from batchlimit.admission.permit import THREADED, Names, Rate, acquirer, checked_pair, costs_of
-from batchlimit.admission.steps import run
+from batchlimit.base.steps import run
 from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar, overload
 
 from batchlimit.admission.attempt import Attempt, refunds
 from batchlimit.admission.permit import ASYNC, Names, Rate, acquirer, checked_pair, costs_of, not_refunded
-from batchlimit.admission.steps import drive
 from batchlimit.aio.limiter import AsyncRateLimiter
+from batchlimit.base.steps import drive
 from batchlimit.base.unique import Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter

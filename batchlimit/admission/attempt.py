@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from batchlimit.admission.permit import give_back, not_refunded, started_now
-from batchlimit.admission.steps import Steps
+from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import deadline
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 

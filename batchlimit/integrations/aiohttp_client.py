@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.admission.steps import drive
+from batchlimit.base.steps import drive
 from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedClient"]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.admission.steps import drive, run
+from batchlimit.base.steps import drive, run
 from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]

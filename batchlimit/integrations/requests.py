@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import RateLimiter
-from batchlimit.admission.steps import run
+from batchlimit.base.steps import run
 from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedAdapter"]

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.admission.steps import Steps
 from batchlimit.base.decision import whole_seconds
 from batchlimit.base.redaction import shown
+from batchlimit.base.steps import Steps
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded

@@ -5,28 +5,26 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import redis
 import redis.asyncio
 
-from batchlimit.base.redaction import shown
-from batchlimit.base.unique import Unique
+from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.base_redis import BaseRedisStore, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport, AsyncTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
-from batchlimit.stores.client.rulebook import Command, rules_name
+from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
-    SpendScript,
     bucket_name,
     give_back_arguments,
     peek_arguments,
@@ -35,11 +33,10 @@ from batchlimit.stores.client.scripts import (
     read_level,
     take_arguments,
 )
-from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
-from batchlimit.stores.redis_pauses import AsyncRedisPauses
-from batchlimit.stores.redis_rules import AsyncRedisRules
+from batchlimit.stores.redis_pauses import RedisPauses
+from batchlimit.stores.redis_rules import RedisRules
 
 T = TypeVar("T")
 _CONNECTIONS = 64
@@ -48,16 +45,23 @@ each call at once. Its pool with a bound waits by an async generator, which fail
 tokens are returned."""
 
 
-class AsyncRedisStore(Unique):
+class AsyncRedisStore(BaseRedisStore):
     """An AsyncStore in Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 
-    It never asks a replica. It has 16 public methods, because it keeps six protocols: AsyncStore, AsyncRemote,
+    It never asks a replica. With connections of its own to one server it is prompt, and has one, unless the URL has
+    `health_check_interval`. All others have at most 64; a call may wait `connect_timeout` seconds for one.
+
+    It has 13 public methods, because it keeps six protocols: AsyncStore, AsyncRemote,
     AsyncSender, AsyncSpender, AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
 
     Example:
         >>> import fakeredis
         >>> store = AsyncRedisStore(fakeredis.FakeAsyncRedis(), prefix="api")
     """
+
+    _transport: AsyncTransport
+    _of_cluster = AsyncClusterTransport
+    _check_options = staticmethod(factory.check_async_options)
 
     def __init__(
         self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
@@ -71,71 +75,32 @@ class AsyncRedisStore(Unique):
         Raises:
             ValueError: the prefix is empty, or contains a brace or white space.
         """
-        self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], AsyncTransport] | None = None
-        self._inherited: object = None
-        self._connect_timeout, self._prompt = 0.0, False
-        self._use(_transport_of(client))
-        self._seen = () if isinstance(self._transport, AsyncClusterTransport) else (rules_name(prefix),)
-        self._spending = SpendScript("".join(self._seen))
+        super().__init__(_transport_of(client), prefix=prefix)
 
     def _use(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self._free = asyncio.Semaphore(_CONNECTIONS)  # calls that may begin
 
-    @classmethod
-    def from_url(
-        cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
-    ) -> Self:
-        """Make a store with connections of its own. It connects at its first call, and never retries.
+    @staticmethod
+    def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
+        match address.topology:
+            case "cluster":
+                return AsyncClusterTransport(partial(factory.async_cluster_client, address, limits))
+            case "sentinel":
+                return AsyncSentinelTransport(factory.async_sentinel_client(address, limits))
+            case _:
+                # Only redis-py makes health checks, within its own calls.
+                kind = AsyncServerTransport if address.options.get("health_check_interval") else AsyncDirectTransport
+                return kind(factory.async_server_client(address, limits))
 
-        One server has one connection, unless the URL has `health_check_interval`. All others have at most 64
-        connections; a call may wait `connect_timeout` seconds for one.
-
-        Args:
-            url: as for RedisStore.from_url.
-            prefix: names of buckets begin with it (text, default "batchlimit").
-            connect_timeout: for opening a connection, its greeting included (seconds, default 1.0).
-            deadline: for each reply (seconds, default 0.05).
-
-        Returns:
-            The store.
-
-        Raises:
-            ValueError: the URL or one of its options is wrong; the message shows no value.
-        """
-        found = look(url)
-        del url  # no frame of a traceback holds the password
-        return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-
-    @classmethod
-    def at(
-        cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
-    ) -> Self:
-        """Make a store for an address, as `from_url` does for a URL."""
-        factory.check_async_options(address)
-        connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
-        store = cls(connect(), prefix=prefix)
-        store._connect, store._connect_timeout, store._prompt = connect, connect_timeout, not address.topology
-        return store
-
-    def __repr__(self) -> str:
-        return f"<AsyncRedisStore {self.address} prefix {shown(self._prefix)}>"
+    @staticmethod
+    def _is_prompt_at(address: Address) -> bool:
+        return not address.topology
 
     @property
-    def address(self) -> str:
-        """Hosts, ports and database, or the socket's path; without a password."""
-        return self._transport.address
-
-    @property
-    def is_prompt(self) -> bool:
-        """See AsyncRemote.is_prompt. True for connections of the store's own to one server."""
-        return self._prompt
-
-    @property
-    def rules(self) -> AsyncRedisRules:
+    def rules(self) -> RedisRules:
         """See Ruled.rules."""
-        return AsyncRedisRules(self._ask, self._run, self._prefix)
+        return RedisRules(self._ask, self._run, steps.drive, self._prefix)
 
     def part(self, key: str) -> str:
         """See Remote.part."""
@@ -145,7 +110,7 @@ class AsyncRedisStore(Unique):
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         arguments = take_arguments(quota, ask, self._seen)
-        return read_grant(await self._run("take", bucket_name(self._prefix, key), arguments))
+        return await self._run("take", bucket_name(self._prefix, key), arguments, read_grant)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""
@@ -167,14 +132,9 @@ class AsyncRedisStore(Unique):
             raise failure(error, self.address) from error
 
     @property
-    def pauses(self) -> AsyncRedisPauses:
+    def pauses(self) -> RedisPauses:
         """See Pausable."""
-        return AsyncRedisPauses(self._run, self._prefix)
-
-    @property
-    def spends_together(self) -> bool:
-        """See Spender."""
-        return not isinstance(self._transport, AsyncClusterTransport)
+        return RedisPauses(self._run, self._prefix)
 
     async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
@@ -193,25 +153,19 @@ class AsyncRedisStore(Unique):
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        reply = await self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back))
-        return int(reply[0])
+        return await self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back), first)
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(await self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota)))
+        return await self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota), read_level)
 
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
         try:
-            await self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE))
+            await self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE), list)
         except BucketUnavailable as error:
             if is_elsewhere(error):
                 raise
-
-    def after_fork(self) -> None:
-        """In a forked child: make a new client. One that the caller made stays; the caller has to renew it."""
-        self._inherited = (self._inherited, self._transport)  # kept for ever: its destructor would disturb the parent
-        self.renew()
 
     def renew(self) -> None:
         """Replace the client if this store made it."""
@@ -230,9 +184,9 @@ class AsyncRedisStore(Unique):
         if self._connect is not None:
             await self._transport.aclose()
 
-    async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
+    async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes], read: Callable[[Any], T]) -> T:
         transport = self._transport
-        return await self._talk(transport, lambda: transport.run(name, (bucket,), arguments))
+        return read(await self._talk(transport, lambda: transport.run(name, (bucket,), arguments)))
 
     async def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
         transport = self._transport
@@ -284,15 +238,3 @@ def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | As
     if isinstance(client, redis.asyncio.RedisCluster):
         return AsyncClusterTransport(lambda: client)
     return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client
-
-
-def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
-    match address.topology:
-        case "cluster":
-            return AsyncClusterTransport(partial(factory.async_cluster_client, address, limits))
-        case "sentinel":
-            return AsyncSentinelTransport(factory.async_sentinel_client(address, limits))
-        case _:
-            # Only redis-py makes health checks, within its own calls.
-            kind = AsyncServerTransport if address.options.get("health_check_interval") else AsyncDirectTransport
-            return kind(factory.async_server_client(address, limits))

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.base.unique import Unique
@@ -10,9 +11,12 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.expiring import Expiring
-from batchlimit.stores.memory_pauses import AsyncMemoryPauses, MemoryPauses
-from batchlimit.stores.memory_rules import AsyncMemoryRules, MemoryRules
+from batchlimit.stores.memory_rules import MemoryRules
 from batchlimit.stores.memory_slots import MemorySlots
+
+if TYPE_CHECKING:
+    from batchlimit.stores.pausable import AsyncPauses
+    from batchlimit.stores.protocols import AsyncRuleStore
 
 _SECOND = 1_000_000
 
@@ -110,11 +114,11 @@ class MemoryStore(Unique):
         return before
 
     @property
-    def pauses(self) -> MemoryPauses:
+    def pauses(self) -> "MemoryPauses":
         """See Pausable."""
-        return MemoryPauses(self._paused)
+        return MemoryPauses(self)
 
-    def _paused(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
+    def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
         """Change a bucket; one that is not there begins by the quota, if there is one."""
         with not_reentered(self._lock):
             now = self._now()
@@ -149,6 +153,41 @@ class MemoryStore(Unique):
         return bucket if now < expires else None
 
 
+class MemoryPauses:
+    """The pauses of a MemoryStore; see lua/pause.lua."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
+        """See Pauses.pause."""
+        lasting = math.ceil(seconds * _SECOND)
+        return self._store._change(key, quota, lambda bucket, now: bucket.pause(lasting, now)) / _SECOND
+
+    def resume(self, key: str) -> bool:
+        """See Pauses.resume."""
+        return bool(self._store._change(key, None, lambda bucket, now: bucket.resume(now)))
+
+
+class _Awaited:
+    """A part of a store whose methods are awaited, and never wait."""
+
+    __slots__ = ("_part",)
+
+    def __init__(self, part: object) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._part, name)
+
+        async def awaited(*arguments: Any) -> Any:
+            return method(*arguments)
+
+        return awaited
+
+
 class AsyncMemoryStore(Unique):
     """An AsyncStore on a MemoryStore, which threads may use at the same time."""
 
@@ -172,14 +211,14 @@ class AsyncMemoryStore(Unique):
         return self._store.part(key)
 
     @property
-    def rules(self) -> AsyncMemoryRules:
+    def rules(self) -> "AsyncRuleStore":
         """See Ruled.rules."""
-        return AsyncMemoryRules(self._store.rules)
+        return cast("AsyncRuleStore", _Awaited(self._store.rules))
 
     @property
-    def pauses(self) -> AsyncMemoryPauses:
+    def pauses(self) -> "AsyncPauses":
         """See AsyncPausable."""
-        return AsyncMemoryPauses(self._store.pauses)
+        return cast("AsyncPauses", _Awaited(self._store.pauses))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

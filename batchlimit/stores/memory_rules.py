@@ -1,4 +1,4 @@
-"""The overrides of a store in the memory of this process, for threads and for tasks."""
+"""The overrides of a store in the memory of this process."""
 
 import time
 from collections.abc import Callable
@@ -63,27 +63,3 @@ class MemoryRules:
 
     def _now(self) -> float:
         return self._began + self._clock()
-
-
-class AsyncMemoryRules:
-    """An AsyncRuleStore on a MemoryRules."""
-
-    __slots__ = ("_rules",)
-
-    def __init__(self, rules: MemoryRules) -> None:
-        self._rules = rules
-
-    async def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        return self._rules.read(known)
-
-    async def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        return self._rules.change(change)
-
-    async def remind(self, overrides: Overrides) -> None:
-        """See RuleStore.remind."""
-
-    async def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        return self._rules.log(count)

@@ -4,27 +4,25 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import redis
 
-from batchlimit.base.redaction import shown
-from batchlimit.base.unique import Unique
+from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.base_redis import BaseRedisStore, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
-from batchlimit.stores.client.rulebook import Command, log_name, note, rules_name
+from batchlimit.stores.client.rulebook import Command, log_name, note
 from batchlimit.stores.client.scripts import (
     PROBE,
     PROBE_QUOTA,
-    SpendScript,
     bucket_name,
     give_back_arguments,
     peek_arguments,
@@ -35,7 +33,6 @@ from batchlimit.stores.client.scripts import (
     reset_arguments,
     take_arguments,
 )
-from batchlimit.stores.client.syntax import look, sure_redis
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
 from batchlimit.stores.redis_pauses import RedisPauses
@@ -46,10 +43,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class RedisStore(Unique):
+class RedisStore(BaseRedisStore):
     """A Store in Redis or Valkey: one server, the primary that sentinels name, or a cluster. It never asks a replica.
 
-    It has 14 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
+    It is prompt with connections of its own to one server, without TLS or health checks.
+
+    It has 11 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
     Lender.
     What overrides, slots and pauses do stands in parts of its own: `rules`, `slots` and `pauses`.
 
@@ -57,6 +56,10 @@ class RedisStore(Unique):
         >>> import fakeredis
         >>> store = RedisStore(fakeredis.FakeRedis(), prefix="api")
     """
+
+    _transport: Transport
+    _of_cluster = ClusterTransport
+    _check_options, _is_prompt_at = staticmethod(factory.check_options), staticmethod(factory.is_prompt)
 
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
         """Use a client that the caller made. The store never closes it.
@@ -68,71 +71,22 @@ class RedisStore(Unique):
         Raises:
             ValueError: the prefix is empty, or contains a brace or white space.
         """
-        self._prefix = check_prefix(prefix)
-        self._connect: Callable[[], Transport] | None = None
-        self._inherited: object = None
-        self._prompt = False
-        self._transport: Transport = transport_of(client)
-        # In a cluster they are at another node than most buckets, and no script can read them.
-        self._seen = () if self.is_cluster else (rules_name(prefix),)
-        self._spending = SpendScript("".join(self._seen))
+        super().__init__(_transport_of(client), prefix=prefix)
 
-    @classmethod
-    def from_url(
-        cls, url: str, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
-    ) -> Self:
-        """Make a store with connections of its own. It connects at its first call, and never retries.
-
-        Args:
-            url: redis://, rediss://, valkey://, valkeys:// or unix://; redis+cluster://host:port,host:port;
-                redis+sentinel://host:port,host:port/service/database.
-            prefix: names of buckets begin with it (text, default "batchlimit").
-            connect_timeout: for opening a connection, its greeting included (seconds, default 1.0).
-            deadline: for each read of a reply (seconds, default 0.05).
-
-        Returns:
-            The store.
-
-        Raises:
-            ValueError: the URL or one of its options is wrong; the message shows no value.
-        """
-        found = look(url)
-        del url  # no frame of a traceback holds the password
-        return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
-
-    @classmethod
-    def at(
-        cls, address: Address, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05
-    ) -> Self:
-        """Make a store for an address, as `from_url` does for a URL."""
-        factory.check_options(address)
-        connect = partial(_connected, address, factory.timeouts(connect_timeout, deadline))
-        store = cls(connect(), prefix=prefix)
-        store._connect, store._prompt = connect, factory.is_prompt(address)
-        return store
-
-    def __repr__(self) -> str:
-        return f"<RedisStore {self.address} prefix {shown(self._prefix)}>"
-
-    @property
-    def address(self) -> str:
-        """Hosts, ports and database, or the socket's path; without a password."""
-        return self._transport.address
-
-    @property
-    def is_prompt(self) -> bool:
-        """See Remote.is_prompt. True for connections of the store's own to one server without TLS or health checks."""
-        return self._prompt
+    @staticmethod
+    def _connected(address: Address, limits: factory.Timeouts) -> Transport:
+        match address.topology:
+            case "cluster":
+                return ClusterTransport(str(address), partial(factory.cluster_client, address, limits))
+            case "sentinel":
+                return SentinelTransport(factory.sentinel_client(address, limits))
+            case _:
+                return DirectTransport(factory.server_client(address, limits))
 
     @property
     def rules(self) -> RedisRules:
         """See Ruled.rules."""
-        return RedisRules(self._ask, self._run, self._prefix)
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether it is a cluster, by the URL or the client."""
-        return isinstance(self._transport, ClusterTransport)
+        return RedisRules(self._ask, self._run, steps.run, self._prefix)
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
@@ -148,11 +102,6 @@ class RedisStore(Unique):
     def pauses(self) -> RedisPauses:
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
-
-    @property
-    def spends_together(self) -> bool:
-        """See Spender."""
-        return not self.is_cluster
 
     def part(self, key: str) -> str:
         """See Remote.part."""
@@ -191,16 +140,15 @@ class RedisStore(Unique):
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        reply = self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back))
-        return int(reply[0])
+        return self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back), first)
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return read_level(self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota)))
+        return self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota), read_level)
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""
-        return read_reset(self._run("reset", bucket_name(self._prefix, key), reset_arguments(forget)))
+        return self._run("reset", bucket_name(self._prefix, key), reset_arguments(forget), read_reset)
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""
@@ -209,22 +157,10 @@ class RedisStore(Unique):
     def probe(self, key: str) -> None:
         """See Remote.probe."""
         try:
-            self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE))
+            self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE), list)
         except BucketUnavailable as error:
             if is_elsewhere(error):
                 raise
-
-    def after_fork(self) -> None:
-        """In a forked child: make a new client, because a thread of the parent may hold a lock of the old one.
-
-        A client that the caller made stays. redis-py itself drops the parent's connections in the child.
-        """
-        if self._connect is not None:
-            self._inherited = (
-                self._inherited,
-                self._transport,
-            )  # kept for ever: its destructor would take those locks
-            self._transport = self._connect()
 
     def close(self) -> None:
         """Close the client if this store made it; one that the caller made stays open."""
@@ -234,9 +170,9 @@ class RedisStore(Unique):
     def _pubsub(self) -> Any:
         return self._transport.pubsub()
 
-    def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Sequence[Any]:
+    def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes], read: Callable[[Any], T]) -> T:
         transport = self._transport
-        return self._talk(transport, transport.run, name, (bucket,), arguments)
+        return read(self._talk(transport, transport.run, name, (bucket,), arguments))
 
     def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
         transport = self._transport
@@ -274,7 +210,7 @@ class RedisStore(Unique):
             self._transport = self._connect()
 
 
-def transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
+def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
     """Return the transport of a client."""
     if isinstance(client, redis.RedisCluster):
         return ClusterTransport.of(client)
@@ -287,13 +223,3 @@ def _served(transport: DirectTransport, calls: Calls) -> list[Any]:
     if all(isinstance(each, Exception) and not isinstance(failure(each, ""), BucketUnavailable) for each in replies):
         raise replies[0]
     return replies
-
-
-def _connected(address: Address, limits: factory.Timeouts) -> Transport:
-    match address.topology:
-        case "cluster":
-            return ClusterTransport(str(address), partial(factory.cluster_client, address, limits))
-        case "sentinel":
-            return SentinelTransport(factory.sentinel_client(address, limits))
-        case _:
-            return DirectTransport(factory.server_client(address, limits))

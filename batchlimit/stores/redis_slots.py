@@ -20,7 +20,7 @@ class RedisSlots:
 
     def __init__(
         self,
-        run: Callable[[str, str, Sequence[str | bytes]], Sequence[Any]],
+        run: Callable[..., Any],
         ask: Callable[..., Sequence[Any]],
         pubsub: Callable[[], Any],
         prefix: str,
@@ -30,7 +30,10 @@ class RedisSlots:
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
         """See Lender.lend."""
-        return read_slots(self._run("lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel)))
+        reply: SlotReply = self._run(
+            "lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel), read_slots
+        )
+        return reply
 
     def subscribe(self, instance: str) -> Subscription:
         """Return the pushes for an instance, from when it is opened."""

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, overload
 
-from batchlimit.admission.steps import Steps, ahead
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import Steps, ahead
 from batchlimit.errors import RateLimited
 from batchlimit.testing.scene import SCENE
 from batchlimit.testing.world import VirtualWorld

@@ -131,8 +131,8 @@ class FaultyVirtualStore(MemoryStore):
         """See Store.peek."""
         return self._do(lambda: self._inner.peek(key, quota))
 
-    def _paused(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
-        return self._do(lambda: self._inner._paused(key, quota, change))
+    def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
+        return self._do(lambda: self._inner._change(key, quota, change))
 
     def _do(self, call: Callable[[], T]) -> T:
         if seconds := min(self._faults.slow, self._deadline):

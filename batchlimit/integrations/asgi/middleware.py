@@ -6,7 +6,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Unpack
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.admission.steps import drive
+from batchlimit.base.steps import drive
 from batchlimit.integrations.arguments import Arguments, Options, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from batchlimit.admission.steps import Steps
+from batchlimit.base.steps import Steps
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.charging import Charging

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit import Decision, RateLimited, StoreUnavailable
-from batchlimit.admission.steps import Steps
+from batchlimit.base.steps import Steps
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from batchlimit.admission.steps import Steps, ahead, drive, run
+from batchlimit.base.steps import Steps, ahead, drive, run
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import Admission

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchlimit import BatchLimitError
-from batchlimit.admission.steps import Steps
+from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Charged
