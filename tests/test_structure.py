@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_680,
-    "functions": 4_349,
-    "files": 415,
+    "lines": 54_010,
+    "functions": 4_373,
+    "files": 417,
     "classes of one name": 27,
     "entries of batchlimit/": 27,
 }
