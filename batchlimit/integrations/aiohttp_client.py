@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedClient"]
 
@@ -37,7 +37,7 @@ class LimitedClient:
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -61,8 +61,9 @@ class LimitedClient:
         wait: float | None = 30.0,
         longest: float = 600.0,
         unsaid: float = 1.0,
+        observe: Observe = False,
     ) -> None:
-        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid)
+        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe)
 
     def __repr__(self) -> str:
         return f"<LimitedClient {self._upstream!r}>"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import drive, run
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -54,6 +54,8 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
             give them to this one.
         longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
         unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
+        observe: whether calls are held back where upstream says that little is left, before its 429 (default False); or
+            a dict from what it counts, such as "requests" or "tokens", to the key to hold back.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -78,8 +80,9 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         transport: Any = None,
         longest: float = 600.0,
         unsaid: float = 1.0,
+        observe: Observe = False,
     ) -> None:
-        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid))
+        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe))
 
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -122,7 +125,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
         transport: what sends the requests (default None: an `AsyncHTTPTransport()` of their library).
 
     Raises:
@@ -149,8 +152,9 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         transport: Any = None,
         longest: float = 600.0,
         unsaid: float = 1.0,
+        observe: Observe = False,
     ) -> None:
-        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid))
+        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid, observe))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.

@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
 
 __all__ = ["LimitedAdapter"]
 
@@ -37,7 +37,7 @@ class LimitedAdapter(HTTPAdapter):
 
     Args:
         limiter: a RateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
         options: those of HTTPAdapter, such as `pool_maxsize`.
 
     Raises:
@@ -63,11 +63,12 @@ class LimitedAdapter(HTTPAdapter):
         wait: float | None = 30.0,
         longest: float = 600.0,
         unsaid: float = 1.0,
+        observe: Observe = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         library = Library(RateLimiter, _call, self._answered, attrgetter("status_code"), methodcaller("close"))
-        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid)
+        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe)
 
     def __repr__(self) -> str:
         return f"<LimitedAdapter {self._upstream!r}>"

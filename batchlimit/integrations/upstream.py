@@ -4,11 +4,8 @@ It is told once, as steps that threads and tasks go through alike.
 """
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from string import Formatter
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -19,14 +16,19 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.integrations.headers import REDUCED_CAPACITY
+from batchlimit.integrations.pacing import Pacer
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
+from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.quota.key import check_cost
+from batchlimit.quota.key import check_cost, check_key
 from batchlimit.reservoir.options import check_seconds
 
 TOO_MANY, UNAVAILABLE = 429, 503
+FORBIDDEN, OVERLOADED = 403, 529
+"""What GitHub says for 429, and Anthropic for 503: heeded by who observes."""
+Observe = bool | Mapping[str, str]
+_REFUSALS = (TOO_MANY, UNAVAILABLE)
 USUAL_PORTS = {"http": 80, "https": 443}
-_DIGITS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII).fullmatch
 _FIELDS = {"host", "port", "scheme", "method", "path"}
 
 
@@ -98,16 +100,17 @@ class Upstream:
         wait: seconds that a request waits for its tokens at most; 0: not at all, None: no limit.
         longest: seconds; of a longer Retry-After only so many are believed.
         unsaid: seconds of the pause where a 429 does not say when to come back; 0: none.
+        observe: whether what upstream says is left holds calls back; or, by kind of that, the key to hold back.
 
     Raises:
         ValueError, TypeError: one of them cannot work.
     """
 
-    __slots__ = ("_cost", "_key", "_library", "_limiter", "_longest", "_unsaid", "_wait")
+    __slots__ = ("_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_unsaid", "_wait")
 
     def __init__(
         self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]",
-        cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float,
+        cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float, observe: Observe,
     ) -> None:  # fmt: skip
         if not isinstance(limiter, library.limiter):
             raise TypeError(f"this client needs a {library.limiter.__name__}, not a {type(limiter).__name__}")
@@ -124,7 +127,7 @@ class Upstream:
                 check_seconds(name, value)
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
-        self._longest, self._unsaid = longest, unsaid
+        self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
@@ -140,9 +143,9 @@ class Upstream:
             return self._library.answer(request, refused(error, call.method))
         response = yield send()
         status = self._library.status(response)
-        if seconds := self.pause_for(status, response.headers):
+        for name, seconds, why in self.pauses(key, status, response.headers):
             try:
-                yield self._limiter.pause(key, seconds, why=f"{status} of upstream")
+                yield self._limiter.pause(name, seconds, why=why)
             except StoreUnavailable:
                 pass  # this process pauses all the same
             except BaseException:  # such as a cancellation
@@ -155,14 +158,32 @@ class Upstream:
         key = self._key.format_map(call._asdict()) if isinstance(self._key, str) else self._key(request)
         return key, self._cost(request) if callable(self._cost) else self._cost
 
-    def pause_for(self, status: int, headers: Mapping[str, str]) -> float:
-        """Return for how many seconds upstream wants nothing more, by its response; 0: it does not say so."""
-        if status not in (TOO_MANY, UNAVAILABLE):
-            return 0.0
-        told = told_to_wait(headers, time.time())
-        if told is None:
+    def pauses(
+        self, key: str, status: int, headers: Mapping[str, str], body: bytes = b""
+    ) -> list[tuple[str, float, str]]:
+        """Return which keys a response to a request of this key pauses, for how many seconds, and why."""
+        if self._pacer is None:
+            seconds = self._refused_for(status, told_to_wait(headers, time.time())) if status in _REFUSALS else 0.0
+            return [(key, seconds, f"{status} of upstream")] if seconds else []
+        after, allowances = observe(headers, time.time(), status=status, body=body)
+        held_back = self._pacer.pauses(key, allowances, time.monotonic())
+        pauses = [(name, seconds, "little is left at upstream") for name, seconds in held_back.items()]
+        if status in (*_REFUSALS, FORBIDDEN, OVERLOADED) and (seconds := self._refused_for(status, after)):
+            pauses.append((key, seconds, f"{status} of upstream"))
+        return pauses
+
+    def _refused_for(self, status: int, after: float | None) -> float:
+        if after is None:
             return self._unsaid if status == TOO_MANY else 0.0
-        return min(told, self._longest)
+        return min(after, self._longest)
+
+
+def _pacer(observe: object, longest: float) -> Pacer | None:
+    if isinstance(observe, bool):
+        return Pacer(None, longest) if observe else None
+    if not isinstance(observe, Mapping):
+        raise TypeError(f"observe must be a bool, or a dict from kinds to keys, not {shown(observe)}")
+    return Pacer({kind: check_key(key) for kind, key in observe.items()}, longest)
 
 
 def refused(error: RateLimited | StoreUnavailable, method: str) -> Unsent:
@@ -176,37 +197,3 @@ def refused(error: RateLimited | StoreUnavailable, method: str) -> Unsent:
     if (seconds := whole_seconds(after)) is not None:
         headers |= {"retry-after": str(seconds), "retry-after-ms": str(math.ceil(after * 1000))}
     return Unsent(status, headers, b"" if method == "HEAD" else problem)
-
-
-def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return for how many seconds a response asks to wait; None: it does not say, or nothing that can be meant.
-
-    Args:
-        headers: of the response, found whatever their case.
-        now: seconds since 1970.
-    """
-    milliseconds, text = headers.get("retry-after-ms"), (headers.get("retry-after") or "").strip()
-    if (seconds := _number(milliseconds)) is not None:
-        return seconds / 1000
-    if (seconds := _number(text)) is not None:
-        return seconds
-    try:
-        at = _instant(text)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    try:  # by the clock of upstream, where it tells that
-        now = _instant(headers.get("date") or "")
-    except (ValueError, TypeError, OverflowError):
-        pass
-    return max(0.0, at - now)
-
-
-def _instant(text: str) -> float:
-    """Return the seconds since 1970 of a date of HTTP, which is of UTC even where it names no zone."""
-    found = parsedate_to_datetime(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def _number(text: str | None) -> float | None:
-    found = float(text) if text and _DIGITS(text.strip()) else math.inf
-    return found if found < math.inf else None

@@ -11,6 +11,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.aiohttp_client import LimitedClient
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore
+from tests.integrations.test_httpx import LITTLE_IS_LEFT
 from tests.integrations.upstream import Said, Upstream, upstream
 
 T = TypeVar("T")
@@ -87,6 +88,20 @@ def test_what_upstream_says_pauses_its_key(server: Upstream, status: int) -> Non
     body, second, wait = run("1000/s", work, wait=0)
     assert (body, second) == (b"later", 429)
     assert 50 < wait <= 60.1
+    assert len(server.asked) == 1
+
+
+def test_where_little_is_left_calls_are_held_back_before_a_429(server: Upstream) -> None:
+    server.answers(Said(200, LITTLE_IS_LEFT))
+
+    async def work(session: aiohttp.ClientSession, limiter: AsyncRateLimiter) -> list[int]:
+        statuses = []
+        for _ in range(2):
+            async with session.get(server.url) as response:
+                statuses.append(response.status)
+        return statuses
+
+    assert run("1000/s", work, wait=0, observe=True) == [200, 429]
     assert len(server.asked) == 1
 
 

@@ -126,6 +126,27 @@ def test_what_upstream_says_pauses_its_key(make: Any, server: Upstream, status: 
     assert len(server.asked) == 1
 
 
+LITTLE_IS_LEFT = {
+    "x-ratelimit-limit-requests": "60",
+    "x-ratelimit-remaining-requests": "0",
+    "x-ratelimit-reset-requests": "6m0s",
+}
+
+
+def test_where_little_is_left_calls_are_held_back_before_a_429(make: Any, server: Upstream) -> None:
+    server.answers(Said(200, LITTLE_IS_LEFT))
+    client = make(wait=0, observe=True)
+    assert [client.get(server.url).status_code for _ in range(2)] == [200, 429]
+    assert 50 < client.decide("127.0.0.1").retry_after <= 60.1
+    assert len(server.asked) == 1
+
+
+def test_who_does_not_observe_is_not_held_back(make: Any, server: Upstream) -> None:
+    server.answers(Said(200, LITTLE_IS_LEFT))
+    client = make(wait=0)
+    assert [client.get(server.url).status_code for _ in range(2)] == [200, 200]
+
+
 def test_each_attempt_of_a_client_that_retries_is_charged(make: Any, server: Upstream) -> None:
     client = make("3/hour", wait=0)
     server.says = lambda: Said(500)

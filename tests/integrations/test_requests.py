@@ -10,6 +10,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.requests import LimitedAdapter
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
+from tests.integrations.test_httpx import LITTLE_IS_LEFT
 from tests.integrations.upstream import Said, Upstream, upstream
 
 
@@ -57,6 +58,13 @@ def test_what_upstream_says_pauses_its_key(server: Upstream, status: int) -> Non
         assert client.get(server.url).content == b"later"
         assert client.get(server.url).status_code == 429
     assert 50 < limiter.decide("127.0.0.1").retry_after <= 60.1
+    assert len(server.asked) == 1
+
+
+def test_where_little_is_left_calls_are_held_back_before_a_429(server: Upstream) -> None:
+    server.answers(Said(200, LITTLE_IS_LEFT))
+    with session(RateLimiter(MemoryStore(), "1000/s"), wait=0, observe=True) as client:
+        assert [client.get(server.url).status_code for _ in range(2)] == [200, 429]
     assert len(server.asked) == 1
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from batchlimit import RateLimited, RateLimiter, StoreUnavailable
-from batchlimit.integrations.upstream import Library, Outgoing, Upstream, refused, told_to_wait
+from batchlimit.integrations.told import told_to_wait
+from batchlimit.integrations.upstream import Library, Outgoing, Upstream, refused
 
 
 @pytest.fixture
@@ -28,8 +29,10 @@ OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
 LIBRARY = Library(RateLimiter, *[lambda *_: None] * 4)  # type: ignore[arg-type]  # nothing is sent
 
 
-def made(key: Any = "{host}", cost: Any = 1, wait: Any = 30, longest: Any = 600, unsaid: Any = 1) -> Upstream:
-    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid)
+def made(
+    key: Any = "{host}", cost: Any = 1, wait: Any = 30, longest: Any = 600, unsaid: Any = 1, observe: Any = False
+) -> Upstream:
+    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid, observe)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,48 @@ def test_when_to_come_back(headers: dict[str, str], seconds: float | None) -> No
     ],
 )
 def test_which_responses_pause_and_for_how_long(status: int, headers: dict[str, str], seconds: float) -> None:
-    assert made(unsaid=2.0).pause_for(status, headers) == seconds
+    pauses = [("a", seconds, f"{status} of upstream")] if seconds else []
+    for observes in (False, True):
+        assert made(unsaid=2.0, observe=observes).pauses("a", status, headers) == pauses
+
+
+LITTLE = {
+    "x-ratelimit-limit-requests": "60",
+    "x-ratelimit-remaining-requests": "0",
+    "x-ratelimit-reset-requests": "60s",
+}
+HELD_BACK = ("a", 10.0, "little is left at upstream")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "pauses"),
+    [
+        (200, {}, []),
+        (200, LITTLE, [HELD_BACK]),
+        (429, LITTLE, [HELD_BACK, ("a", 2.0, "429 of upstream")]),
+        (429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "40"}, [("a", 40.0, "429 of upstream")]),
+        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "40"}, [("a", 40.0, "403 of upstream")]),
+        (403, {"retry-after": "60"}, [("a", 60.0, "403 of upstream")]),
+        (403, {}, []),
+        (529, {"retry-after": "60"}, [("a", 60.0, "529 of upstream")]),
+        (529, {}, []),
+    ],
+)
+def test_who_observes_upstream_pauses_before_its_429_and_by_its_other_refusals(
+    status: int, headers: dict[str, str], pauses: list[tuple[str, float, str]]
+) -> None:
+    assert made(unsaid=2.0, observe=True).pauses("a", status, headers) == pauses
+
+
+def test_the_body_of_a_refusal_says_when_to_come_back() -> None:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
+    body = json.dumps({"error": {"details": [info]}}).encode()
+    assert made(unsaid=2.0, observe=True).pauses("a", 429, {}, body) == [("a", 34.0, "429 of upstream")]
+
+
+def test_each_kind_may_hold_back_a_key_of_its_own() -> None:
+    upstream = made(observe={"requests": "model:rpm"})
+    assert upstream.pauses("a", 200, LITTLE) == [("model:rpm", *HELD_BACK[1:])]
 
 
 def test_a_key_names_parts_of_the_request() -> None:
@@ -102,6 +146,9 @@ def test_a_key_names_parts_of_the_request() -> None:
         ({"cost": -1}, ValueError),
         ({"longest": 0}, ValueError),
         ({"unsaid": math.inf}, ValueError),
+        ({"observe": "requests"}, TypeError),
+        ({"observe": {"requests": 1}}, TypeError),
+        ({"observe": {"requests": ""}}, ValueError),
     ],
     ids=str,
 )
