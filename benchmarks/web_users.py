@@ -1,15 +1,22 @@
 """A FastAPI service whose every request is another user: without a limiter, under ours, and under slowapi.
 
-    python -m benchmarks.web_users --url redis://localhost:6379/0 [--seconds S] [--rounds N]
+    python -m benchmarks.web_users --url redis://localhost:6379/0 [--seconds S] [--rounds N] [--users new|one|zipf]
+        [--arrivals RATE]
 
 uvicorn serves one application a contestant, in one process. `wrk`, which has to be installed, sends requests by eight
-connections, each of a user that was never seen. The contestants take turns. The medians of the rounds are printed:
-requests a second, the processor time that the limiter adds to a request (us), and the slowest of 100 requests (ms).
-With several rules each has a key of its own by user. Exit status 1 if an answer was not 200.
+connections, each of a user that was never seen; of one user; or of one of 200,000, the n-th of them as often as 1 / n
+says. With --arrivals requests come at random instants at this rate, whatever earlier ones wait for. The contestants
+take turns. The medians of the rounds are printed: requests a second, the processor time that the limiter adds to a
+request (us), and the slowest of 100 requests (ms). With several rules each has a key of its own by user. Exit status 1
+if an answer was not 200.
 """
 
 import argparse
+import asyncio
+import itertools
+import math
 import os
+import random
 import re
 import secrets
 import shutil
@@ -19,26 +26,31 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 
 from benchmarks.markdown import table
+from benchmarks.web_arrivals import Arrivals
 
-QUOTA = "100/minute"
+QUOTAS = {"new": "100/minute", "one": "1000000/minute", "zipf": "1000000/minute"}
+_CROWD = 200_000
 CONTESTANTS = ("none", "batchlimit 1", "batchlimit 4", "slowapi 1", "slowapi 4")
 _SCRIPT = """
-local made = 0
-local run = tostring(os.time()) .. tostring(math.random(1e9))
-request = function()
-    made = made + 1
-    return wrk.format('GET', '/item', {['x-user'] = run .. made})
-end
+local made, last = 0, math.log(%d)
+local run = '%s'
+local names = {
+    new = function() made = made + 1 return made end,
+    one = function() return 1 end,
+    zipf = function() return math.floor(math.exp(math.random() * last)) end,
+}
+request = function() return wrk.format('GET', '/item', {['x-user'] = run .. names['%s']()}) end
 """
 
 
 class Run(NamedTuple):
-    """What `wrk` says of one contestant: requests a second, processor us a request, p99 (ms), answers but 200."""
+    """What came of one contestant: requests a second, processor us a request, p99 (ms), answers but 200."""
 
     rate: float
     processor: float
@@ -71,7 +83,7 @@ def _batchlimit(url: str, rules: int) -> FastAPI:
     add_rate_limits(
         app,
         url,
-        rules=[Rule(f"{prefix}{n}", QUOTA, key=f"{prefix}{n}:{{user}}") for n in range(rules)],
+        rules=[Rule(f"{prefix}{n}", os.environ["QUOTA"], key=f"{prefix}{n}:{{user}}") for n in range(rules)],
         identify=lambda scope: {"user": dict(scope["headers"])[b"x-user"].decode()},
     )
     return app
@@ -88,7 +100,9 @@ def _slowapi(url: str, rules: int) -> FastAPI:
         return {"ok": True}
 
     for n in range(rules):
-        item = limiter.limit(QUOTA, key_func=lambda request, n=n: f"{n}:{request.headers['x-user']}")(item)
+        item = limiter.limit(os.environ["QUOTA"], key_func=lambda request, n=n: f"{n}:{request.headers['x-user']}")(
+            item
+        )
     app.get("/item")(item)
     return app
 
@@ -96,27 +110,23 @@ def _slowapi(url: str, rules: int) -> FastAPI:
 _MADE = {"none": _none, "batchlimit": _batchlimit, "slowapi": _slowapi}
 
 
-def run(contestant: str, url: str, seconds: float) -> Run:
+def run(contestant: str, url: str, seconds: float, users: str, arrivals: float) -> Run:
     """Serve a contestant, ask it for so many seconds, and end it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {"CONTESTANT": contestant, "STORE": url, "PREFIX": f"r{secrets.token_hex(4)}-"}
+    own = {"CONTESTANT": contestant, "STORE": url, "PREFIX": f"r{secrets.token_hex(4)}-", "QUOTA": QUOTAS[users]}
     command = [sys.executable, "-m", "uvicorn", "benchmarks.web_users:application", "--factory", "--no-access-log"]
-    server = subprocess.Popen([*command, "--port", str(port), "--log-level", "error"], env=environment)
+    server = subprocess.Popen([*command, "--port", str(port), "--log-level", "error"], env=os.environ | own)
     try:
         _reached(port)
         started = _processor(server.pid)
-        told = _wrk(port, seconds)
+        count, rate, p99, failed = _arrived(port, seconds, users, arrivals) if arrivals else _wrk(port, seconds, users)
         used = _processor(server.pid) - started
     finally:
         server.terminate()
         server.wait()
-    count = int(re.search(r"(\d+) requests in", told)[1])  # type: ignore[index]
-    failed = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
-    return Run(
-        _figure(r"Requests/sec:\s+([\d.]+)", told), used / count * 1e6, _p99(told), int(failed[1]) if failed else 0
-    )
+    return Run(rate, used / count * 1e6, p99, failed)
 
 
 def _reached(port: int) -> None:
@@ -136,12 +146,28 @@ def _processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _wrk(port: int, seconds: float) -> str:
+def _wrk(port: int, seconds: float, users: str) -> tuple[int, float, float, int]:
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(_SCRIPT)
+        script.write(_SCRIPT % (_CROWD, secrets.token_hex(4), users))
         script.flush()
         command = ["wrk", "-t1", "-c8", f"-d{seconds:g}s", "--latency", "-s", script.name, f"http://127.0.0.1:{port}"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    failed = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
+    count = int(_figure(r"(\d+) requests in", told))
+    return count, _figure(r"Requests/sec:\s+([\d.]+)", told), _p99(told), int(failed[1]) if failed else 0
+
+
+def _arrived(port: int, seconds: float, users: str, rate: float) -> tuple[int, float, float, int]:
+    run, made = secrets.token_hex(4), itertools.count()
+    names: dict[str, Callable[[], int]] = {
+        "new": lambda: next(made),
+        "one": lambda: 1,
+        "zipf": lambda: int(math.exp(random.random() * math.log(_CROWD))),
+    }
+    arrivals = Arrivals(port, rate, lambda: f"{run}{names[users]()}")
+    asyncio.run(arrivals.run(seconds))
+    took = sorted(arrivals.took)
+    return len(took), len(took) / seconds, took[len(took) * 99 // 100] * 1e3, arrivals.failed
 
 
 def _figure(pattern: str, text: str) -> float:
@@ -162,13 +188,15 @@ def main() -> int:
     parser.add_argument("--url", required=True, help="of a Redis near")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--users", choices=QUOTAS, default="new", help="who sends a request (default %(default)s)")
+    parser.add_argument("--arrivals", type=float, default=0.0, help="requests a second at random instants, not by wrk")
     chosen = parser.parse_args()
-    if shutil.which("wrk") is None:
+    if not chosen.arrivals and shutil.which("wrk") is None:
         parser.error("needs the program wrk")
     runs: dict[str, list[Run]] = {each: [] for each in CONTESTANTS}
     for _ in range(chosen.rounds):
         for each in CONTESTANTS:
-            runs[each].append(run(each, chosen.url, chosen.seconds))
+            runs[each].append(run(each, chosen.url, chosen.seconds, chosen.users, chosen.arrivals))
     median = {
         each: Run(*(statistics.median(figures) for figures in zip(*found, strict=True))) for each, found in runs.items()
     }
