@@ -162,7 +162,7 @@ class Lease:
         self.exact = grant.kept == 0 and grant.granted <= fetch.ask.queued and _is_small(quota, grant.active_instances)
         is_all = 0 < quota.burst <= self._recorded and not (quota.also or fetch.repeated) and grant.granted > 0
         self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
-        if fetch.sent < self.void_before:
+        if fetch.sent <= self.void_before:
             self.take_all()
 
     def borrow(self, granted: int, lease: float, now: float) -> int:

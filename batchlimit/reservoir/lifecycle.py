@@ -2,6 +2,7 @@
 
 import math
 
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.reservoir.admission import QueueAdmission
@@ -195,6 +196,7 @@ class Lifecycle:
         """Ask the bucket again, which is paused no more."""
         if not self._state.denies_all:
             self._state.view.resume()
+            self._state.lease.void_before = LONG_AGO
             self._state.denials = NO_DENIALS
             self._state.queue.wake_leader()
 

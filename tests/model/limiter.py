@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
@@ -21,8 +21,16 @@ from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Reti
 
 KEY = "key"
 NAMES = "ABC"
-Body = Fetch | GiveBack | list[KeySpend]
 SECOND = 1_000_000
+
+
+class Order(NamedTuple):
+    """A request to pause the key for so long; 0: to resume it."""
+
+    seconds: float
+
+
+Body = Fetch | GiveBack | list[KeySpend] | Order
 
 
 class Surroundings(Protocol):
@@ -48,6 +56,10 @@ class Surroundings(Protocol):
 
     def paid(self, place: int, tokens: int) -> None:
         """Something of what is owed was paid."""
+        ...
+
+    def holds(self, place: int, seconds: float) -> None:
+        """An instance admits nobody for so long; 0: it does again."""
         ...
 
     def failed(self, place: int, caller: "Caller") -> None:
@@ -202,6 +214,23 @@ class Limiter:
         self._entry().reservoir.corrections.debit(cost, self.clock())
         self._look()
 
+    def order(self, seconds: float) -> None:
+        """A caller pauses the key, or resumes it (0 seconds), see `sync/pausing.py`."""
+        self._entry()
+        self._world.send(self.place, Order(seconds))
+        self._look()
+
+    def _ordered(self, order: Order, answer: object) -> None:
+        lifecycle = self._entry().reservoir.lifecycle
+        if order.seconds:
+            left = order.seconds if answer is None else answer
+            self._world.holds(self.place, left)  # type: ignore[arg-type]
+            if (back := lifecycle.pause(left, self.clock(), Waiter(0, NO_WAIT, NOBODY))) is not None:  # type: ignore[arg-type]
+                self._world.send(self.place, back)
+        elif answer is not None:
+            self._world.holds(self.place, 0.0)
+            lifecycle.resume()
+
     # What a process does
 
     def stop(self) -> None:
@@ -234,6 +263,8 @@ class Limiter:
         """An answer is here; None: there will be none."""
         if isinstance(body, list):
             self._settle(body, answer)
+        elif isinstance(body, Order):
+            self._ordered(body, answer)
         elif (reservoir := self.reservoir) is not None:
             if isinstance(body, GiveBack):
                 reservoir.gave_back(self.clock())

@@ -26,6 +26,8 @@ class Shape:
     """A message is on its way for so long (us), unless it is lost."""
     refund: int = 1
     """What a caller takes back."""
+    pause: float = 0.2
+    """For how long a caller pauses the key."""
 
     def role(self, place: int) -> int:
         """Instances of one role are alike."""
@@ -74,6 +76,11 @@ USUAL: dict[str, AnyShape] = {
     "two bandwidths": Shape("10/s burst 2; 4/s burst 3", {"calls": 2}, sizers=BOTH),
     "larger costs": Shape("10/s burst 4", {"calls": 2}, ((2, 0.0), (3, inf)), sizers=TWO),
     "stopped": Shape("10/s burst 6", {"calls": 2, "stops": 1}, NOW, 1, TWO, 0.2),
+    "paused": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, NOW, 1, TWO, slowest=0),
+    "paused, waits": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, WAITS, 1, TWO, slowest=0),
+    "paused, resumed": Shape("10/s burst 6", {"calls": 1, "pauses": 1, "resumes": 1}, WAITS, 1, TWO, slowest=0),
+    "filled": Shape("10/s burst 6", {"calls": 2, "fills": 1}, NOW, sizers=BOTH, slowest=0),
+    "the clock of the store steps back": Shape("10/s burst 6", {"calls": 2, "backs": 1}, sizers=BOTH, slowest=0),
     "one slot": SlotShape(1, {"calls": 2}),
     "two slots": SlotShape(2, {"calls": 3}, WAIT, 1),
     "one slot, given up": SlotShape(1, {"calls": 2, "cancels": 1}, WAIT),
@@ -88,6 +95,8 @@ DEEP: dict[str, AnyShape] = {
     "one spends, waits, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}, instances=1),
     "some wait, refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, instances=1, sizers=TWO),
     "four spend": Shape("4/s burst 2", {"calls": 4}, ((1, 0.0), (2, 0.0)), 1, idle_after=0.2, slowest=0),
+    "paused by one of two": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, NOW, sizers=BOTH, slowest=0),
+    "dry, paused, resumed": Shape("10/s burst 1", {"calls": 2, "pauses": 1, "resumes": 1}, WAITS, 1, slowest=0),
     "one slot at two, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT),
     "one slot, died": SlotShape(1, {"calls": 2, "deaths": 1}, WAIT),
     "one slot, closed": SlotShape(1, {"calls": 2, "closes": 1}, WAIT),

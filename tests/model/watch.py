@@ -1,6 +1,7 @@
 """What must be true of every history: each rule is a small machine that hears what happens, and remembers little."""
 
 import math
+from collections.abc import Sequence
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
@@ -28,7 +29,9 @@ class Promise:
 class Watch:
     """Hears what happens, and looks at all after each step; raises Violation."""
 
-    __slots__ = ("_is_told", "_taken_back", "_told", "flying", "promise", "references", "spent", "trusts")
+    __slots__ = (
+        "_is_told", "_paused", "_pausing", "_taken_back", "_told", "flying", "promise", "references", "spent", "trusts",
+    )  # fmt: skip
 
     def __init__(self, quota: Quota, places: int, now: int) -> None:
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
@@ -38,12 +41,15 @@ class Watch:
         self._is_told = False  # whether the bucket has granted nothing since it refused somebody
         self.spent: dict[str, tuple[int, int]] = {}  # by instance: what the bucket counts as spent, and until when
         self.flying = 0  # tokens of spends that are under way, at the most
+        self._paused: tuple[int, int] = 0, 0  # until when the bucket is paused, and what may be admitted meanwhile
+        self._pausing = [(0, 0)] * places  # the same of each instance that has paused it
         self.trusts = True  # False: the store lost its state, so what it counts is less than what is leased
 
     # What happens
 
     def admitted(self, limiter: Limiter, caller: Caller, now: int, *, memory: bool) -> None:
         reservoir, self._told[limiter.place][0] = limiter.reservoir, self._told[limiter.place][0] + caller.cost
+        self._check_pause(limiter, caller.cost, now)
         self.used(caller.cost, now)
         self._settle(caller)
         line = [] if reservoir is None else list(reservoir.state.queue)
@@ -63,6 +69,7 @@ class Watch:
     def paid(self, limiter: Limiter, cost: int, now: int) -> None:
         """Tokens are spent with which no caller waits: what was owed, or what a stopped process had taken."""
         self._told[limiter.place][0] += cost
+        self._check_pause(limiter, cost, now)
         self.used(cost, now)
 
     def refused(self, limiter: Limiter, caller: Caller, retry_after: float, now: int) -> None:
@@ -127,6 +134,29 @@ class Watch:
             reference.allow(reference._burst + debt, outstanding + self.flying, now, lasting)
         self.trusts, self.promise = False, None
 
+    def paused(self, bucket: Bucket, charged: int, until: int, now: int) -> None:
+        """The bucket is paused: what is leased, and what was `charged`, may be admitted yet."""
+        spent = sum(tokens for tokens, ends in self.spent.values() if now < ends)
+        self._paused = until, bucket._table.outstanding + spent + charged
+        self.promise, self._is_told = None, True
+
+    def holds(self, place: int, charged: int, until: int) -> None:
+        """An instance has paused the key, or resumed it; it may hear so after somebody has lifted the pause."""
+        self._pausing[place] = min(until, self._paused[0]), charged
+        self.promise, self._is_told = None, True
+
+    def resumed(self, bucket: Bucket | None) -> None:
+        """The pause is lifted, for whoever hears of it."""
+        if bucket is not None and bucket._table.outstanding + min(bucket._levels) < 0:
+            raise Violation(f"the bucket has {min(bucket._levels):g} after a pause that was lifted")
+        self._paused = 0, 0
+        self._pausing = [(0, 0)] * len(self._pausing)
+
+    def filled(self, before: Sequence[float], bucket: Bucket, now: int) -> None:
+        """An operator fills the bucket: so much more is admitted."""
+        for reference, old, new in zip(self.references, before, bucket._levels, strict=True):
+            reference.allow(new - old + 0.001, 0, now)  # it tells thousandths
+
     def asked(self, name: str, ask: Ask, grant: Grant, bucket: Bucket, now: int) -> None:
         """The bucket has carried out an ask."""
         entry = bucket._table.instances.get(name)
@@ -144,13 +174,17 @@ class Watch:
         if grant.retry_after > self._latest(ask.need, bucket) / SECOND:
             raise Violation(f"the bucket tells {name} to come back in {grant.retry_after:g} s, and has {level:g}")
 
-    def charged(self, spend: Spend, told: Spent | None, bucket: Bucket | None, now: int, lasting: int) -> None:
-        """The bucket has carried out a spend, or refused it."""
+    def charged(
+        self, spend: Spend, before: int, told: Spent | None, bucket: Bucket | None, now: int, lasting: int
+    ) -> None:
+        """The bucket has carried out a spend, or refused it; `before` is what a look at it showed."""
         if told is None:
             return
         self._is_told = not told.is_charged
         if told.is_charged:
             self._settle_others("", 1)
+            if min(told.levels) < before - spend.cost:
+                raise Violation(f"a spend of {spend.cost} leaves {min(told.levels):g} of {before}")
             for reference in self.references:
                 reference.allow(0, spend.cost, now, lasting)
         elif bucket is not None and min(bucket._levels) >= spend.cost:
@@ -163,7 +197,8 @@ class Watch:
 
     # What must be true at every moment
 
-    def look(self, limiters: list[Limiter], touched: list[Limiter], bucket: Bucket | None, now: int) -> None:
+    def look(self, limiters: list[Limiter], touched: list[Limiter], bucket: Bucket | None, now: int, told: int) -> None:
+        """`told`: what the clock of the store shows."""
         for limiter in touched:
             self._check_counts(limiter)
         if bucket is None:
@@ -171,7 +206,7 @@ class Watch:
         if wrong := wrong_sum(bucket):
             raise Violation(wrong)
         for limiter in limiters:
-            self._check_held(limiter, bucket, now)
+            self._check_held(limiter, bucket, now, told)
         held = sum(_held(limiter) for limiter in limiters)
         for reference, level in zip(self.references, bucket._levels, strict=True):
             reference.advance(now)
@@ -186,14 +221,24 @@ class Watch:
         if limiter.runs and (admitted, refused, waiting) != told:
             raise Violation(f"{limiter.name} counts {(admitted, refused, waiting)}, and its callers {told}")
 
-    def _check_held(self, limiter: Limiter, bucket: Bucket, now: int) -> None:
+    def _check_held(self, limiter: Limiter, bucket: Bucket, now: int, told: int) -> None:
         """No instance has more than the bucket counts as its."""
         entry = bucket._table.instances.get(limiter.name)
-        counted = 0 if entry is None or entry.expires <= now - bucket._epoch else entry.held
+        counted = 0 if entry is None or entry.expires <= max(bucket._now, told - bucket._epoch) else entry.held
         spent, until = self.spent.get(limiter.name, (0, 0))
         counted += spent if now < until else 0
         if self.trusts and (held := _held(limiter)) > counted:
             raise Violation(f"{limiter.name} holds {held}, of which the bucket counts {counted}")
+
+    def _check_pause(self, limiter: Limiter, cost: int, now: int) -> None:
+        """In a pause no more is admitted than was granted before it; and nothing where it was asked for."""
+        (ends, left), (own_end, own) = self._paused, self._pausing[limiter.place]
+        if now < ends:
+            self._paused = ends, left - cost
+        if now < own_end:
+            self._pausing[limiter.place] = own_end, own - cost
+        if (now < ends and cost > left) or (now < own_end and cost > own):
+            raise Violation(f"{limiter.name} admits {cost} during a pause")
 
     # What it remembers
 

@@ -10,7 +10,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
-from tests.model.limiter import KEY, SECOND, Body, Caller, Limiter
+from tests.model.limiter import KEY, SECOND, Body, Caller, Limiter, Order
 from tests.model.shapes import Shape
 from tests.model.state import Shot, Walk, put_back
 from tests.model.watch import Watch, latest_spend
@@ -31,11 +31,16 @@ class Photograph(NamedTuple):
     """What a world was. What nobody touched in between is the same part of two photographs."""
 
     now: int
+    skew: int
     post: tuple["Message", ...]
     parts: tuple[Part, ...]
     rest: list[Shot]
 
 
+_AT_THE_STORE = {"forget": "losses", "back": "backs", "fill": "fills"}
+"""What may happen there, and what says how often."""
+_STEP = 300_000
+"""By how much (us) the clock of a store steps back."""
 _CALM = 60 * SECOND
 """Nobody waits for longer than this (us) once nothing goes wrong any more."""
 
@@ -65,14 +70,15 @@ class World:
     """All that there is; `left` says how often what still may happen."""
 
     __slots__ = (
-        "_lasting", "_parts", "_quota", "_shape", "_store", "_timeout", "_touched", "left", "limiters", "now", "post",
-        "story", "watch",
+        "_lasting", "_parts", "_quota", "_shape", "_skew", "_store", "_timeout", "_touched", "left", "limiters", "now",
+        "post", "story", "watch",
     )  # fmt: skip
 
     def __init__(self, shape: Shape) -> None:
         self._shape, self._quota = shape, Quota.parse(shape.quota)
         self._timeout, self.now = round(shape.timeout * SECOND), BEGINS
-        self._store = MemoryStore(clock=lambda: (self.now + 0.5) / SECOND)
+        self._skew = 0  # of the store's clock
+        self._store = MemoryStore(clock=lambda: (self.now + self._skew + 0.5) / SECOND)
         self.limiters = [Limiter(place, self._quota, _options(shape, place), self) for place in range(shape.instances)]
         self._lasting = latest_spend(self._quota, self.limiters[0].keyspace.spending._patience)
         self.watch = Watch(self._quota, shape.instances, self.now)
@@ -105,6 +111,12 @@ class World:
         self._say(f"{self.limiters[place].name} pays {tokens} of what is owed")
         self.watch.paid(self.limiters[place], tokens, self.now)
 
+    def holds(self, place: int, seconds: float) -> None:
+        name = self.limiters[place].name
+        self._say(f"{name} admits nobody for {seconds:g} s" if seconds else f"{name} admits callers again")
+        spent = sum(_charged(each) for each in self.post if each.place == place)
+        self.watch.holds(place, spent, self.now + round(seconds * SECOND))
+
     def failed(self, place: int, caller: Caller) -> None:
         self._say(f"{self.limiters[place].name} fails a caller of {caller.cost}")
         self.watch.failed(self.limiters[place], caller)
@@ -122,8 +134,7 @@ class World:
             yield from self._events_of(at, message)
         for place, limiter in enumerate(self.limiters):
             yield from self._events_at(place, limiter)
-        if self.left.get("losses"):
-            yield Event("forget")
+        yield from (Event(kind) for kind, most in _AT_THE_STORE.items() if self.left.get(most))
         if not self.is_over and self._next() < math.inf:
             yield Event("tick")
 
@@ -196,12 +207,16 @@ class World:
             yield Event("die", place)
         if left.get("closes"):
             yield Event("close", place)
+        if left.get("pauses"):
+            yield Event("pause", place)
+        if left.get("resumes") and not left.get("pauses"):
+            yield Event("resume", place)
 
     def happen(self, event: Event) -> None:
         """Let it happen; raises Violation if a rule is broken by it."""
         getattr(self, f"_{event.kind}")(event)
         touched = [each for each in self.limiters if each.place in self._touched]
-        self.watch.look(self.limiters, touched, self.bucket, self.now)
+        self.watch.look(self.limiters, touched, self.bucket, self.now, self.now + self._skew)
 
     def _at(self, place: int) -> Limiter:
         """An instance that is to be touched."""
@@ -289,6 +304,33 @@ class World:
         self._touched.add(len(self.limiters))
         self._store._buckets.clear()
 
+    def _back(self, event: Event) -> None:
+        self.left["backs"] -= 1
+        self._skew -= _STEP
+        before = 0 if self.bucket is None else math.floor(min(self.bucket._levels))
+        if self._level() < before:
+            raise Violation(f"the bucket has {self._level()} of {before} after a clock that steps back")
+        self._say(f"the clock of the store steps back by {_STEP / SECOND:g} s")
+        self.watch.disturbed()
+
+    # What callers and operators do to the bucket
+
+    def _pause(self, event: Event) -> None:
+        self.left["pauses"] -= 1
+        self._at(event.place).order(self._shape.pause)
+
+    def _resume(self, event: Event) -> None:
+        self.left["resumes"] -= 1
+        self._at(event.place).order(0.0)
+
+    def _fill(self, event: Event) -> None:
+        self.left["fills"] -= 1
+        self._touched.add(len(self.limiters))
+        told = self._store.reset(KEY, forget=False)
+        self._say(f"an operator fills the bucket; it has {self._holds()}")
+        if told is not None and self.bucket is not None:
+            self.watch.filled(told, self.bucket, self.now)
+
     # What becomes of messages
 
     def _hears(self, message: Message) -> bool:
@@ -349,12 +391,33 @@ class World:
             self._say(f"the bucket takes back {credited} of {name}; it has {self._holds()}")
             self.watch.returned(body, is_first=is_first, now=self.now)
             return credited
+        if isinstance(body, Order):
+            return self._obey(body, name)
+        before = self._level()
         told = self._store.spend([[each.message for each in body]]).groups[0]
         spend = body[0].message
         how = "cannot tell" if told is None else "spends" if told[0].is_charged else "refuses"
         self._say(f"the bucket {how} {spend.cost} for {name}; it has {self._holds()}")
-        self.watch.charged(spend, None if told is None else told[0], self.bucket, self.now, self._lasting)
+        self.watch.charged(spend, before, None if told is None else told[0], self.bucket, self.now, self._lasting)
         return (told,)
+
+    def _obey(self, order: Order, name: str) -> float:
+        """Pause the bucket, or lift its pause."""
+        if not order.seconds:
+            is_lifted = self._store.pauses.resume(KEY)
+            self._say(f"the bucket hears that {name} resumes: it {'was' if is_lifted else 'is not'} paused")
+            self.watch.resumed(self.bucket if is_lifted else None)
+            return 0.0
+        left = self._store.pauses.pause(KEY, self._quota, order.seconds, "")
+        self._say(f"the bucket is paused for {left:g} s; it has {self._holds()}")
+        assert self.bucket is not None
+        charged = sum(_charged(each) for each in self.post)
+        self.watch.paused(self.bucket, charged, self.now + round(left * SECOND), self.now)
+        return left
+
+    def _level(self) -> int:
+        """What a look at the bucket shows."""
+        return self._store.peek(KEY, self._quota).level
 
     def _holds(self) -> str:
         """What is in the bucket, for people."""
@@ -376,9 +439,9 @@ class World:
         for limiter in self.limiters:
             instants += self._instants_of(limiter)
         if self.bucket is not None:
-            instants += _ends(self.bucket)
+            instants += [each - self._skew for each in _ends(self.bucket)]
             if self.left["calls"] or any(each.callers for each in self.limiters):
-                instants += _refills(self.bucket)
+                instants += [each - self._skew for each in _refills(self.bucket)]
         if self.watch.promise is not None:
             instants.append(self.watch.promise.at)
         return min([each for each in instants if each > self.now], default=math.inf)
@@ -429,7 +492,7 @@ class World:
         told.along([each.body for each in self.post if isinstance(each.body, list)])  # what is spent may hear of it
         values = told.along([self.watch, letters, self.left])
         key = hash((tuple([part for part, _ in alike]), self._of_store(order), values))
-        return key, Photograph(self.now, tuple(self.post), tuple(self._parts), told.shots)
+        return key, Photograph(self.now, self._skew, tuple(self.post), tuple(self._parts), told.shots)
 
     def photograph_anew(self) -> int:
         """Return the key by all that there is, whatever was touched."""
@@ -438,7 +501,7 @@ class World:
 
     def go_back(self, photograph: Photograph) -> None:
         """Be what it was."""
-        self.now, self.post = photograph.now, list(photograph.post)
+        self.now, self._skew, self.post = photograph.now, photograph.skew, list(photograph.post)
         for place, part in enumerate(photograph.parts):
             if place in self._touched or self._parts[place] is not part:
                 put_back(part.shots)
@@ -449,7 +512,7 @@ class World:
     def _part(self, place: int) -> Part:
         """Look at one instance, or else at the store."""
         walk = Walk(self.now)
-        if place == len(self.limiters):
+        if place == len(self.limiters):  # its shots alone are looked at here
             walk.along([self._store])
             return Part(0, walk.shots)
         limiter = self.limiters[place]
@@ -466,7 +529,7 @@ class World:
 
     def _of_store(self, order: dict[str, int]) -> int:
         """What is in the store, with the instances in this order."""
-        walk = Walk(self.now)
+        walk = Walk(self.now + self._skew)
         walk.names = order
         walk.last_numbers = {each.name: each.numbers.sent for each in self.limiters}
         return hash(walk.along([self._store]))
@@ -502,9 +565,18 @@ def _refills(bucket: Bucket) -> Iterator[float]:
             yield bucket._epoch + bucket._time + math.ceil((whole - level) / band.rate)
 
 
+def _charged(message: Message) -> int:
+    """What a spend has taken whose caller is to hear of it."""
+    if message.stage != "coming" or not isinstance(message.body, list) or message.answer[0] is None:
+        return 0
+    return message.body[0].message.cost if message.answer[0][0].is_charged else 0
+
+
 def _told(body: Body) -> str:
     if isinstance(body, Fetch):
         return f"asks for {body.ask.need}" if body.ask.need else "asks ahead"
     if isinstance(body, GiveBack):
         return f"gives back {body.tokens + body.refund}"
+    if isinstance(body, Order):
+        return f"pauses the key for {body.seconds:g} s" if body.seconds else "resumes the key"
     return f"spends {body[0].message.cost}"

@@ -24,6 +24,19 @@ def test_a_grant_that_was_under_way_is_void() -> None:
     assert (first.verdict, entry.reservoir.state.lease.held) == (None, 0)
 
 
+def test_a_grant_that_was_asked_for_at_the_very_instant_of_the_pause_is_void_until_it_is_lifted() -> None:
+    for lifted, held in (False, 0), (True, 49):
+        entry = Entry(HUNDRED)
+        first = waiter()
+        entry.reservoir.admission.join(first)
+        fetch = entry.fetch(first, 0.1)
+        entry.reservoir.lifecycle.pause(5.0, 0.1, waiter())
+        if lifted:
+            entry.reservoir.lifecycle.resume()
+        entry.grant(fetch, 0.1, 50)
+        assert (entry.reservoir.state.lease.held, first.verdict is not None) == (held, lifted)
+
+
 def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_second() -> None:
     entry = Entry(HUNDRED)
     first, pausing = waiter(), waiter()
