@@ -40,6 +40,7 @@ docs/security
 docs/concurrency
 docs/how-to/at-most-n
 docs/how-to/live-rules
+docs/how-to/plans
 docs/how-to/command-line
 docs/how-to/monitoring
 docs/how-to/testing

@@ -80,7 +80,9 @@ class Arguments:
         self._of_messages = message_rules_of(messages)
         if self._of_messages and isinstance(rules, RuleFile):
             raise ValueError("messages cannot have rules beside those of a RuleFile: put both into Rules")
-        self.rules = Rules([*rules_of(self._of_requests), *self._of_messages])
+        of_requests, of_messages = rules_of(self._of_requests), self._of_messages
+        own = {**of_requests.own_quotas, **of_messages.own_quotas}
+        self.rules = Rules([*of_requests, *of_messages], limits=own)
         if not self.rules:
             raise ValueError(
                 "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"

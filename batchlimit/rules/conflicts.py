@@ -4,11 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain, combinations, pairwise
 
+from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
+from batchlimit.overrides.code import CodeLimit
+from batchlimit.quota.quota import Quota
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.rule import Rule
+from batchlimit.rules.rule import Rule, fitting
 
 
 def check_names(rules: Sequence[Rule]) -> None:
@@ -92,6 +95,30 @@ def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> R
     meant = get_close_matches(str(key), of_routes, 1)
     hint = f"did you mean {shown(meant[0])}?" if meant else f"there are {', '.join(map(shown, of_routes)) or 'none'}"
     return RulesError(f"no rule with match=None has the key {shown(key)}: {hint}")
+
+
+def check_limits(limits: Mapping[str, Quota | str], rules: Mapping[str, Rule]) -> dict[str, CodeLimit]:
+    """Return what holds for some of the keys of rules, in place of the quota of their rule.
+
+    Args:
+        limits: quotas by key or pattern.
+        rules: rules by pattern, as `by_pattern` returns them.
+
+    Raises:
+        RulesError: no rule has such keys, or a cost never fits.
+    """
+    rule_of, found = by_name(rules), dict[str, CodeLimit]()
+    for name, given in limits.items():
+        if name in rules or (rule := rule_of(name)) is None:
+            problem = "a rule has this quota already" if name in rules else f"no rule has keys such as {shown(name)}"
+            raise RulesError(f"{problem}; rules have {', '.join(map(shown, rules))}", rule=name, field="limits")
+        try:
+            quota = given if isinstance(given, Quota) else Quota.parse(given)
+        except (ValueError, TypeError) as error:
+            raise RulesError(str(error), rule=name, field="limits") from error
+        fitting("limits", rule.cost, quota, rule.name)
+        found[name] = CodeLimit(quota, rule.on_failure, rule.mode)
+    return found
 
 
 def _check_apart(rules: Sequence[Rule], keys: Sequence[KeyTemplate], numbers: Sequence[int]) -> None:

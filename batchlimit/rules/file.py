@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from batchlimit.base.patterns import by_name
 from batchlimit.base.unique import Forkables, Unique
 from batchlimit.events import log_event
 from batchlimit.overrides.code import CodeLimits, Follower, Reviewer
@@ -232,7 +233,9 @@ class RuleFile(Unique):
         if doubled := rules.limits.keys() & limits.keys():
             name = sorted(doubled)[0]
             raise RulesError(f"{name!r} is limited by a rule already", source=self._path, rule=name, field="limits")
-        return FileContents(rules, CodeLimits({**rules.limits, **limits}, revision))
+        of_rule = by_name(rules.limits)  # what is said of some keys of a rule comes before what the rule says of all
+        own = {name: limit for name, limit in limits.items() if of_rule(name) is not None}
+        return FileContents(rules, CodeLimits({**own, **rules.limits, **limits}, revision))
 
     def _refuse(self, error: Exception) -> None:
         unread = isinstance(error, OSError)

@@ -1,6 +1,6 @@
 """Several rules, checked against each other, and which of them apply to a request."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -10,16 +10,22 @@ from batchlimit.base.redaction import shown
 from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.rules.conflicts import by_key, by_pattern, check_names, check_replaced, check_values, unasked
+from batchlimit.rules.conflicts import (
+    by_key,
+    by_pattern,
+    check_limits,
+    check_names,
+    check_replaced,
+    check_values,
+    unasked,
+)
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.exemption import Exempt, Exemption, Replacements
+from batchlimit.rules.exemption import Exempt, Exemption
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
+from batchlimit.rules.finder import Finder
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.matcher import Found, Matcher
-from batchlimit.rules.memory import Memory
-from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.request import Applicable, Match, Request, Template, keyed
+from batchlimit.rules.request import Applicable, Match, Request, Template
 from batchlimit.rules.rule import Mode, Rule
 
 
@@ -32,9 +38,11 @@ class Rules:
             field of a key is an error that is neither an identity nor a path parameter.
         exempt: requests that no rule is for: patterns such as "GET /health", functions of the Request that return
             whether it is exempt, or several of both (default none). They match a path exactly as it is written.
+        limits: quotas of some keys in place of that of their rule, by key or pattern: {"user:pro:*": "600/m"} (default
+            none).
 
     Raises:
-        RulesError: two rules contradict each other.
+        RulesError: two rules contradict each other, or no rule has the keys of a limit.
 
     Example:
         >>> from batchlimit.rules import Request, Rule, Rules
@@ -46,25 +54,29 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_matcher", "_matching", "_of_routes", "_replacements", "_rules", "exemption")
+    __slots__ = ("_by_pattern", "_finder", "_limits", "_matching", "_of_routes", "_rules", "exemption")
 
-    def __init__(self, rules: Iterable[Rule], *, identities: Iterable[str] | None = None, exempt: Exempt = ()) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        *,
+        identities: Iterable[str] | None = None,
+        exempt: Exempt = (),
+        limits: Mapping[str, Quota | str] = MappingProxyType({}),
+    ) -> None:
         if isinstance(rules, str | PathLike):
             raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
         self._rules, self.exemption = tuple(rules), Exemption(exempt)
         check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
         self._by_pattern = by_pattern(self._rules, keys)
+        self._limits = check_limits(limits, self._by_pattern)
         self._of_routes = by_key(self._rules)
         check_replaced(self._rules)
-        self._replacements = Replacements(self._rules)
         if identities is not None:
             check_values(self._rules, keys, frozenset(identities))
-        self._matcher = Matcher(
-            ((rule, key), [Pattern.parse(text) for text in rule.match])
-            for rule, key in zip(self._rules, keys, strict=True)
-        )
-        self._matching = Memory(self._find)
+        self._finder = Finder(self._rules, keys, self.exemption)
+        self._matching = self._finder.found
 
     @classmethod
     def load(
@@ -149,7 +161,12 @@ class Rules:
     @property
     def quotas(self) -> Mapping[str, Quota]:
         """Patterns of keys, each with its quota: for `RateLimiter.from_url(url, rules.quotas)`."""
-        return {pattern: rule.quota for pattern, rule in self._by_pattern.items()}
+        return {pattern: limit.quota for pattern, limit in self.limits.items()}
+
+    @property
+    def own_quotas(self) -> Mapping[str, Quota]:
+        """Those of some keys, in place of that of their rule: the `limits` that these Rules were made with."""
+        return {name: limit.quota for name, limit in self._limits.items()}
 
     @property
     def on_failure(self) -> Mapping[str, FailurePolicy]:
@@ -160,9 +177,8 @@ class Rules:
     @property
     def limits(self) -> Mapping[str, CodeLimit]:
         """Patterns of keys, each with its quota, failure policy and mode: what a RuleFile says."""
-        return {
-            pattern: CodeLimit(rule.quota, rule.on_failure, rule.mode) for pattern, rule in self._by_pattern.items()
-        }
+        of_rules = self._by_pattern.items()
+        return self._limits | {name: CodeLimit(rule.quota, rule.on_failure, rule.mode) for name, rule in of_rules}
 
     @property
     def mode(self) -> Mapping[str, Mode]:
@@ -177,7 +193,7 @@ class Rules:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes as rules; what was compiled of them is made anew."""
-        return partial(type(self), exempt=self.exemption.given), (self._rules,)
+        return partial(type(self), exempt=self.exemption.given, limits=self.own_quotas), (self._rules,)
 
     def __repr__(self) -> str:
         return f"<Rules {', '.join(rule.name for rule in self._rules)}>"
@@ -216,11 +232,7 @@ class Rules:
             >>> rules.applicable(Request("GET", "/api/items", {"user": None})).unmade[0].reason
             'there is no {user}'
         """
-        method, path, identity, _, root = request
-        found = keyed(self._matching[method, path, root], identity)
-        if found.unmade and self._replacements:
-            found = keyed(self._find(method, path, root, found.without_key), identity)
-        return found
+        return self._finder.applicable(request)
 
     def templates(self, method: str, path: str, root: str = "") -> tuple[Template, ...]:
         """Return the rules whose patterns match, each with what makes its key: for callers that remember it by path.
@@ -281,17 +293,4 @@ class Rules:
             POST //login
               applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
         """
-        method, path, _, _, root = request
-        replaced = self._replacements.of(method, path, root, self.applicable(request).without_key)
-        return explain(self, request, self.exemption.why(request), replaced)
-
-    def _find(
-        self, method: str, path: str, root: str, without: Collection[str] = ()
-    ) -> Found[tuple[Rule, KeyTemplate]]:
-        """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
-        if self.exemption.by_path(method, path, root):
-            return ()
-        found = self._matcher.find(method, path, root)
-        if self._replacements and (replaced := self._replacements.of(method, path, root, without)):
-            return tuple([each for each in found if each[0][0].name not in replaced])
-        return found
+        return explain(self, request, self.exemption.why(request), self._finder.replaced(request))

@@ -16,8 +16,9 @@ _EXAMPLES = [path.read_text(encoding="utf-8") for path in (_ROOT / "examples").r
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_a_part_of_an_example_or_an_application_that_runs(
-    page: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     shown = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0].strip()
     if not any(shown in example for example in _EXAMPLES):
         module = ModuleType("shown")
