@@ -130,12 +130,7 @@ class AsyncAdmission(Generic[P]):
         """Return what a task awaits, or enters by `async with`, to have its tokens and its permit.
 
         Args:
-            rate: The key that is charged, or several as whole tokens by key: {"user:ann": 1, "all": 1}.
-            concurrency: The key of the permit, or several keys of a keyed limiter; for an AsyncConcurrencyLimiter the
-                partition (default "": none).
-            cost: Whole tokens, where `rate` is one key (default 1).
-            timeout: How long to wait at most (seconds); 0: for answers of the store alone (default None: no limit but
-                those of the queues).
+            rate, concurrency, cost, timeout: As of `Admission.admit`, with the same defaults.
             options: As `acquire` of the concurrency limiter takes them, such as `operation` or `cancel`.
 
         Returns:

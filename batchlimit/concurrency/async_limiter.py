@@ -18,16 +18,8 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
     for go to others. If a loop was stopped and never runs again, its tasks keep them.
 
     Args:
-        law: Sets the limit; belongs to this limiter alone (None, the default: `Knee`, with drains by the time of day).
-        partitions: Guarantees parts of the limit by name (default None: no parts).
-        queue: Where calls wait that find no room (default: nobody waits).
-        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
-        bypass: Called with operation and partition; returns True for calls that are not limited (default None: all
-            are).
-        watchers: Look at the machine once a period, in a background thread, and tell the law (default: none).
-        every: The period of the watchers and of shedding (seconds, default 30).
-        shedding: When to end calls that are under way, if overload lasts (default None: never).
-        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
+        law, partitions, queue, classify, bypass, watchers, every, shedding, clock: As of ConcurrencyLimiter, with the
+            same defaults.
 
     Raises:
         TypeError: An argument is of the wrong type.
@@ -57,11 +49,7 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
-            partition: The name of the call's partition (default "": what no share guarantees).
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue, and those of low priority are shed first
-                (a whole number, default 0).
+            partition, timeout, operation, priority: As of `ConcurrencyLimiter.acquire`, with the same defaults.
             sheddable: True if the task may be cancelled in its block (default False). The block then ends in
                 ConcurrencyLimited. The task that entered such a block has to leave it, as with asyncio.timeout.
 

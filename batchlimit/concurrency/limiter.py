@@ -98,11 +98,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
             admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
                 quick.
             refused: Called with the error instead, in a background thread, if the call waited in vain.
-            partition: The name of the call's partition (default "": what no share guarantees).
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
-            sheddable: True if the call may be told to give up (default False); see Shedding.
+            partition, timeout, operation, priority, sheddable: As of `acquire`, with the same defaults.
 
         Returns:
             The permit, held until it is completed; or None: one of the two functions will be called, once.

@@ -208,14 +208,7 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
     permits. One limiter serves the tasks of any event loops.
 
     Args:
-        store: A RedisStore or a MemoryStore; `from_url` makes one.
-        limits: A dict from keys and glob patterns to limits: a whole number of permits, or Shared, which adds a queue
-            and a lease. A key counts by the first entry that names it: the key itself, then the patterns in their
-            order, then "*". While instances name different limits, the lowest counts.
-        weight: The part of this instance while instances compete (whole number, default 1).
-        deadline: How long the store may take to answer (seconds, default 0.5; a quarter of the shortest lease at most).
-        on_failure: What callers get while the store is away: "closed" (default) raises StoreUnavailable, "open" admits,
-            `FailurePolicy.local(instances=8)` admits an eighth of the limit. Or a dict from keys and patterns to those.
+        store, limits, weight, deadline, on_failure: As of SharedConcurrencyLimiter, with the same defaults.
 
     Raises:
         TypeError, ValueError: An argument cannot work.
@@ -237,11 +230,7 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
-            key: What is limited, such as "export:42".
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: for the
-                store's answer alone, not for a release.
-            priority: Of the callers that wait in this process, those of higher priority are served first (whole
-                number, default 0). One place of eight goes to who has waited longest.
+            key, timeout, priority: As of `SharedConcurrencyLimiter.acquire`, with the same defaults.
             cancel: True, the default: a block whose permit is lost is cancelled, and ends in PermitLost. False: the
                 block goes on, and is to look at `lost` or to `check`.
 

@@ -54,10 +54,7 @@ class AsyncSpender(_SpendsTogether, Protocol):
         """Charge each group of buckets, as Spender.spend does.
 
         Args:
-            groups: what is to be spent, and which of it together.
-            look: whether to tell the revision of the overrides (default False).
-            within: seconds that somebody waits for the answer (default inf): later nothing is to be charged, if the
-                store can help it. It may answer None for such a group.
+            groups, look, within: as of Spender.spend, with the same defaults.
 
         Returns:
             What became of each group.

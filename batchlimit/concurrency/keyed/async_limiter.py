@@ -16,14 +16,7 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
 
     Args:
-        limits: A dict from keys and glob patterns to limits: a whole number of calls, or Keyed, which adds a queue or a
-            law. A key counts by the first entry that names it: the key itself, then the patterns in their order, then
-            "*".
-        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
-        max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
-            leaves forgets what its law has learnt.
-        idle_after: After so many seconds (default 60) a key without calls leaves the memory when other keys come.
-        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
+        limits, classify, max_keys, idle_after, clock: As of KeyedConcurrencyLimiter, with the same defaults.
 
     Raises:
         TypeError: An argument is of the wrong type.
@@ -44,10 +37,7 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
-            key: What is limited, such as "repo:42".
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            key, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, with the same defaults.
 
         Returns:
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
@@ -71,11 +61,7 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         turned away three times after that, it waits with what it holds. Tasks never wait for each other in a circle.
 
         Args:
-            keys: What is limited, each key once. The limits say in which order keys are acquired: put those of which
-                few calls are under way, such as users, before the process as a whole.
-            timeout: How long to wait at most (seconds). None, the default: as long as the queues let it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            keys, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, with the same defaults.
 
         Returns:
             The permits. They raise ConcurrencyLimited or LimiterClosed where the task enters; `key` of the error says

@@ -88,10 +88,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
                 quick.
             refused: Called with the error instead, in a background thread, if the call waited in vain.
-            key: What is limited, such as "repo:42".
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            key, timeout, operation, priority: As of `acquire`, with the same defaults.
 
         Returns:
             The permit, held until it is completed; or None: one of the two functions will be called, once.
@@ -120,9 +117,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         Args:
             keys: What is limited, each key once. The limits say in which order keys are acquired: put those of which
                 few calls are under way, such as users, before the process as a whole.
-            timeout: How long to wait at most (seconds). None, the default: as long as the queues let it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            timeout, operation, priority: As of `acquire`, with the same defaults.
 
         Returns:
             The permits, held until they are completed together.

@@ -182,14 +182,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     Args:
         limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A call whose shared
             permit is lost is cancelled, and ends with UNAVAILABLE.
-        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
-        key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
-            has no keys). A call is refused if it raises.
-        outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
-            exception that ends a handler without a status.
         sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
-        priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
-            (default: the same for all).
+        partition, key, outcome, priority: As of ConcurrencyInterceptor, with the same defaults.
 
     Example:
         >>> import asyncio
