@@ -14,7 +14,7 @@ from batchlimit.overrides.known import Published
 from batchlimit.overrides.log import Change
 from batchlimit.overrides.override import Override
 from batchlimit.stores import MemoryStore
-from batchlimit.stores.memory_rules import MemoryRules
+from batchlimit.stores.memory_parts import MemoryRules
 from tests.servers import Server
 from tests.sync.stage import Clock
 

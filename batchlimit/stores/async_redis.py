@@ -35,8 +35,7 @@ from batchlimit.stores.client.scripts import (
 )
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
-from batchlimit.stores.redis_pauses import RedisPauses
-from batchlimit.stores.redis_rules import RedisRules
+from batchlimit.stores.redis_parts import RedisPauses, RedisRules
 
 T = TypeVar("T")
 _CONNECTIONS = 64

@@ -35,9 +35,7 @@ from batchlimit.stores.client.scripts import (
 )
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
-from batchlimit.stores.redis_pauses import RedisPauses
-from batchlimit.stores.redis_rules import RedisRules
-from batchlimit.stores.redis_slots import RedisSlots
+from batchlimit.stores.redis_parts import RedisPauses, RedisRules, RedisSlots
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

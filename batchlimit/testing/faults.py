@@ -201,9 +201,9 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
         return await self._do(lambda inner: inner.peek(key, quota))
 
     @property
-    def pauses(self) -> "AsyncFaultyPauses":
+    def pauses(self) -> "FaultyPauses":
         """See AsyncPausable."""
-        return AsyncFaultyPauses(self._do)
+        return FaultyPauses(self._do)
 
     def renew(self) -> None:
         """See AsyncStore.renew."""
@@ -225,30 +225,15 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
 
 
 class FaultyPauses:
-    """The pauses of a FaultStore."""
+    """The pauses of a FaultStore or an AsyncFaultStore, whose methods are called or awaited as `do` is."""
 
     def __init__(self, do: Callable[[Callable[[Any], Any]], Any]) -> None:
         self._do = do
 
-    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
+    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
         """See Pauses.pause."""
-        return float(self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why)))
+        return self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why))
 
-    def resume(self, key: str) -> bool:
+    def resume(self, key: str) -> Any:
         """See Pauses.resume."""
-        return bool(self._do(lambda inner: inner.pauses.resume(key)))
-
-
-class AsyncFaultyPauses:
-    """The pauses of an AsyncFaultStore."""
-
-    def __init__(self, do: Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[Any]]) -> None:
-        self._do = do
-
-    async def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
-        """See Pauses.pause."""
-        return float(await self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why)))
-
-    async def resume(self, key: str) -> bool:
-        """See Pauses.resume."""
-        return bool(await self._do(lambda inner: inner.pauses.resume(key)))
+        return self._do(lambda inner: inner.pauses.resume(key))

@@ -25,7 +25,7 @@ from batchlimit.testing.virtual_time import TURNS, VirtualTime
 T = TypeVar("T")
 
 
-class PlainStore(GuardedStore):
+class AsyncPlainStore(GuardedStore):
     """Calls the store, every time: after an outage the next call is served."""
 
     def _begin(self) -> None:
@@ -115,7 +115,7 @@ class VirtualHome(Home):
             self._timer.arrive()
 
 
-class VirtualEntry(KeyEntry):
+class AsyncVirtualEntry(KeyEntry):
     """A KeyEntry whose callers wait until what is short fits."""
 
     __slots__ = ()
@@ -125,7 +125,7 @@ class VirtualEntry(KeyEntry):
         be_patient(self.reservoir, fetch, grant)
 
 
-class VirtualRegistry(Registry):
+class AsyncVirtualRegistry(Registry):
     """A Registry in virtual time, in place of another one, whose quotas and options it has."""
 
     clock: VirtualTime
@@ -178,9 +178,9 @@ class VirtualRegistry(Registry):
             self._original.closed, self._original.thread = True, 0
 
     def _begin(self) -> None:
-        self.store = PlainStore(self._opened, self._options.deadline)
+        self.store = AsyncPlainStore(self._opened, self._options.deadline)
         super()._begin()
         self._home = VirtualHome(self.store, self.clock, self._keyspace.let_go)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return VirtualEntry(key, reservoir, self._home)
+        return AsyncVirtualEntry(key, reservoir, self._home)

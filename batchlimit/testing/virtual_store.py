@@ -11,7 +11,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
-from batchlimit.stores.memory_rules import MemoryRules
+from batchlimit.stores.memory_parts import MemoryRules
 from batchlimit.stores.outage import too_late
 from batchlimit.testing.faults import StoreFaults
 from batchlimit.testing.virtual_time import VirtualTime

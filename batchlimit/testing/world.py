@@ -15,7 +15,7 @@ from batchlimit.testing.virtual_store import FaultyVirtualStore, VirtualStore
 from batchlimit.testing.virtual_time import VirtualTime
 
 FAULTY = (FaultStore, AsyncFaultStore)
-Inside = threads.VirtualRegistry | tasks.VirtualRegistry
+Inside = threads.VirtualRegistry | tasks.AsyncVirtualRegistry
 
 
 class VirtualWorld:
@@ -62,7 +62,7 @@ class VirtualWorld:
             return None
         with self._lock:
             if (found := self._insides.get(limiter)) is None:
-                kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.VirtualRegistry
+                kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.AsyncVirtualRegistry
                 buckets = self.store_of(original._opened)
                 store = self._faulty(original, buckets) if isinstance(original._opened, FAULTY) else buckets
                 found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)

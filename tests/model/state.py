@@ -32,8 +32,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.stores.memory_rules import MemoryRules
-from batchlimit.stores.memory_slots import MemorySlots
+from batchlimit.stores.memory_parts import MemoryRules, MemorySlots
 
 Shot = tuple[Any, Any]
 """An object, and what its fields, or its members, were."""

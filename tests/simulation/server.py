@@ -4,7 +4,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
-from batchlimit.stores.memory_rules import MemoryRules
+from batchlimit.stores.memory_parts import MemoryRules
 from tests.simulation.agenda import SECOND, Agenda
 
 KEY = "key"

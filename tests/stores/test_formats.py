@@ -19,7 +19,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name, script
 from batchlimit.stores.redis import RedisStore
-from batchlimit.stores.redis_slots import slots_name
+from batchlimit.stores.redis_parts import slots_name
 from tests.apis.blocking import Api, Blocking
 from tests.servers import Server
 
