@@ -39,6 +39,7 @@ docs/processes
 docs/security
 docs/concurrency
 docs/how-to/at-most-n
+docs/how-to/workers
 docs/how-to/live-rules
 docs/how-to/plans
 docs/how-to/command-line

@@ -52,6 +52,9 @@ class BlockingPauses:
     def resume(self, key: str) -> bool:
         return bool(awaited(self._inner.resume, key))
 
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
+        return float(awaited(self._inner.line_up, key, wait, spacing, longest))
+
 
 def pauses_of(store: object) -> Pauses:
     """The pauses of any store."""

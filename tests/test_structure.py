@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 54_200,
-    "functions": 4_385,
-    "files": 417,
+    "lines": 54_900,
+    "functions": 4_440,
+    "files": 424,
     "classes of one name": 27,
     "entries of batchlimit/": 27,
 }

@@ -43,6 +43,7 @@ class MemoryStore(Unique):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets = Expiring[Bucket]()
+        self._lines = Expiring[int]()
         self.rules = MemoryRules(clock)
         self.slots = MemorySlots(clock)
         self._lock = own_lock()  # held for each operation, which makes it atomic
@@ -117,6 +118,16 @@ class MemoryStore(Unique):
         """See Pausable."""
         return MemoryPauses(self)
 
+    def _turn(self, key: str, wait: int, spacing: int, longest: int) -> int:
+        """Return the microseconds until the next turn at a key; see lua/line.lua."""
+        with not_reentered(self._lock):
+            now = self._now()
+            self._lines.forget(now)
+            turn = max(self._lines.get(key, (0, 0))[0], now + wait)
+            if turn - now <= longest:
+                self._lines[key] = turn + spacing, turn + spacing
+        return turn - now
+
     def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
         """Change a bucket; one that is not there begins by the quota, if there is one."""
         with not_reentered(self._lock):
@@ -168,6 +179,10 @@ class MemoryPauses:
     def resume(self, key: str) -> bool:
         """See Pauses.resume."""
         return bool(self._store._change(key, None, lambda bucket, now: bucket.resume(now)))
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
+        """See Pauses.line_up."""
+        return self._store._turn(key, *(math.ceil(seconds * _SECOND) for seconds in (wait, spacing, longest))) / _SECOND
 
 
 class _Awaited:

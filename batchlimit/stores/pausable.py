@@ -1,4 +1,4 @@
-"""Protocols of stores whose keys may be paused."""
+"""Protocols of stores whose keys may be paused, and whose callers line up."""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,7 +6,7 @@ from batchlimit.quota.quota import Quota
 
 
 class Pauses(Protocol):
-    """The pauses of a store's keys. Every method raises StoreUnavailable if there is no answer."""
+    """The pauses and lines of a store's keys. Every method raises StoreUnavailable if there is no answer."""
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
         """Lease and spend nothing of a key for so long.
@@ -27,6 +27,20 @@ class Pauses(Protocol):
 
         Returns:
             Whether there was one.
+        """
+        ...
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
+        """Give the caller the next turn at a key; nothing is charged.
+
+        Args:
+            key: which line.
+            wait: seconds until the first turn, if nobody is in line.
+            spacing: seconds from this turn to the next.
+            longest: seconds; a turn that is later is told, and not given.
+
+        Returns:
+            Seconds until the turn.
         """
         ...
 
@@ -56,6 +70,10 @@ class AsyncPauses(Protocol):
 
     async def resume(self, key: str) -> bool:
         """See Pauses.resume."""
+        ...
+
+    async def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
+        """See Pauses.line_up."""
         ...
 
 

@@ -12,7 +12,14 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import first
 from batchlimit.stores.client import rulebook
 from batchlimit.stores.client.rulebook import log_name, obeyed_name, rules_name, text
-from batchlimit.stores.client.scripts import PROBE_QUOTA, bucket_name, lend_arguments, pause_arguments, read_slots
+from batchlimit.stores.client.scripts import (
+    PROBE_QUOTA,
+    bucket_name,
+    lend_arguments,
+    line_arguments,
+    pause_arguments,
+    read_slots,
+)
 from batchlimit.stores.client.subscription import Subscription
 
 
@@ -103,6 +110,11 @@ class RedisPauses:
         """See Pauses.resume."""
         arguments = pause_arguments(PROBE_QUOTA, 0, "")
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) != _NONE)
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
+        """See Pauses.line_up."""
+        name, arguments = bucket_name(self._prefix, key) + ":line", line_arguments(wait, spacing, longest)
+        return self._run("line", name, arguments, lambda reply: first(reply) / _SECOND)
 
 
 _END = ":slots"

@@ -22,6 +22,7 @@ from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
+from batchlimit.sync import pausing
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.sync.decorator import Limit
@@ -229,6 +230,31 @@ class RateLimiter(KeyCalls):
             True
         """
         return take_leased(self._entries, costs, self._clock)
+
+    def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
+        """Give the caller its turn among all of the fleet that come back to a key later, one after the other.
+
+        Nothing is charged: it says when to come and ask. So refused work that is put off does not come back as a herd.
+
+        Args:
+            key: what is limited.
+            wait: seconds until the first turn, if nobody is in line: such as `retry_after`.
+            spacing: seconds from this turn to the next: what the quota takes to refill the cost.
+            longest: seconds (default 600); a turn that is later is told, and stays free.
+
+        Returns:
+            Seconds until the turn.
+
+        Raises:
+            StoreUnavailable: the store is away.
+            LimiterClosed, ValueError, TypeError: as the class says; or the store has no lines.
+
+        Example:
+            >>> limiter = RateLimiter.from_url("memory://", "2/s")
+            >>> [round(limiter.line_up("mail", 1.0, 0.5), 1) for _ in range(3)]
+            [1.0, 1.5, 2.0]
+        """
+        return pausing.line_up(self._registry, key, wait, spacing, longest)
 
     def close(self) -> None:
         """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.

@@ -5,6 +5,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.key import stored
 from batchlimit.reservoir.options import check_pause
 from batchlimit.reservoir.waiter import Fail, Waiter
 from batchlimit.sync import store_calls
@@ -45,6 +46,19 @@ def resume(registry: Registry, key: str) -> bool:
         raise failed.to_raise(key)
     entry.locked(entry.reservoir.lifecycle.resume)
     return was_paused
+
+
+def line_up(registry: Registry, key: str, wait: float, spacing: float, longest: float) -> float:
+    """Return the seconds until the next turn at a key, of the whole fleet's; a turn after `longest` is not given."""
+    warn_in_loop()
+    registry.check_open()
+    name, failed = stored(key), None
+    try:
+        return registry.store.call(name, registry.store.pauses.line_up, name, wait, spacing, longest)
+    except StoreUnavailable as error:
+        registry.check_open()
+        failed = Fail(error)
+    raise failed.to_raise(key)
 
 
 def _hold(entry: KeyEntry, seconds: float) -> bool:

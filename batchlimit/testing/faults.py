@@ -237,3 +237,7 @@ class FaultyPauses:
     def resume(self, key: str) -> Any:
         """See Pauses.resume."""
         return self._do(lambda inner: inner.pauses.resume(key))
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
+        """See Pauses.line_up."""
+        return self._do(lambda inner: inner.pauses.line_up(key, wait, spacing, longest))

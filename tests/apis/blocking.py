@@ -10,6 +10,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
+from batchlimit.types import AsyncReservation
 from tests.awaiting import awaited
 from tests.sync.stage import Stage
 
@@ -52,25 +53,20 @@ class _Awaited:
 
 
 class BlockingReservation:
-    """An AsyncReservation for a thread, or an AsyncJointReservation."""
+    """An AsyncReservation for a thread."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: AsyncReservation) -> None:
         self._inner = inner
 
     @property
-    def costs(self) -> dict[str, int]:
-        found: dict[str, int] = self._inner.costs
-        return found
-
-    @property
     def cost(self) -> int:
-        return int(self._inner.cost)
+        return self._inner.cost
 
     @property
     def settled(self) -> bool:
-        return bool(self._inner.settled)
+        return self._inner.settled
 
-    def settle(self, actual: Any) -> None:
+    def settle(self, actual: int) -> None:
         awaited(self._inner.settle, actual)
 
     def __enter__(self) -> Self:
@@ -123,9 +119,7 @@ class Blocking:
     def resume(self, key: Any) -> bool:
         return bool(awaited(self._inner.resume, key))
 
-    def reserve(
-        self, key: Any, cost: Any = None, *, timeout: Any = None, on_error: Any = "keep"
-    ) -> BlockingReservation:
+    def reserve(self, key: Any, cost: Any, *, timeout: Any = None, on_error: Any = "keep") -> BlockingReservation:
         return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
 
     def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:

@@ -8,6 +8,7 @@ import pytest
 EXTRAS = [
     ("aiohttp", "aiohttp", "aiohttp"),
     ("aiohttp_client", "aiohttp", "aiohttp"),
+    ("celery", "celery", "celery"),
     ("django", "django", "Django"),
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),

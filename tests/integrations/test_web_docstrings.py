@@ -15,6 +15,7 @@ MODULES = [
     "asgi.middleware",
     "asgi.route",
     "async_front",
+    "celery",
     "checks",
     "concurrency_limit",
     "counters",
@@ -40,6 +41,8 @@ MODULES = [
     "quart.route",
     "rejected",
     "starlette",
+    "workers.lines",
+    "workers.task_limit",
     "wsgi.concurrency",
     "wsgi.middleware",
 ]

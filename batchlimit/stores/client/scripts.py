@@ -31,6 +31,7 @@ SCRIPTS = {
     "spend": ("start", "spend"),
     "change": ("change",),
     "lend": ("lend",),
+    "line": ("line",),
 }
 """The files in `lua/` of each script, in order: they read, compute and write."""
 
@@ -199,6 +200,11 @@ def reset_arguments(forget: bool) -> list[str | bytes]:
 def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]:
     """Return ARGV of pause.lua; 0 seconds: to lift the pause."""
     return [spelled(quota), "", str(math.ceil(seconds * _SECOND)), why]
+
+
+def line_arguments(wait: float, spacing: float, longest: float) -> list[str | bytes]:
+    """Return ARGV of line.lua."""
+    return [str(math.ceil(seconds * _SECOND)) for seconds in (wait, spacing, longest)]
 
 
 def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:

@@ -1,0 +1,158 @@
+"""What a task is charged to, and whether it runs now: one vocabulary for all task queues."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
+from batchlimit.base.steps import Steps, drive
+from batchlimit.base.steps import run as run_steps
+from batchlimit.integrations.workers.lines import Lines
+from batchlimit.quota.template import Cost, Key, Template
+from batchlimit.reservoir.options import check_seconds
+
+TIMES = "batchlimit"
+"""Where a message notes how often its task was rescheduled."""
+_lines: WeakKeyDictionary[Any, Lines] = WeakKeyDictionary()
+"""Those of each limiter, whichever tasks share it."""
+_AWAY = 5.0
+"""Seconds after which a task comes back at the latest while the store is away."""
+
+
+class Run(NamedTuple):
+    """A task that is about to run.
+
+    Attributes:
+        task: its name.
+        function: what it runs; fields of a key name its parameters.
+        args: its arguments.
+        kwargs: those by name.
+        times: how often it was rescheduled.
+    """
+
+    task: str
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    times: int
+
+
+class _Charged:
+    """Makes keys of the arguments of tasks."""
+
+    def __init__(self, kind: type, limiter: Any, key: Key, cost: Cost, longest: float) -> None:
+        if not isinstance(limiter, kind):
+            raise TypeError(f"these tasks need a limiter that is a {kind.__name__}, not a {type(limiter).__name__}")
+        check_seconds("longest", longest)
+        Template(key, cost)  # a typo raises at the start
+        self._limiter: Any = limiter
+        self._key, self._cost, self._longest = key, cost, longest
+        self._lines = _lines.setdefault(limiter, Lines())
+        self._charges: dict[str, Callable[..., tuple[str, int]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} by {Template(self._key, self._cost)!r}>"
+
+    def charge(self, run: Run) -> tuple[str, int]:
+        """Return key and cost of a task; ValueError or TypeError: the key names no parameter of it."""
+        known = self._charges.get(run.task)
+        if known is None:
+            text, name = self._key, run.task.replace("{", "{{").replace("}", "}}")
+            template = Template(text.replace("{task}", name) if isinstance(text, str) else text, self._cost)
+            known = self._charges[run.task] = template.of(run.function)
+        return known(*run.args, **run.kwargs)
+
+    def steps(self, run: Run) -> Steps[float]:
+        """Charge a task, or find out for how many seconds it is to be sent away; 0.0: it was charged."""
+        key, cost = self.charge(run)
+        turn = None if run.times else self._lines.behind(key, cost)
+        try:
+            if turn is None:
+                decision = yield self._limiter.decide(key, cost)
+                if decision.allowed:
+                    if run.times:
+                        self._lines.admitted(key, decision)
+                    return 0.0
+                found = self._lines.refused(key, cost, decision, run.times)
+                if isinstance(found, float):
+                    return min(found, self._longest)
+                turn = found
+            wait = min(turn.wait, self._longest)
+            told = yield self._limiter.line_up(key, wait, turn.spacing, longest=self._longest)
+        except StoreUnavailable:
+            return random.uniform(0.5, 1.0) * min(_AWAY, self._longest)
+        return self._lines.told(key, told, self._longest)
+
+
+class TaskLimit(_Charged):
+    """Decides for the tasks of a worker that runs them in threads or processes.
+
+    Args:
+        limiter: a RateLimiter, which its owner closes.
+        key: what a task is charged to (default "{task}", its name): text whose fields name parameters of the task, as
+            in "mail:{to}", or a function of its arguments.
+        cost: whole tokens (default 1), or a function of its arguments.
+        longest: seconds that a task is sent away for at most (default 600).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> limit = TaskLimit(RateLimiter.from_url("memory://", "1/hour"), "mail:{to}")
+        >>> run = Run("mail", lambda to: None, ("ann",), {}, 0)
+        >>> limit.wait(run), round(limit.wait(run))
+        (0.0, 600)
+    """
+
+    def __init__(self, limiter: RateLimiter, key: Key = "{task}", cost: Cost = 1, longest: float = 600.0) -> None:
+        super().__init__(RateLimiter, limiter, key, cost, longest)
+
+    def wait(self, run: Run) -> float:
+        """Charge a task, or return for how many seconds it is to be sent away; it never sleeps.
+
+        Args:
+            run: the task.
+
+        Returns:
+            Seconds; 0.0: it was charged, and is to run now.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the limiter says.
+        """
+        return run_steps(self.steps(run))
+
+
+class AsyncTaskLimit(_Charged):
+    """A TaskLimit for workers that run tasks on an event loop.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key, cost, longest: as of TaskLimit.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> limit = AsyncTaskLimit(AsyncRateLimiter.from_url("memory://", "1/hour"), "mail:{to}")
+        >>> run = Run("mail", lambda to: None, ("ann",), {}, 0)
+        >>> await limit.wait(run), round(await limit.wait(run))
+        (0.0, 600)
+    """
+
+    def __init__(self, limiter: AsyncRateLimiter, key: Key = "{task}", cost: Cost = 1, longest: float = 600.0) -> None:
+        super().__init__(AsyncRateLimiter, limiter, key, cost, longest)
+
+    async def wait(self, run: Run) -> float:
+        """Charge a task, or return for how many seconds it is to be sent away; it never sleeps.
+
+        Args:
+            run: the task.
+
+        Returns:
+            Seconds; 0.0: it was charged, and is to run now.
+
+        Raises:
+            LimiterClosed, ValueError, TypeError: as the limiter says.
+        """
+        return await drive(self.steps(run))
