@@ -13,8 +13,6 @@
 Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
 """
 
-import functools
-
 from batchlimit.base.decision import Decision, whole_seconds
 from batchlimit.base.redaction import shown
 
@@ -116,17 +114,18 @@ class ConcurrencyLimited(BatchLimitError):
         >>> limiter.close()
     """
 
+    # Overload makes many: no dict, no keyword-only arguments, no text until somebody reads it.
+    __slots__ = ("detail", "in_flight", "key", "limit", "reason", "retry_after")
+
     def __init__(
         self,
         reason: str,
         retry_after: float | None,
-        *,
         limit: int,
         in_flight: int,
         detail: str = "",
         key: str | None = None,
     ) -> None:
-        super().__init__(reason, retry_after)
         self.reason = reason
         self.retry_after = retry_after
         self.limit = limit
@@ -141,8 +140,7 @@ class ConcurrencyLimited(BatchLimitError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""
-        counts = functools.partial(type(self), limit=self.limit, in_flight=self.in_flight)
-        return functools.partial(counts, detail=self.detail, key=self.key), (self.reason, self.retry_after)
+        return type(self), (self.reason, self.retry_after, self.limit, self.in_flight, self.detail, self.key)
 
     def __str__(self) -> str:
         when = "" if self.retry_after is None else f"; retry after {self.retry_after:.3f} s"

@@ -15,12 +15,13 @@ from typing import Any
 # Run as a file, Python looks beside it; what it needs lies in the checkout around it.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Law, Sample
 from batchlimit.concurrency.laws import AIMD, Fixed, Gradient2, Knee, Vegas, Windowed
 from benchmarks.figures import Figure, report
 
 _CALLS = 10_000
+_PROCESSOR = time.process_time_ns
 Timing = tuple[float, float, float, float]
 """ns of a permit, of one of a partition, of one of a key, and of a semaphore."""
 LAWS: dict[str, Callable[[], Law]] = {
@@ -70,6 +71,27 @@ async def _tasks(rounds: int) -> list[Timing]:
     ]
 
 
+def refusals(rounds: int) -> Iterator[Figure]:
+    """What a caller takes that is refused at once, in turn with one that is let in: processor time."""
+    limiter, full = ConcurrencyLimiter(_default()), ConcurrencyLimiter(Fixed(1))
+    with full.acquire():
+        pairs = [(_timed(_block(limiter.acquire), _PROCESSOR), _refused(full.acquire)) for _ in range(rounds)]
+    yield from _refused_by("threads", pairs)
+    yield from _refused_by("asyncio", asyncio.run(_refused_tasks(rounds)))
+
+
+async def _refused_tasks(rounds: int) -> list[tuple[float, float]]:
+    limiter, full = AsyncConcurrencyLimiter(_default()), AsyncConcurrencyLimiter(Fixed(1))
+    async with full.acquire():
+        return [(await _awaited(limiter.acquire, _PROCESSOR), await _refused_task(full.acquire)) for _ in range(rounds)]
+
+
+def _refused_by(api: str, pairs: list[tuple[float, float]]) -> Iterator[Figure]:
+    yield Figure(f"{api}: a refusal", statistics.median(each[1] for each in pairs), "ns", note="of the processor")
+    ratio = statistics.median(refused / let_in for let_in, refused in pairs)
+    yield Figure(f"{api}: a refusal / a permit", ratio, at_most=1.3, note="median of the rounds' ratios")
+
+
 def laws(rounds: int) -> Iterator[Figure]:
     """What each law takes for a sample of a call that took about 20 ms, 20 of them under way."""
     for name, make in LAWS.items():
@@ -107,18 +129,40 @@ def _block(context: Callable[[], Any]) -> Callable[[], None]:
     return pass_through
 
 
-def _timed(call: Callable[[], None]) -> float:
-    begin = time.perf_counter_ns()
+def _refused(context: Callable[[], Any]) -> float:
+    begin = _PROCESSOR()
+    for _ in repeat(None, _CALLS):
+        try:
+            with context():
+                pass
+        except ConcurrencyLimited:
+            pass
+    return (_PROCESSOR() - begin) / _CALLS
+
+
+async def _refused_task(context: Callable[[], Any]) -> float:
+    begin = _PROCESSOR()
+    for _ in repeat(None, _CALLS):
+        try:
+            async with context():
+                pass
+        except ConcurrencyLimited:
+            pass
+    return (_PROCESSOR() - begin) / _CALLS
+
+
+def _timed(call: Callable[[], None], clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    begin = clock()
     call()
-    return (time.perf_counter_ns() - begin) / _CALLS
+    return (clock() - begin) / _CALLS
 
 
-async def _awaited(context: Callable[[], Any]) -> float:
-    begin = time.perf_counter_ns()
+async def _awaited(context: Callable[[], Any], clock: Callable[[], int] = time.perf_counter_ns) -> float:
+    begin = clock()
     for _ in repeat(None, _CALLS):
         async with context():
             pass
-    return (time.perf_counter_ns() - begin) / _CALLS
+    return (clock() - begin) / _CALLS
 
 
 def _updates(law: Law) -> float:
@@ -129,7 +173,12 @@ def _updates(law: Law) -> float:
     return (time.perf_counter_ns() - begin) / _CALLS
 
 
-PARTS: dict[str, Callable[[int], Iterator[Figure]]] = {"threads": threads, "asyncio": tasks, "laws": laws}
+PARTS: dict[str, Callable[[int], Iterator[Figure]]] = {
+    "threads": threads,
+    "asyncio": tasks,
+    "refusals": refusals,
+    "laws": laws,
+}
 
 
 def main() -> None:

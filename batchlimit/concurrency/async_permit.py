@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
-from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import TaskWakeup
@@ -71,14 +70,14 @@ class AsyncPermit(BasePermit):
     async def _enter(self) -> Self:
         if self._state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
-        if reason := self._locked_gate.enter(self, self._partition):
-            await self._wait(reason)
+        if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
+            await self._wait(seconds)
         return self
 
     async def __aenter__(self) -> Self:
         if self._state is ASKED:
-            if reason := self._locked_gate.enter(self, self._partition):
-                await self._wait(reason)
+            if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
+                await self._wait(seconds)
         else:
             self._check()
         if self._sheddable:
@@ -121,14 +120,10 @@ class AsyncPermit(BasePermit):
         if self._state is WAITING:
             raise RuntimeError(f"{self!r} is waited for by another task")
 
-    async def _wait(self, reason: Reason) -> None:
-        """Wait in the queue, having been refused for this reason, and return with the permit held."""
+    async def _wait(self, seconds: float) -> None:
+        """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
         waiters = locked_gate.waiters
-        seconds = waiters.longest(self._timeout)
-        self._state = OVER
-        if seconds <= 0:
-            raise locked_gate.refusal(reason)
         turn = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_turn()
         waiter = GateWaiter(turn.waker(), self.priority)
         self._state = WAITING

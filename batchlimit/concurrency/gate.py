@@ -109,7 +109,8 @@ class Gate:
         A place gets free every mean / limit. Ahead are all waiters, and the calls under way above the limit. What is
         kept for others is lent when none of them has claimed it for a while.
         """
-        ahead = self.waiting.count + max(0, self.in_flight - self.limit) + 1
+        above = self.in_flight - self.limit
+        ahead = self.waiting.count + (above if above > 0 else 0) + 1
         wait = mean_ns * ahead / self.limit if mean_ns else None
         if reason == "partition":
             return max(self.partitions.lent_in(now_ns, 0), wait or 0)
@@ -132,12 +133,15 @@ class Gate:
     @property
     def has_lost(self) -> bool:
         """Whether a call is counted whose permit is no more."""
-        return any(partition.lost > 0 for partition in self.partitions.all())
+        for partition in self.partitions.all:  # noqa: SIM110  any() of these takes 200 ns more
+            if partition.lost > 0:
+                return True
+        return False
 
     def reclaim(self) -> int:
         """Count no longer the calls whose permit is no more, and return how many these were; then `serve`."""
         found = 0
-        for partition in self.partitions.all():
+        for partition in self.partitions.all:
             if (lost := partition.lost) > 0:
                 self.in_flight -= lost
                 partition.busy -= lost

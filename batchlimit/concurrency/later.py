@@ -100,13 +100,10 @@ class Deadlines:
 
         It raises ConcurrencyLimited if the call may not wait, LimiterClosed if the limiter was closed.
         """
-        if not (reason := gate.enter(permit, partition)):
+        if not (seconds := gate.enter(permit, partition, wait)):
             if permit._sheddable:
                 gate.sheddable.add(permit)
             return permit
-        seconds = gate.waiters.longest(wait)
-        if seconds <= 0:
-            raise gate.refusal(reason)
         caller = Caller(gate, permit, self, *back)
         gate.waiters.join(caller.waiter, partition)
         self.add(caller, self._clock() + seconds * _SECOND)

@@ -75,8 +75,8 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if reason := self._locked_gate.enter(permit, partition):
-            permit._wait(partition, wait, reason)
+        if seconds := self._locked_gate.enter(permit, partition, wait):
+            permit._wait(partition, seconds)
         if sheddable:
             self._locked_gate.sheddable.add(permit)
         return permit

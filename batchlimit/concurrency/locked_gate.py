@@ -75,7 +75,7 @@ class LockedGate:
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
-        self.waiters = GateQueue(self._section, queue, self.counts)
+        self.waiters = GateQueue(self._section, self.counts)
         self.sheddable = SheddablePermits(self._section, self.counts)
         self.control = LimitControl(self._section, law, watchers)
         self._update = self.control.law.update
@@ -91,20 +91,22 @@ class LockedGate:
     def limit(self) -> int:
         return self._section.gate.limit
 
-    def enter(self, permit: BasePermit, partition: str) -> Reason | None:
-        """Enter if there is room, else return why not.
+    def enter(self, permit: BasePermit, partition: str, wait: float) -> float:
+        """Enter if there is room, and return 0; else return how long the call may wait (seconds, at most `wait`).
 
         Raises:
-            ConcurrencyLimited: No partition has this name, and Partitions have `unknown="refuse"`.
+            ConcurrencyLimited: There is no room, and the call may not wait. Or no partition has this name, and
+                Partitions have `unknown="refuse"`.
             LimiterClosed: The limiter was closed.
         """
         if self._bypass is not None and self._bypass(permit.operation, partition):
             with self._section.lock:
                 self.counts.bypassed += 1
             permit._state = BYPASS
-            return None
+            return 0.0
         now = self.clock()
         section = self._section
+        seconds, refusal = 0.0, None
         with section.lock:
             gate = section.gate
             place = gate.partitions.by_name.get(partition) if partition else gate.partitions.rest
@@ -114,14 +116,25 @@ class LockedGate:
                 permit._tally = place.tally  # first: never are fewer referring to it than are counted
                 gate.in_flight += 1
                 place.busy += 1
-            elif reason := self._enter_slowly(permit, place, now):
-                return reason
-            permit._gate, permit._place = gate, place
-            permit.start_ns, permit._in_flight = now, gate.in_flight
-            permit._state = HELD
-        if section.deferred:
+                reason = None
+            else:
+                reason = self._enter_slowly(permit, place, now)
+            if reason is None:
+                permit._gate, permit._place = gate, place
+                permit.start_ns, permit._in_flight = now, gate.in_flight
+                permit._state = HELD
+            else:
+                permit._state = OVER
+                if not (seconds := self._queue.patience(wait)):
+                    refusal = self.counts.refusal(gate, reason, now)
+        if section.deferred and not section.is_changing:
             section.run_deferred()
-        return None
+        if refusal is None:
+            return seconds
+        try:
+            raise refusal  # not under the lock: an exception that leaves the block takes 350 ns more
+        finally:
+            del refusal  # which would refer to itself, by this frame
 
     def tell_time(self, clock: Callable[[], int], time: OtherTime | None) -> None:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
@@ -140,7 +153,7 @@ class LockedGate:
         raise self.counts.refusal_of_unknown(gate, partition)
 
     def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
-        """Enter as Gate.enter says; no permit is completed meanwhile. Requires the lock."""
+        """Enter as Gate.enter says, or return why not; no permit is completed meanwhile. Requires the lock."""
         section = self._section
         gate, nested = section.gate, section.is_changing
         if gate.is_closed:
@@ -154,7 +167,7 @@ class LockedGate:
             permit._tally = None
             if nested:
                 return gate.reason
-            lost = self.waiters.reclaim()
+            lost = gate.has_lost and self.waiters.reclaim()
             if gate.leaving:
                 section.deferred.append(self.waiters.look)
             return self._enter_slowly(permit, place, now) if lost else gate.reason
@@ -166,7 +179,8 @@ class LockedGate:
         section = self._section
         if section.gate.is_closed and reason != "shed":
             return LimiterClosed(CLOSED)
-        return section.do(lambda: self.counts.refusal(section.gate, reason, self.clock()))
+        with section.lock:
+            return self.counts.refusal(section.gate, reason, self.clock())
 
     def leave(self, permit: BasePermit, outcome: Outcome) -> None:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""

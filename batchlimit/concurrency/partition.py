@@ -146,13 +146,14 @@ class PartitionTable:
     """The partitions of one gate.
 
     Attributes:
+        all: Every partition with a share, and last the one of all other calls.
         by_name: The partitions that have a share.
         rest: The partition of all other calls.
         is_strict: True if their shares are strict.
         is_open: True if any call may enter while the limit is not reached.
     """
 
-    __slots__ = ("_all", "by_name", "is_open", "is_strict", "rest")
+    __slots__ = ("all", "by_name", "is_open", "is_strict", "rest")
 
     def __init__(self, partitions: Partitions | None) -> None:
         self.is_strict = partitions is not None and partitions.strict
@@ -164,22 +165,18 @@ class PartitionTable:
             if name
         }
         self.rest = Partition("", cap=caps.get(""))
-        self._all = *self.by_name.values(), self.rest
+        self.all = *self.by_name.values(), self.rest
 
     def __repr__(self) -> str:
-        return f"<PartitionTable: {self.all()!r}>"
+        return f"<PartitionTable: {self.all!r}>"
 
     def of(self, name: str) -> Partition:
         """Return the partition of this name; that of all other calls if it has no share."""
         return self.by_name.get(name, self.rest)
 
-    def all(self) -> tuple[Partition, ...]:
-        """Return every partition with a share, and last the one of all other calls."""
-        return self._all
-
     def resize(self, limit: int) -> None:
         """Take the shares of another limit."""
-        for partition in self.all():
+        for partition in self.all:
             partition.resize(limit)
 
     def kept(self, now_ns: int) -> int:

@@ -6,7 +6,6 @@ from typing import Self
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency.base_permit import OVER, BasePermit
-from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited
@@ -64,13 +63,10 @@ class Permit(BasePermit):
             self.ignore()
         self._locked_gate.leave_by(self, error)
 
-    def _wait(self, partition: str, timeout: float, reason: Reason) -> None:
-        """Wait in the queue, having been refused for this reason, and return with the permit held."""
+    def _wait(self, partition: str, seconds: float) -> None:
+        """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
         waiters = locked_gate.waiters
-        seconds = waiters.longest(timeout)
-        if seconds <= 0:
-            raise locked_gate.refusal(reason)
         warn_in_loop()
         turn = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_turn()
         waiter = GateWaiter(turn.wake, self.priority)

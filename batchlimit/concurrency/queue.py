@@ -64,8 +64,9 @@ class Queue:
         Returns:
             The shorter of `timeout` and `max_wait` (seconds); 0 if nobody may wait here.
         """
-        longest = math.inf if self.max_wait is None else self.max_wait
-        return min(timeout, longest) if self.length else 0.0
+        if not self.length:
+            return 0.0
+        return timeout if self.max_wait is None else min(timeout, self.max_wait)
 
 
 NO_QUEUE = Queue(length=0)

@@ -6,7 +6,7 @@ from batchlimit.base.waking import HEARTBEAT
 from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
-from batchlimit.concurrency.queue import GateWaiter, Queue
+from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 
@@ -20,17 +20,13 @@ _SOONEST = 0.001
 class GateQueue:
     """Lets a caller that was refused entry wait for a place: `join`, wait to be woken, and `leave` in any case."""
 
-    __slots__ = ("_counts", "_queue", "_section")
+    __slots__ = ("_counts", "_section")
 
-    def __init__(self, section: CriticalSection, queue: Queue, counts: Counts) -> None:
-        self._section, self._queue, self._counts = section, queue, counts
+    def __init__(self, section: CriticalSection, counts: Counts) -> None:
+        self._section, self._counts = section, counts
 
     def __repr__(self) -> str:
         return f"<GateQueue of {self._section.gate!r}>"
-
-    def longest(self, timeout: float) -> float:
-        """Return for how many seconds a caller with this timeout may wait; 0 if it may not wait."""
-        return self._queue.patience(timeout)
 
     def join(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait. From now on any thread may wake the waiter, once: when it is served or the limiter is closed.

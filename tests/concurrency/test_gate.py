@@ -355,7 +355,7 @@ def test_a_share_is_what_it_says_at_every_limit(limits: range) -> None:
 def test_shares_follow_the_limit() -> None:
     gate = Gate(10, Partitions(LIVE))
     gate.resize(20, 0)
-    assert [(each.name, each.guaranteed) for each in gate.partitions.all()] == [("live", 14), ("batch", 6), ("", 0)]
+    assert [(each.name, each.guaranteed) for each in gate.partitions.all] == [("live", 14), ("batch", 6), ("", 0)]
 
 
 # Many who wait
@@ -504,7 +504,7 @@ def test_six_sixths_are_one() -> None:
         shares = {str(i): 1 / many for i in range(many)}
         for strict in (False, True):
             gate = Gate(7 * many, Partitions(shares, strict=strict))
-            assert [each.guaranteed for each in gate.partitions.all()] == [7] * many + [0]
+            assert [each.guaranteed for each in gate.partitions.all] == [7] * many + [0]
 
 
 def test_shares_may_add_up_to_one_in_floats() -> None:

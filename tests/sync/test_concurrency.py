@@ -4,6 +4,7 @@ import gc
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -126,13 +127,41 @@ def test_a_permit_collected_amid_the_limiter_is_released() -> None:
     assert (limiter.statistics().in_flight, limiter.statistics().abandoned) == (0, 1)
 
 
+def test_a_call_may_enter_amid_a_change_that_ended_another_one() -> None:
+    """As a destructor may that the garbage collector runs while the limiter changes: it once went round for ever."""
+    limiter = ConcurrencyLimiter(Fixed(2))
+    permit = limiter.acquire()
+
+    def change() -> None:
+        permit.success()
+        limiter.acquire().success()
+
+    limiter._locked_gate._section.do(change)
+    assert (limiter.statistics().in_flight, limiter.statistics().succeeded) == (0, 2)
+
+
+def test_a_refusal_is_gone_when_it_was_caught() -> None:
+    """The error and the frames it passed do not refer to each other: nothing is left to the garbage collector."""
+    limiter, seen = ConcurrencyLimiter(Fixed(1)), list[weakref.ref[ConcurrencyLimited]]()
+    gc.disable()
+    try:
+        with limiter.acquire():
+            try:
+                limiter.acquire()
+            except ConcurrencyLimited as error:
+                seen.append(weakref.ref(error))
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+
+
 # Between two steps of a caller
 
 
 def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, GateWaiter, list[str]]:
     """A caller who was refused entry, and does not wait yet."""
     permit, woken = Permit(limiter._locked_gate, "", 0, False), []
-    assert limiter._locked_gate.enter(permit, "") == "limit"
+    assert limiter._locked_gate.enter(permit, "", 9.0)
     return permit, GateWaiter(lambda: woken.append("woken")), woken
 
 

@@ -68,8 +68,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, False)
         wait = math.inf if timeout is None else patience(timeout)
-        if reason := gate.enter(permit, ""):
-            permit._wait("", wait, reason)
+        if seconds := gate.enter(permit, "", wait):
+            permit._wait("", seconds)
         return permit
 
     def acquire_later(
@@ -137,8 +137,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         until = self._gates.clock() + patience(timeout) * _SECOND
         waiting = entering(self._gates, order, until, lambda gate: Permit(gate, operation, priority, False), held)
         try:
-            for permit, seconds, reason in waiting:
-                permit._wait("", seconds, reason)
+            for permit, seconds in waiting:
+                permit._wait("", seconds)
         finally:
             waiting.close()
         return Permits(order.this_round(), held)

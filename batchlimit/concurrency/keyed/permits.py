@@ -6,7 +6,6 @@ from typing import Self, TypeVar
 
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.base_permit import BasePermit
-from batchlimit.concurrency.gate import Reason
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
@@ -58,24 +57,24 @@ class AcquireOrder:
 
 def entering(
     gates: KeyedGates, order: AcquireOrder, until: float, permit_of: Callable[[LockedGate], P], held: list[P]
-) -> Generator[tuple[P, float, Reason], None, None]:
+) -> Generator[tuple[P, float], None, None]:
     """Enter at every key, and add the permits to `held`; it is empty again if that ends early.
 
     Yields:
-        Each permit that is to wait in a queue: for how many seconds at most, and why it found no room. The caller goes
-        on when it is held, and closes this if it waited in vain.
+        Each permit that is to wait in a queue, and for how many seconds at most. The caller goes on when it is held,
+        and closes this if it waited in vain.
     """
     try:
         while not held:
             for key in order.this_round():
                 gate = gates.by_key.get(key) or gates.find(key)
                 permit = permit_of(gate)
-                if reason := gate.enter(permit, ""):
+                if seconds := gate.enter(permit, "", max(0.0, (until - gates.clock()) / _SECOND)):
                     if not order.may_wait(key):
                         order.turned_away(key)
                         _give_back(held)
                         break
-                    yield permit, max(0.0, (until - gates.clock()) / _SECOND), reason
+                    yield permit, seconds
                 held.append(permit)
     except BaseException:
         _give_back(held)
@@ -218,9 +217,9 @@ class AsyncPermits(_Together):
         until = self._gates.clock() + self._seconds * _SECOND
         waiting = entering(self._gates, self._order, until, self._permit_of, self._permits)
         try:
-            for permit, seconds, reason in waiting:
-                permit._partition, permit._timeout = "", seconds
-                await permit._wait(reason)
+            for permit, seconds in waiting:
+                permit._partition = ""
+                await permit._wait(seconds)
         finally:
             waiting.close()
         return self
