@@ -105,4 +105,6 @@ def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
     return found
 
 
-_LIBRARY = Library(AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("close"))
+_LIBRARY = Library(
+    AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("read"), methodcaller("close")
+)

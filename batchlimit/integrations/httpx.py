@@ -5,6 +5,7 @@ either, by their `http_client` argument.
 """
 
 from collections.abc import Callable
+from contextlib import aclosing, closing
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from types import TracebackType
@@ -204,10 +205,28 @@ def _response(request: Any, answer: Unsent) -> Any:
     return library.Response(answer.status, headers=answer.headers, stream=body, request=request)
 
 
-def _library(request: Any) -> Any:
-    """Return the library that a request is of: httpx, httpx2, or one that is like them."""
-    return import_module(type(request).__module__.partition(".")[0])
+def _library(one: Any) -> Any:
+    """Return the library that a request or a response is of: httpx, httpx2, or one that is like them."""
+    return import_module(type(one).__module__.partition(".")[0])
 
 
-_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), methodcaller("close"))
-_ASYNC_LIBRARY = _LIBRARY._replace(limiter=AsyncRateLimiter, close=methodcaller("aclose"))
+def _body(response: Any) -> bytes:
+    with closing(response.stream) as stream:
+        return _kept(response, b"".join(stream))
+
+
+async def _async_body(response: Any) -> bytes:
+    async with aclosing(response.stream) as stream:
+        return _kept(response, b"".join([part async for part in stream]))
+
+
+def _kept(response: Any, sent: bytes) -> bytes:
+    """Let the caller of a response read what was sent; return that, decoded."""
+    library = _library(response)
+    response.stream = library.ByteStream(sent)
+    decoded: bytes = library.Response(response.status_code, headers=response.headers, content=sent).content
+    return decoded
+
+
+_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"))
+_ASYNC_LIBRARY = _LIBRARY._replace(limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"))

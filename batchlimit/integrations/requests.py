@@ -67,7 +67,9 @@ class LimitedAdapter(HTTPAdapter):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        library = Library(RateLimiter, _call, self._answered, attrgetter("status_code"), methodcaller("close"))
+        library = Library(
+            RateLimiter, _call, self._answered, attrgetter("status_code"), attrgetter("content"), methodcaller("close")
+        )  # fmt: skip
         self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ It is told once, as steps that threads and tasks go through alike.
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from string import Formatter
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -78,6 +79,7 @@ class Library(NamedTuple):
         outgoing: returns what a key may name of a request.
         answer: returns the library's response to a request that is not sent.
         status: returns the status of a response.
+        body: reads the body of a response, which its caller can read all the same.
         close: closes a response that its caller does not get.
     """
 
@@ -85,6 +87,7 @@ class Library(NamedTuple):
     outgoing: Callable[[Any], Outgoing]
     answer: Callable[[Any, Unsent], Any]
     status: Callable[[Any], int]
+    body: Callable[[Any], Any]
     close: Callable[[Any], Any]
 
 
@@ -143,14 +146,14 @@ class Upstream:
             return self._library.answer(request, refused(error, call.method))
         response = yield send()
         status = self._library.status(response)
-        for name, seconds, why in self.pauses(key, status, response.headers):
-            try:
-                yield self._limiter.pause(name, seconds, why=why)
-            except StoreUnavailable:
-                pass  # this process pauses all the same
-            except BaseException:  # such as a cancellation
-                yield self._library.close(response)
-                raise
+        try:
+            body = (yield self._library.body(response)) if self._asks_body(status, response.headers) else b""
+            for name, seconds, why in self.pauses(key, status, response.headers, body):
+                with suppress(StoreUnavailable):  # this process pauses all the same
+                    yield self._limiter.pause(name, seconds, why=why)
+        except BaseException:  # such as a cancellation
+            yield self._library.close(response)
+            raise
         return response
 
     def charge(self, request: Any, call: Outgoing) -> tuple[str, int]:
@@ -171,6 +174,12 @@ class Upstream:
         if status in (*_REFUSALS, FORBIDDEN, OVERLOADED) and (seconds := self._refused_for(status, after)):
             pauses.append((key, seconds, f"{status} of upstream"))
         return pauses
+
+    def _asks_body(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Whether the body may say what the header fields do not: of a refusal, where the caller observes."""
+        if self._pacer is None or status not in (*_REFUSALS, FORBIDDEN):
+            return False
+        return "json" in headers.get("content-type", "") and "retry-after" not in headers
 
     def _refused_for(self, status: int, after: float | None) -> float:
         if after is None:

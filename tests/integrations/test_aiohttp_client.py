@@ -11,7 +11,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.aiohttp_client import LimitedClient
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore
-from tests.integrations.test_httpx import LITTLE_IS_LEFT
+from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO
 from tests.integrations.upstream import Said, Upstream, upstream
 
 T = TypeVar("T")
@@ -103,6 +103,18 @@ def test_where_little_is_left_calls_are_held_back_before_a_429(server: Upstream)
 
     assert run("1000/s", work, wait=0, observe=True) == [200, 429]
     assert len(server.asked) == 1
+
+
+def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(server: Upstream) -> None:
+    server.answers(REFUSED_BY_BODY)
+
+    async def work(session: aiohttp.ClientSession, limiter: AsyncRateLimiter) -> tuple[bytes, float]:
+        async with session.get(server.url) as response:
+            return await response.read(), (await limiter.decide("127.0.0.1")).retry_after
+
+    body, wait = run("1000/s", work, observe=True)
+    assert body == RETRY_INFO
+    assert 30 < wait <= 34.1
 
 
 def test_each_redirect_is_charged(server: Upstream) -> None:

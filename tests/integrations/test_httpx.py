@@ -1,6 +1,8 @@
 """A client over a limited transport: what is sent and what is not, of httpx and httpx2, by threads and by tasks."""
 
 import asyncio
+import gzip
+import json
 import subprocess
 import sys
 import threading
@@ -139,6 +141,31 @@ def test_where_little_is_left_calls_are_held_back_before_a_429(make: Any, server
     assert [client.get(server.url).status_code for _ in range(2)] == [200, 429]
     assert 50 < client.decide("127.0.0.1").retry_after <= 60.1
     assert len(server.asked) == 1
+
+
+RETRY_INFO = json.dumps(
+    {"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}]}}
+).encode()
+REFUSED_BY_BODY = Said(429, {"content-type": "application/json; charset=UTF-8"}, RETRY_INFO)
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
+    make: Any, server: Upstream, encoding: str
+) -> None:
+    sent = gzip.compress(RETRY_INFO) if encoding == "gzip" else RETRY_INFO
+    server.answers(Said(429, REFUSED_BY_BODY.headers | {"content-encoding": encoding}, [sent[:9], sent[9:]]))
+    client = make(wait=0, observe=True)
+    response = client.get(server.url)
+    assert (response.content, response.elapsed.total_seconds() >= 0) == (RETRY_INFO, True)
+    assert 30 < client.decide("127.0.0.1").retry_after <= 34.1
+
+
+def test_a_refusal_that_was_read_may_be_streamed(library: Any, server: Upstream) -> None:
+    server.answers(REFUSED_BY_BODY)
+    limited = LimitedTransport(RateLimiter(MemoryStore(), "1000/s"), observe=True)
+    with library.Client(transport=limited, trust_env=False) as client, client.stream("GET", server.url) as response:
+        assert b"".join(response.iter_raw()) == RETRY_INFO
 
 
 def test_who_does_not_observe_is_not_held_back(make: Any, server: Upstream) -> None:

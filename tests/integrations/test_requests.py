@@ -10,7 +10,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.requests import LimitedAdapter
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
-from tests.integrations.test_httpx import LITTLE_IS_LEFT
+from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO
 from tests.integrations.upstream import Said, Upstream, upstream
 
 
@@ -66,6 +66,15 @@ def test_where_little_is_left_calls_are_held_back_before_a_429(server: Upstream)
     with session(RateLimiter(MemoryStore(), "1000/s"), wait=0, observe=True) as client:
         assert [client.get(server.url).status_code for _ in range(2)] == [200, 429]
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(server: Upstream, stream: bool) -> None:
+    server.answers(REFUSED_BY_BODY)
+    limiter = RateLimiter(MemoryStore(), "1000/s")
+    with session(limiter, observe=True) as client, client.get(server.url, stream=stream) as response:
+        assert b"".join(response.iter_content(9)) == RETRY_INFO
+    assert 30 < limiter.decide("127.0.0.1").retry_after <= 34.1
 
 
 def test_while_the_store_is_away_a_request_is_answered_503(server: Upstream) -> None:

@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI and Anthropic over a limited transport, against a server that speaks their wire formats."""
+"""The SDKs of OpenAI, Anthropic and Google over a limited transport, and a server that speaks their wire formats."""
 
 import json
 from collections.abc import Iterator
@@ -8,11 +8,14 @@ import anthropic
 import httpx2
 import openai
 import pytest
+from google import genai
+from google.genai.types import HttpOptions
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
+from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY
 from tests.integrations.upstream import Said, Upstream, upstream
 
 JSON = {"content-type": "application/json"}
@@ -149,3 +152,33 @@ def test_a_stream_comes_through(make: Any, server: Upstream) -> None:
     made = make(_OpenAI, "1000/s")
     stream = made.client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
     assert "".join(each.choices[0].delta.content or "" for each in stream) == "fine"
+
+
+ANSWER = _json({"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}}]})
+
+
+def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_same(server: Upstream) -> None:
+    """The SDK itself reads neither that nor `Retry-After`."""
+    limiter = RateLimiter(MemoryStore(), "1000/s")
+    http = httpx2.Client(transport=LimitedTransport(limiter, wait=0, observe=True), trust_env=False)
+    client = genai.Client(api_key="k", http_options=HttpOptions(base_url=server.url, httpx_client=http))
+    server.answers(ANSWER, REFUSED_BY_BODY)
+    assert client.models.generate_content(model="m", contents="hello").text == "fine"
+    with pytest.raises(genai.errors.ClientError) as refused:
+        client.models.generate_content(model="m", contents="hello")
+    assert "retryDelay" in str(refused.value)
+    assert 30 < limiter.decide("127.0.0.1").retry_after <= 34.1
+    with pytest.raises(genai.errors.ClientError, match="429"):
+        client.models.generate_content(model="m", contents="hello")
+    assert len(server.asked) == 2
+    http.close()
+
+
+def test_openai_tells_what_is_left_and_calls_are_held_back(make: Any, server: Upstream) -> None:
+    server.answers(Said(200, JSON | LITTLE_IS_LEFT, CHAT.body))
+    made = make(_OpenAI, "1000/s", wait=0, observe=True)
+    made.client.max_retries = 0
+    assert made.ask() == "fine"
+    with pytest.raises(openai.RateLimitError):
+        made.ask()
+    assert len(server.asked) == 1

@@ -26,7 +26,7 @@ def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 NOW = 1_790_000_000.0
 A_MINUTE_LATER = "Mon, 21 Sep 2026 14:14:20 GMT"
 OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
-LIBRARY = Library(RateLimiter, *[lambda *_: None] * 4)  # type: ignore[arg-type]  # nothing is sent
+LIBRARY = Library(RateLimiter, *[lambda *_: None] * 5)  # type: ignore[arg-type]  # nothing is sent
 
 
 def made(
