@@ -78,6 +78,7 @@ def test_a_request_that_waits_is_admitted_when_tokens_have_come() -> None:
         outcomes = [enforcer.admit(Request("GET", "/"), timeout=None) for _ in range(5)]
         assert [each.refusal for each in outcomes] == [None] * 5
         assert all(len(each.charges) == 1 and each.headers for each in outcomes)
+        assert {each.decided["all"].reset_after for each in outcomes[1:] if each.decided} == {0.01}, "nothing was left"
         assert enforcer.statistics().rules["all"].refused == 0
 
 

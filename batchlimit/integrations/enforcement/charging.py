@@ -105,7 +105,10 @@ class Charging:
             return {error.key: error.decision}
         # A caller that waited took the last tokens that there were.
         found = {key: self._limiter().rules.explain(key).quota for key in bill.costs}
-        return {key: Decision(True, quota.largest_cost, 0, 0.0, 0.0, "store", quota) for key, quota in found.items()}
+        return {
+            key: Decision(True, quota.largest_cost, 0, 0.0, quota.full_after(0), "store", quota)
+            for key, quota in found.items()
+        }
 
     def _charged(
         self, outcome: Outcome, bill: Bill, decisions: dict[str, Decision], decided: dict[str, Decision]
