@@ -92,8 +92,7 @@ class InstanceTable:
 
     def forget_idle(self, name: str, instance: InstanceEntry, now: int) -> None:
         """Forget an instance that holds nothing and asked long ago."""
-        idle = instance.expires <= now and instance.seen + ACTIVE <= now
-        if idle and (instance.weight > 0 or instance.known <= now):
+        if instance.expires <= now and instance.seen + ACTIVE <= now:
             self.forget(name, instance, now)
 
     def forget(self, name: str, instance: InstanceEntry, now: int) -> None:

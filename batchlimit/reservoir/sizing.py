@@ -208,7 +208,7 @@ class FractionBatch:
         Returns:
             Fraction x the smallest burst, at least 1.
         """
-        return max(1, math.floor(min(self.fraction, 1.0) * usage.quota.largest_cost))
+        return max(1, math.floor(self.fraction * usage.quota.largest_cost))
 
 
 @dataclass(frozen=True, slots=True)
