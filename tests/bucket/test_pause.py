@@ -85,6 +85,16 @@ def test_a_waiter_may_be_granted_a_token_of_just_after_the_end() -> None:
     assert grant.starts_in == pytest.approx(0.6, abs=1e-5)
 
 
+@pytest.mark.parametrize(("after", "starts_in"), [(0.0, 0.02), (0.2, 0.03), (0.4, 0.04), (0.6, 0.05), (0.8, 0.05)])
+def test_instances_ask_often_just_after_a_pause_and_then_as_rarely_as_before(after: float, starts_in: float) -> None:
+    thousand = Quota(1000.0, 1000)
+    bucket, need = Bucket(thousand, 0), round(after * 1000) + 5
+    bucket.pause(SECOND, 0)
+    grant = bucket.take(thousand, Ask("a", 1, need, need, need, max_wait=1.0), round((1 + after) * SECOND))
+    assert grant.granted == need
+    assert grant.starts_in == pytest.approx(starts_in, abs=1e-5)
+
+
 def test_the_longest_pause_ends_in_ten_years_and_the_bucket_outlasts_it() -> None:
     bucket = Bucket(TEN, 0)
     assert bucket.pause(10**18, 0) == 10 * 365 * 86_400 * SECOND

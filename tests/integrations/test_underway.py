@@ -9,6 +9,7 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, underway
+from batchlimit.integrations.enforcement.underway import UnderwayThreads
 from batchlimit.rules import Request, Rule, Rules
 from tests.nodes import await_fact
 
@@ -24,6 +25,16 @@ def rules(quota: str = "1/hour") -> Rules:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's patience ends because the machine is busy."""
     monkeypatch.setattr(underway, "_HOLD", 60.0)
+
+
+def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
+    (login,), open_ones = list(rules()), UnderwayThreads()
+    charged = (login, "login", 1)
+    for _ in range(2):
+        open_ones.begin([charged])
+    for left in {"login"}, set[str]():
+        open_ones.end("login")
+        assert open_ones.among([charged]) == left
 
 
 class Threads:

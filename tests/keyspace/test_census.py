@@ -16,7 +16,7 @@ from batchlimit.keyspace.pages import SIZE, Counted, Page
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import PolicyStatistics
+from batchlimit.reservoir.statistics import PolicyStatistics, Statistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
 from tests.opcodes import trace_opcodes
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -342,3 +342,7 @@ def test_a_refusal_in_place_of_the_store_is_memorys() -> None:
     entry.reservoir.admission.refuse(waiter, 0.0)
     found = taken(Tallies(Policies()), Key(entry.reservoir)).policies["*"]
     assert (found.refused, found.by_store) == (7, 0)
+
+
+def test_a_store_is_there_until_it_is_known_to_be_away() -> None:
+    assert Statistics(keys=0, admitted=0, refused=0, calls=0, held=0, waiting=0).available

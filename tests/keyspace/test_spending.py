@@ -37,6 +37,16 @@ KNOWN = KeySnapshot(NOW - 1, 0.5, NOW - 1, last_want=1, epoch=7, level=60, activ
 AWAY = StoreUnavailable("away")
 
 
+class AtHalf:
+    """A sizer that wants a lease where the bucket is rich."""
+
+    def want(self, usage: Usage) -> int:
+        return 9 if usage.rich else 1
+
+
+AT_HALF = AtHalf()
+
+
 class Told:
     """Overrides as of now."""
 
@@ -113,6 +123,8 @@ class Keys:
         (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, False),
         (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 2, True),
         (KNOWN._replace(demand=5.0, counted_at=NOW - 1), TimeBatch(0.4, 0.4), 1, True),
+        (KNOWN._replace(level=50), AT_HALF, 1, False),
+        (KNOWN._replace(level=49), AT_HALF, 1, True),
         (KNOWN._replace(active_instances=1), FixedBatch(1), 1, False),
         (KNOWN._replace(active_instances=1, heard=NOW - 9.9), FixedBatch(1), 1, False),
         (KNOWN._replace(active_instances=1, heard=NOW - 10), FixedBatch(1), 1, True),
@@ -120,6 +132,7 @@ class Keys:
     ids=[
         "an unknown key", "a sizer that wants more", "but not more than the call costs", "nobody asked lately",
         "or seldom", "less than the next call in a lease", "more", "more, but not more than it costs", "a while ago",
+        "half of the bucket is there", "less than half",
         "leased of a second ago", "and ten seconds ago, nearly", "ten seconds ago",
     ],
 )  # fmt: skip

@@ -78,12 +78,27 @@ def test_a_look_that_never_ends_does_not_keep_others_from_looking() -> None:
     """The thread that was to look may have been interrupted."""
     limiter = Limiter()
     limiter.known.hear(7, limiter.now)
-    limiter.now += 5.0
+    limiter.now += 9.9
     limiter.known.hear(7, limiter.now)
     assert limiter.looks == 1
-    limiter.now += 6.0
+    limiter.now += 0.1
     limiter.known.hear(7, limiter.now)
     assert limiter.looks == 2
+
+
+def test_who_could_not_read_looks_again_a_second_later_and_a_store_that_is_away_is_no_news() -> None:
+    limiter = Limiter()
+    limiter.known.hear(9, limiter.now)
+    assert not limiter.known.fail(TimeoutError())
+    for seconds, looks in (0.9, 1), (0.1, 2):
+        limiter.now += seconds
+        limiter.known.hear(9, limiter.now)
+        assert limiter.looks == looks
+
+
+def test_the_first_fault_is_news() -> None:
+    limiter = Limiter()
+    assert [limiter.known.fail(NotUnderstood("it is damaged")) for _ in range(2)] == [True, False]
 
 
 def test_a_child_looks_for_itself() -> None:

@@ -74,6 +74,26 @@ def test_a_name_is_a_pattern_by_its_wildcards() -> None:
     assert [Override(name, Quota(1.0)).is_pattern for name in ("ann", "a*", "a?", "[ab]")] == [False, True, True, True]
 
 
+def test_names_are_written_as_they_are() -> None:
+    assert '"Zoë"' in Override("ann", Quota(1.0), who="Zoë").encode()
+
+
+@pytest.mark.parametrize(
+    ("override", "is_for_all"),
+    [
+        (Override("*", Quota(1.0)), True),
+        (Override("user:*", Quota(1.0)), False),
+        (Override("ann", Quota(1.0)), False),
+        (Override("*", Quota(1.0), mode="shadow"), False),
+    ],
+    ids=str,
+)
+def test_an_override_is_for_all_keys_if_its_name_has_no_character_of_its_own(
+    override: Override, is_for_all: bool
+) -> None:
+    assert override.is_for_all == is_for_all
+
+
 @pytest.mark.parametrize(("now", "has_ended"), [(999.0, False), (1000.5, True), (2000.0, True)])
 def test_an_override_ends_at_its_instant(now: float, has_ended: bool) -> None:
     assert FULL.has_ended(now) is has_ended

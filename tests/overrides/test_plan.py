@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.overrides.override import Override
 from batchlimit.overrides.overrides import MOST, Overrides
-from batchlimit.overrides.plan import Until, end_of, removal, setting
+from batchlimit.overrides.plan import Difference, Until, difference, end_of, removal, setting
 from batchlimit.quota.quota import Quota
 
 NOW = 1_000_000.0
@@ -69,3 +69,11 @@ def test_there_is_an_end_to_overrides() -> None:
     with pytest.raises(ValueError, match="10000 are the most"):
         setting(full, Override("one more", Quota(1.0)), "me", NOW)
     assert setting(full, Override("user:7", Quota(2.0)), "me", NOW).texts
+
+
+def test_what_stands_there_already_is_not_set_again_and_a_change_tells_what_was_before() -> None:
+    ann, bob, cid = (Override(name, Quota(rate)) for name, rate in (("ann", 1.0), ("bob", 2.0), ("cid", 3.0)))
+    there, other = Overrides(7, [ann, bob]), Override("bob", Quota(5.0))
+    assert difference(there, [ann, other, cid], NOW, prune=True) == Difference((other, cid), (), {"bob": bob}, 1)
+    assert difference(there, [other], NOW, prune=True) == Difference((other,), (ann,), {"bob": bob}, 0)
+    assert difference(there, [other], NOW, prune=False) == Difference((other,), (), {"bob": bob}, 0)

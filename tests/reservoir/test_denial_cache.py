@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
@@ -13,6 +14,7 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Fetch
+from tests.reservoir.entry import HUNDRED, Entry
 from tests.reservoir.world import about, answer
 
 THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
@@ -190,3 +192,14 @@ def test_a_look_without_the_lock_goes_by_one_answer() -> None:
     state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0)
     state.answers = iter([DenialCache.pausing(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
     assert not Forecast(state).denies(5, 0.0)
+
+
+@pytest.mark.parametrize("quota", [HUNDRED, Quota(100.0, 100)], ids=["the very one", "an equal one"])
+def test_who_has_no_lock_sees_a_refusal_at_once_whichever_quota_it_was_asked_by(quota: Quota) -> None:
+    """A spend asks by a Quota of its own."""
+    entry = Entry(HUNDRED)
+    asked = entry.fetch(entry.join(1, NO_WAIT))._replace(quota=quota)
+    entry.reservoir.state.in_flight = asked
+    entry.refuse(asked, 0.0, 0.5)
+    entry.woken()
+    assert entry.reservoir.tokens.denied_until == pytest.approx(0.5, abs=1e-5)

@@ -97,6 +97,13 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     assert entry.reservoir.state.statistics == KeyStatistics(25, 6, 2, fallback=25)
 
 
+def test_who_is_refused_is_told_when_the_share_has_its_tokens() -> None:
+    entry = Entry(HUNDRED, policy=FailurePolicy.local(4))
+    entry.reservoir.failed(entry.fetch(entry.join(1)), DEAD, 0.0)
+    for cost, seconds in (60, 0.04), (25, 0.04):  # a larger cost than the share is admitted when that is full
+        assert entry.reservoir.forecast.retry_after(Waiter(cost, NO_WAIT, Waking()), 0.0) == about(seconds)
+
+
 def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
     entry = away()
     first, second = entry.join(25, math.inf), entry.join(1, math.inf)

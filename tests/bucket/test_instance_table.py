@@ -1,0 +1,32 @@
+"""Whom a bucket forgets, and when."""
+
+import pytest
+
+from batchlimit.bucket.fair_share import ACTIVE
+from batchlimit.bucket.instance_table import InstanceTable
+
+
+@pytest.mark.parametrize(("known", "now", "is_there"), [(0, 5, False), (5, 5, False), (6, 5, True)])
+def test_an_instance_that_has_had_a_refund_has_its_entry_until_the_refund_is_forgotten(
+    known: int, now: int, is_there: bool
+) -> None:
+    table = InstanceTable()
+    one = table.enter("a", 0)
+    table.weigh(one, 2, 0)
+    one.known = known
+    table.forget("a", one, now)
+    assert ("a" in table.instances, table.active, table.weights) == (is_there, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("expires", "seen", "active"), [(0, 0, 0), (ACTIVE, 0, 0), (ACTIVE + 1, 0, 1), (0, 1, 1)], ids=str
+)
+def test_an_instance_is_active_until_its_lease_is_over_and_it_asked_long_ago(
+    expires: int, seen: int, active: int
+) -> None:
+    table = InstanceTable()
+    one = table.enter("a", seen)
+    table.weigh(one, 1, 0)
+    one.expires = expires
+    table.forget_idle("a", one, ACTIVE)
+    assert table.active == active
