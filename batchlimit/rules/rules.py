@@ -38,8 +38,8 @@ class Rules:
             field of a key is an error that is neither an identity nor a path parameter.
         exempt: requests that no rule is for: patterns such as "GET /health", functions of the Request that return
             whether it is exempt, or several of both (default none). They match a path exactly as it is written.
-        limits: quotas of some keys in place of that of their rule, by key or pattern: {"user:pro:*": "600/m"} (default
-            none).
+        limits: quotas of some keys in place of that of their rule, by key or pattern: `{"user:pro:*": "600/m"}`
+            (default none).
 
     Raises:
         RulesError: two rules contradict each other, or no rule has the keys of a limit.

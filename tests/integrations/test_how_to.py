@@ -32,7 +32,8 @@ def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.
         code = shown.split("```")[0].replace("redis://localhost:6379/0", "memory://")
         exec(compile(code, "web.md", "exec"), {"__name__": "shown"})
     *asgi, wsgi = (printed := capsys.readouterr().out.splitlines())[:4]
-    assert "\n".join(printed[4:]) in text
+    assert "\n".join(printed[4:8]) in text
+    assert f"\n{printed[8]}\n" in text
     assert [line.split()[0] for line in asgi] == ["200", "200", "429"]
     assert '"search";r=1;t=1800' in asgi[0]
     assert asgi[0].endswith("None")
