@@ -53,6 +53,7 @@ docs/how-to/testing
 
 docs/web
 docs/rules
+docs/how-to/moving
 docs/how-to/fastapi
 docs/how-to/starlette
 docs/how-to/litestar
