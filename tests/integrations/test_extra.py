@@ -8,12 +8,17 @@ import pytest
 EXTRAS = [
     ("aiohttp", "aiohttp", "aiohttp"),
     ("aiohttp_client", "aiohttp", "aiohttp"),
+    ("arq", "arq", "arq"),
     ("celery", "celery", "celery"),
     ("django", "django", "Django"),
+    ("dramatiq", "dramatiq", "dramatiq"),
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),
+    ("procrastinate", "procrastinate", "procrastinate"),
     ("quart", "quart", "Quart"),
     ("requests", "requests", "requests"),
+    ("rq", "rq", "rq"),
+    ("taskiq", "taskiq", "taskiq"),
 ]
 
 

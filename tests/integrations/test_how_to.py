@@ -48,3 +48,14 @@ def test_the_page_of_web_applications_names_each_server_that_the_tests_start() -
         assert f"| {name} " in rows
     for command in (command for command, _ in WAYS.values() if command[0] == "gunicorn"):
         assert f"`{command[command.index('-k') + 1].lower()}`" in rows
+
+
+def test_each_program_of_the_page_of_task_queues_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (_ROOT / "docs" / "how-to" / "workers.md").read_text(encoding="utf-8")
+    programs = [each.split("```")[0] for each in text.split("```python\n")[1:]]
+    assert len(programs) == 6
+    for number, program in enumerate(programs):
+        module = ModuleType(f"shown{number}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        code = program.replace('from_url("redis://localhost:6379/0"', 'from_url("memory://"')
+        exec(compile(code, f"workers.md-{number}", "exec"), vars(module))

@@ -1,0 +1,75 @@
+"""A decorator for jobs of arq that share one limit over the whole fleet."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+try:
+    from arq.constants import retry_key_prefix
+    from arq.worker import Retry
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.arq needs arq, of the 'arq' extra: pip install 'batchlimit[arq]'", name="arq"
+    ) from error
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Run
+from batchlimit.quota.template import Cost, Key
+
+__all__ = ["limited"]
+
+Job = Callable[..., Awaitable[Any]]
+_SOON = 0.1
+"""Seconds within which a job counts as new that begins when it was to."""
+
+
+def limited(
+    limiter: AsyncRateLimiter, key: Key = "{task}", *, cost: Cost = 1, longest: float = 600.0
+) -> Callable[[Job], Job]:
+    """Return a decorator for a job that runs as fast as a limiter lets, over the whole fleet.
+
+    A job without a token is deferred: the worker goes on with others, and none of its `max_tries` is used up. Refused
+    jobs come back one after the other, and new ones line up behind them. The decorated function may be called with an
+    empty context; then it is not limited.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key: what a job is charged to (default "{task}", its name): text whose fields name parameters of the function,
+            as in "mail:{to}", or a function of its arguments, of which the context is the first.
+        cost: whole tokens (default 1), or a function of its arguments.
+        longest: seconds that a job is sent away for at most (default 600).
+
+    Returns:
+        The decorator.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> limiter = AsyncRateLimiter.from_url("memory://", {"mail:*": "100/s", "*": "10/s"})
+        >>> @limited(limiter, "mail:{to}")
+        ... async def mail(ctx, to):
+        ...     return f"mail to {to}"
+        >>> await mail({}, "ann")
+        'mail to ann'
+    """
+    limit = AsyncTaskLimit(limiter, key, cost, longest)
+
+    def decorate(job: Job) -> Job:
+        @functools.wraps(job)
+        async def run(context: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
+            if "job_id" in context:
+                run = Run(job.__qualname__, job, (context, *args), kwargs, _times(context))
+                if seconds := await limit.wait(run):
+                    await context["redis"].decr(retry_key_prefix + context["job_id"])  # it was no try
+                    raise Retry(defer=seconds)
+            return await job(context, *args, **kwargs)
+
+        return run
+
+    return decorate
+
+
+def _times(context: dict[Any, Any]) -> int:
+    """Return 1 for a job that was deferred, by us or else: arq has no place to note how often."""
+    return int(context["score"] / 1000 - context["enqueue_time"].timestamp() > _SOON)

@@ -1,0 +1,62 @@
+"""A worker of RQ whose jobs share one limit over the whole fleet: it decides before it forks."""
+
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+try:
+    from rq import Worker
+    from rq.job import Job
+    from rq.queue import Queue
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.rq needs rq, of the 'rq' extra: pip install 'batchlimit[rq]'", name="rq"
+    ) from error
+
+from batchlimit import RateLimiter
+from batchlimit.integrations.workers.task_limit import TIMES, Run, TaskLimit
+
+__all__ = ["LimitedWorker"]
+
+
+class LimitedWorker(Worker):
+    """A worker that runs jobs as fast as a limiter lets, over the whole fleet.
+
+    It limits jobs whose `meta` has a `limit_key`, and charges them `limit_cost` tokens (default 1). A job without a
+    token is scheduled for its turn: no retry is used up, and no process is forked for it. A worker with a scheduler has
+    to run, which looks once a second. Refused jobs come back one after the other, and new ones line up behind them.
+
+    Attributes:
+        limiter: a RateLimiter; a class of your own has it.
+        limit_longest: seconds that a job is sent away for at most (default 600).
+
+    Example:
+        >>> class Mailer(LimitedWorker):
+        ...     limiter = RateLimiter.from_url("memory://", {"mail:*": "100/s burst 100", "*": "10/s"})
+    """
+
+    limiter: ClassVar[RateLimiter]
+    limit_longest: ClassVar[float] = 600.0
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Run a job, or schedule it for later.
+
+        Args:
+            job: the job.
+            queue: where it was.
+        """
+        if (key := job.meta.get("limit_key")) is not None and (seconds := self._wait(key, job)):
+            self._put_off(job, queue, seconds)
+        else:
+            super().execute_job(job, queue)
+
+    def _wait(self, key: str, job: Job) -> float:
+        limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
+        return limit.wait(Run(str(job.func_name), lambda: None, (), {}, int(job.meta.get(TIMES, 0))))
+
+    def _put_off(self, job: Job, queue: Queue, seconds: float) -> None:
+        job.meta[TIMES] = int(job.meta.get(TIMES, 0)) + 1
+        with self.connection.pipeline() as pipeline:
+            queue.schedule_job(job, datetime.now(UTC) + timedelta(seconds=seconds), pipeline=pipeline)
+            pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
+            pipeline.execute()
+        self.log.info("no token for %s: back in %.3f s", job.id, seconds)

@@ -1,0 +1,93 @@
+"""A dependency of taskiq by which tasks share one limit over the whole fleet: no middleware can put a task off."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+try:
+    from taskiq import Context, ScheduleSource, TaskiqDepends
+    from taskiq.exceptions import NoResultError
+    from taskiq.kicker import AsyncKicker
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.taskiq needs taskiq, of the 'taskiq' extra: pip install 'batchlimit[taskiq]'",
+        name="taskiq",
+    ) from error
+
+from batchlimit import AsyncRateLimiter
+from batchlimit.integrations.workers.task_limit import TIMES, AsyncTaskLimit, Run
+from batchlimit.quota.template import Cost, Key
+
+__all__ = ["LimitedRun"]
+
+
+class LimitedRun:
+    """A dependency of tasks that run as fast as a limiter lets, over the whole fleet.
+
+    A task without a token is sent again, to come back in its turn, and what runs now ends with NoResultError: it has no
+    result yet, and none of its retries is used up. Refused tasks come back one after the other, and new ones line up
+    behind them.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key: what a task is charged to (default "{task}", its name): text whose fields name its parameters, as in
+            "mail:{to}", or a function of its arguments.
+        cost: whole tokens (default 1), or a function of its arguments.
+        longest: seconds that a task is sent away for at most (default 600).
+        source: where tasks wait that are put off; `taskiq scheduler` sends them (default None: the broker itself delays
+            what has the label `delay`, as that for RabbitMQ does).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> from taskiq import InMemoryBroker
+        >>> broker = InMemoryBroker()
+        >>> limiter = AsyncRateLimiter.from_url("memory://", {"mail:*": "100/s", "*": "10/s"})
+        >>> @broker.task
+        ... async def mail(to: str, _: None = TaskiqDepends(LimitedRun(limiter, "mail:{to}"))) -> str:
+        ...     return f"mail to {to}"
+        >>> task = await mail.kiq("ann")
+        >>> (await task.wait_result()).return_value
+        'mail to ann'
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncRateLimiter,
+        key: Key = "{task}",
+        *,
+        cost: Cost = 1,
+        longest: float = 600.0,
+        source: ScheduleSource | None = None,
+    ) -> None:
+        self._limit, self._source = AsyncTaskLimit(limiter, key, cost, longest), source
+
+    def __repr__(self) -> str:
+        return f"<LimitedRun by {self._limit!r}>"
+
+    async def __call__(self, context: Annotated[Context, TaskiqDepends()]) -> None:
+        """Send the task again, if it has no token.
+
+        Args:
+            context: of taskiq.
+
+        Raises:
+            NoResultError: it was sent again.
+        """
+        message, task = context.message, context.broker.find_task(context.message.task_name)
+        assert task is not None
+        times = int(message.labels.get(TIMES, 0))
+        run = Run(message.task_name, task.original_func, message.args, message.kwargs, times)
+        if seconds := await self._limit.wait(run):
+            await self._send_again(context, seconds, times + 1)
+            raise NoResultError
+
+    async def _send_again(self, context: Context, seconds: float, times: int) -> None:
+        message = context.message
+        again: AsyncKicker[Any, Any] = AsyncKicker(message.task_name, context.broker, {**message.labels, TIMES: times})
+        again = again.with_task_id(message.task_id)
+        if self._source is None:
+            await again.with_labels(delay=seconds).kiq(*message.args, **message.kwargs)
+            return
+        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        await again.schedule_by_time(self._source, at, *message.args, **message.kwargs)
