@@ -263,6 +263,28 @@ async def test_a_caller_whose_time_ends_while_the_store_is_silent_hears_of_the_s
     await limiter.close()
 
 
+@pytest.mark.parametrize("later", [0.0, 0.3, 0.999, 1.0, 1.2, 1.5, 1.501, 2.3, 4.0])
+@pytest.mark.parametrize("of_this_process", [True, False])
+async def test_forty_that_are_cancelled_around_a_pause_leave_the_rate_to_others(
+    later: float, of_this_process: bool
+) -> None:
+    store = MemoryStore(virtual_loop().time)
+    limiter, other = (AsyncRateLimiter(store, "2/s burst 5", clock=virtual_loop().time) for _ in range(2))
+    await limiter.acquire(KEY)
+    await limiter.pause(KEY, 1.0)
+    forty = [asyncio.ensure_future(limiter.acquire(KEY, timeout=60)) for _ in range(40)]
+    await asyncio.sleep(later)
+    for each in forty:
+        each.cancel()
+    await asyncio.wait(forty)
+    begun = max(virtual_loop().now, 1001.0)
+    for _ in range(10):
+        await (limiter if of_this_process else other).acquire(KEY, timeout=60)
+    assert virtual_loop().now - begun <= 10 / 2 + 1.0
+    await limiter.close()
+    await other.close()
+
+
 async def _tried(limiter: AsyncRateLimiter) -> bool:
     return await limiter.try_acquire(KEY)
 
