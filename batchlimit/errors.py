@@ -2,6 +2,7 @@
 
     BatchLimitError
     ├── RateLimited        the caller waits: no token now; `retry_after` says when
+    │   └── Unfit          the caller asks for less: a reservation of so much never fits the burst
     ├── ConcurrencyLimited the caller waits: too many calls are under way; `reason` and `retry_after` say more
     ├── PermitLost         the caller stops: its permit of a shared limit may be somebody else's by now
     ├── StoreUnavailable   the operator looks: the store did not answer, or cannot serve
@@ -10,8 +11,11 @@
     ├── LimiterClosed      the programmer looks: the limiter was used after close()
     └── WatcherUnavailable the operator looks: this machine does not tell what a watcher would watch
 
-Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError.
+Arguments that can never work (a cost above the burst, a quota with a typo) raise ValueError or TypeError. The estimate
+of a reservation comes from data, so one above the burst is Unfit.
 """
+
+import math
 
 from batchlimit.base.decision import Decision, whole_seconds
 from batchlimit.base.redaction import shown
@@ -25,6 +29,7 @@ __all__ = [
     "RateLimited",
     "RulesChanged",
     "StoreUnavailable",
+    "Unfit",
     "WatcherUnavailable",
 ]
 
@@ -81,6 +86,35 @@ class RateLimited(BatchLimitError):
 
     def __str__(self) -> str:
         return f"{shown(self.key)} is over its quota; retry after {self.retry_after:.3f} s"
+
+
+class Unfit(RateLimited):
+    """A reservation asked for more tokens than its key can ever admit at once: the caller asks for less.
+
+    Nothing was charged. `retry_after` is inf: to wait does not help.
+
+    Attributes:
+        cost: the estimate that does not fit, in tokens.
+        largest: the most that does, which is the burst.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.errors import Unfit
+        >>> limiter = RateLimiter.from_url("memory://", {"model:rpm": "500/minute", "model:tpm": "100_000/minute"})
+        >>> try:
+        ...     limiter.reserve({"model:rpm": 1, "model:tpm": 128_000})
+        ... except Unfit as answer:
+        ...     print(f"at most {answer.largest} tokens of {answer.key}")
+        at most 100000 tokens of model:tpm
+    """
+
+    def __init__(self, key: str, cost: int, largest: int, decision: "Decision | None" = None) -> None:
+        super().__init__(key, math.inf, decision)
+        self.args = (key, cost, largest)  # for copies
+        self.cost, self.largest = cost, largest
+
+    def __str__(self) -> str:
+        return f"{self.cost} tokens never fit a burst of {self.largest}: key {shown(self.key)}"
 
 
 class ConcurrencyLimited(BatchLimitError):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from batchlimit.aio.awaitable import Answer
     from batchlimit.aio.decorator import AsyncLimit
     from batchlimit.aio.key_handle import AsyncKeyHandle
-    from batchlimit.aio.reservation import AsyncReservation
+    from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
     from batchlimit.base.decision import Source
     from batchlimit.quota.failure_policy import FailureSource
     from batchlimit.quota.lookup import QuotaSource
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batchlimit.reservoir.estimate import OnError
     from batchlimit.sync.decorator import Limit
     from batchlimit.sync.key_handle import KeyHandle
-    from batchlimit.sync.reservation import Reservation
+    from batchlimit.sync.reservation import JointReservation, Reservation
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
@@ -25,7 +25,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.aio.awaitable": "Answer",
             "batchlimit.aio.decorator": "AsyncLimit",
             "batchlimit.aio.key_handle": "AsyncKeyHandle",
-            "batchlimit.aio.reservation": "AsyncReservation",
+            "batchlimit.aio.reservation": "AsyncJointReservation AsyncReservation",
             "batchlimit.quota.lookup": "QuotaSource",
             "batchlimit.quota.template": "Cost Key",
             "batchlimit.reservoir.bucket_view": "Fill",
@@ -34,18 +34,20 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.base.decision": "Source",
             "batchlimit.sync.decorator": "Limit",
             "batchlimit.sync.key_handle": "KeyHandle",
-            "batchlimit.sync.reservation": "Reservation",
+            "batchlimit.sync.reservation": "JointReservation Reservation",
         },
     )
 
 __all__ = [
     "Answer",
+    "AsyncJointReservation",
     "AsyncKeyHandle",
     "AsyncLimit",
     "AsyncReservation",
     "Cost",
     "FailureSource",
     "Fill",
+    "JointReservation",
     "Key",
     "KeyHandle",
     "Limit",

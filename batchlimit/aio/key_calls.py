@@ -1,15 +1,18 @@
 """The calls of an AsyncRateLimiter that concern one key, with the hit path."""
 
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from threading import get_ident
+from typing import Any, overload
 
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.reservation import AsyncReservation
+from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
 from batchlimit.aio.slow_path import SlowPath
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.reservoir.estimate import OnError
+from batchlimit.quota.key import NeverFits
+from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
 
 
@@ -17,6 +20,7 @@ class AsyncKeyCalls(BaseRateLimiter):
     """Decides calls at one key at a time: from memory here, else by the slow path. AsyncRateLimiter builds on it."""
 
     _registry: Registry
+    acquire_all: Callable[..., Coroutine[Any, Any, None]]
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -211,21 +215,40 @@ class AsyncKeyCalls(BaseRateLimiter):
         """
         return await self._slow_path.resume(key)
 
+    @overload
     def reserve(
         self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
-    ) -> AsyncReservation:
+    ) -> AsyncReservation: ...
+    @overload
+    def reserve(
+        self,
+        key: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> AsyncJointReservation: ...
+    def reserve(
+        self,
+        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        cost: int | None = None,
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> AsyncReservation | AsyncJointReservation:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
 
         Args:
-            key: what is limited.
-            cost: the estimate, in whole tokens.
+            key: what is limited; or the estimates of several keys, as a dict or as pairs: all are charged, or none.
+            cost: the estimate, in whole tokens; none with several keys.
             timeout: seconds to wait at most; 0 does not wait (default None: no limit).
             on_error: what becomes of the estimate if the block raises or is cancelled: "keep" (default) or "refund".
 
         Returns:
-            An AsyncReservation. The estimate is charged when it is awaited, or entered by `async with`.
+            An AsyncReservation, or for several keys an AsyncJointReservation. The estimate is charged when it is
+            awaited, or entered by `async with`.
 
         Raises:
+            Unfit: an estimate is above the burst of its key.
             RateLimited: `timeout` cannot be met.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
             LimiterClosed, ValueError, TypeError: as the class says.
@@ -238,8 +261,17 @@ class AsyncKeyCalls(BaseRateLimiter):
             >>> (await limiter.decide("ann", 0)).remaining
             18
         """
-        return AsyncReservation(key, cost, on_error, self._reserve(key, cost, timeout), self._slow_path.adjust)
+        estimate = Estimate(estimated(key, cost), on_error)
+        made = AsyncJointReservation if cost is None else AsyncReservation
+        return made(estimate, self._charge(estimate.costs, timeout), self._slow_path.adjust)
 
-    async def _reserve(self, key: str, cost: int, timeout: float | None) -> None:
-        self._registry.entry(key)  # what is settled for less stays there
-        await self.acquire(key, cost, timeout=timeout)
+    async def _charge(self, costs: dict[str, int], timeout: float | None) -> None:
+        """Charge all keys, or none."""
+        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
+        try:
+            if len(costs) == 1:
+                await self.acquire(*next(iter(costs.items())), timeout=timeout)
+            else:
+                await self.acquire_all(costs, timeout=timeout)
+        except NeverFits as never:
+            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None

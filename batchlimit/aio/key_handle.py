@@ -155,6 +155,7 @@ class AsyncKeyHandle:
             An AsyncReservation.
 
         Raises:
+            Unfit: the estimate is above the burst.
             RateLimited: `timeout` cannot be met.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
             LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.

@@ -47,7 +47,8 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         limiter: a RateLimiter, which its owner closes.
         key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
             {path}, or a function of the request.
-        cost: whole tokens of each attempt (default 1), or a function of the request.
+        cost: whole tokens of each attempt (default 1), or a function of the request; where that returns more than the
+            burst of the key, the request is answered 429 and told not to come back.
         wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit. It is no part
             of the client's timeouts.
         transport: what sends the requests (default None: an `HTTPTransport()` of the library that the requests are of).

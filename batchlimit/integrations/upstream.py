@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from string import Formatter
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -15,13 +16,13 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import whole_seconds
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
-from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.errors import RateLimited, StoreUnavailable, Unfit
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.pacing import Pacer
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
 from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.quota.key import check_cost, check_key
+from batchlimit.quota.key import NeverFits, check_cost, check_key
 from batchlimit.reservoir.options import check_seconds
 
 TOO_MANY, UNAVAILABLE = 429, 503
@@ -144,6 +145,11 @@ class Upstream:
                 yield self._limiter.acquire(key, cost, timeout=self._wait)
         except (RateLimited, StoreUnavailable) as error:
             return self._library.answer(request, refused(error, call.method))
+        except NeverFits as never:
+            if not callable(self._cost):
+                raise
+            answer = Unfit(never.key, never.cost, never.largest)  # of this request
+            return self._library.answer(request, refused(answer, call.method))
         response = yield send()
         status = self._library.status(response)
         try:
@@ -198,11 +204,14 @@ def _pacer(observe: object, longest: float) -> Pacer | None:
 def refused(error: RateLimited | StoreUnavailable, method: str) -> Unsent:
     """Return the response to a request of this method that is not sent, because of this error."""
     if isinstance(error, RateLimited):
-        status, problem, after = TOO_MANY, quota_exceeded(()).body(), error.retry_after
+        detail = str(error) if isinstance(error, Unfit) else ""
+        status, problem, after = TOO_MANY, replace(quota_exceeded(()), detail=detail).body(), error.retry_after
     else:
         title = "The store of the rate limit cannot be reached"
         status, problem, after = UNAVAILABLE, Problem(UNAVAILABLE, REDUCED_CAPACITY, title).body(), 1.0
     headers = {"content-type": MEDIA_TYPE.decode(), "content-length": str(len(problem)), "x-batchlimit": "not sent"}
     if (seconds := whole_seconds(after)) is not None:
         headers |= {"retry-after": str(seconds), "retry-after-ms": str(math.ceil(after * 1000))}
+    else:
+        headers["x-should-retry"] = "false"  # so that SDKs do not
     return Unsent(status, headers, b"" if method == "HEAD" else problem)

@@ -17,6 +17,14 @@ _SHORT = 2 * _DIGEST + 2
 _SHORTENED = re.compile(rf".{{1,{_SHOWN}}}#[0-9a-f]{{32}}", re.DOTALL)
 
 
+class NeverFits(ValueError):
+    """A cost is above the burst of its key."""
+
+    def __init__(self, key: str, cost: int, largest: int) -> None:
+        super().__init__(f"{cost} tokens never fit a burst of {largest}: key {shown(key)}")
+        self.key, self.cost, self.largest = key, cost, largest
+
+
 def check_key(key: object) -> str:
     """The key itself: a non-empty str that UTF-8 can encode. Raises TypeError for another type, else ValueError."""
     if not isinstance(key, str):
@@ -34,14 +42,14 @@ def check_key(key: object) -> str:
 def check_cost(cost: object, largest: int, key: str) -> int:
     """The cost itself: whole tokens from 0 (admitted, costs nothing) to `largest`, the key's `Quota.largest_cost`.
 
-    Raises TypeError unless it is an int, ValueError if it is out of range: it would never fit, however long one waits.
+    Raises TypeError unless it is an int, ValueError if it is negative, and NeverFits, which is one, if it is too large.
     """
     if isinstance(cost, bool) or not isinstance(cost, int):
         raise TypeError(f"cost must be a whole number of tokens, not {shown(cost)}")
     if cost < 0:
         raise ValueError(f"cost must be at least 0 tokens, not {cost}")
     if cost > largest:
-        raise ValueError(f"{cost} tokens never fit a burst of {largest}: key {shown(key)}")
+        raise NeverFits(key, cost, largest)
     return cost
 
 

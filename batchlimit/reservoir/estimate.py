@@ -1,8 +1,13 @@
 """A charge that was estimated, and is settled once its cost is known."""
 
-from typing import Literal, get_args
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 from batchlimit.base.redaction import shown
+from batchlimit.errors import Unfit
+from batchlimit.quota.key import NeverFits, check_costs, check_key
+from batchlimit.reservoir.decisions import Decisions
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
@@ -12,37 +17,62 @@ SETTLE_THERE = "settle it where it was made, and send the actual cost there"
 
 
 class Estimate:
-    """A charge, and whether it is final. Costs are whole tokens."""
+    """A charge of one key or several, and whether it is final. Costs are whole tokens."""
 
-    __slots__ = ("cost", "on_error", "settled")
+    __slots__ = ("costs", "on_error", "settled")
 
-    def __init__(self, cost: int, on_error: OnError) -> None:
+    def __init__(self, costs: dict[str, int], on_error: OnError) -> None:
         if on_error not in get_args(OnError):
             raise ValueError(f"on_error must be 'keep' or 'refund', not {shown(on_error)}")
-        self.cost = cost
+        self.costs = costs
         self.on_error = on_error
         self.settled = False
 
     def __repr__(self) -> str:
-        return f"<Estimate of {self.cost}, {'settled' if self.settled else 'open'}>"
+        told = ", ".join(f"{cost} at {shown(key)}" for key, cost in self.costs.items())
+        return f"<Estimate of {told}: {'settled' if self.settled else 'open'}>"
 
-    def settle(self, actual: object) -> int:
-        """Return how much is still to be charged, less than 0 if it is to be refunded; RuntimeError a second time."""
-        if isinstance(actual, bool) or not isinstance(actual, int):
-            raise TypeError(f"actual must be a whole number of tokens, not {shown(actual)}")
-        if actual < 0:
-            raise ValueError(f"actual must be at least 0 tokens, not {actual}")
+    def settle(self, actual: Mapping[str, object]) -> dict[str, int]:
+        """Return by key how much is still to be charged, less than 0 if it is to be refunded.
+
+        A key that is not named stays as it was estimated. Raises RuntimeError a second time.
+        """
+        checked = {key: _checked(tokens) for key, tokens in actual.items()}
+        if unknown := sorted(checked.keys() - self.costs.keys()):
+            raise ValueError(f"nothing was reserved at {shown(unknown[0])}, but at {shown(list(self.costs))}")
         self.check_open()
         self.settled = True
-        return actual - self.cost
+        return {key: tokens - self.costs[key] for key, tokens in checked.items()}
 
     def check_open(self) -> None:
         """Raise RuntimeError where it was settled before."""
         if self.settled:
             raise RuntimeError("this reservation was settled before, by settle() or at the end of its block")
 
-    def close(self, *, failed: bool) -> int:
-        """End the block: return how much is to be refunded. An estimate that nobody settled is what it was."""
-        back = self.cost if failed and not self.settled and self.on_error == "refund" else 0
+    def close(self, *, failed: bool) -> dict[str, int]:
+        """End the block: return by key how much is to be refunded. An estimate that nobody settled is what it was."""
+        is_taken_back = failed and not self.settled and self.on_error == "refund"
         self.settled = True
-        return back
+        return {key: cost for key, cost in self.costs.items() if cost} if is_taken_back else {}
+
+
+def estimated(key: object, cost: object) -> dict[str, Any]:
+    """Return what is estimated by key: at one key, or at those of a mapping or of pairs if no cost is given."""
+    if cost is not None:
+        return {check_key(key): cost}
+    if isinstance(key, str):
+        raise TypeError(f"reserve({shown(key)}, ...) needs a cost")
+    return check_costs(key)
+
+
+def unfit(never: NeverFits, decisions: Decisions, now: float) -> Unfit:
+    """Return what to answer where an estimate is above the burst of its key."""
+    return Unfit(never.key, never.cost, never.largest, decisions.told(math.inf, "denied", now))
+
+
+def _checked(actual: object) -> int:
+    if isinstance(actual, bool) or not isinstance(actual, int):
+        raise TypeError(f"actual must be a whole number of tokens, not {shown(actual)}")
+    if actual < 0:
+        raise ValueError(f"actual must be at least 0 tokens, not {actual}")
+    return actual

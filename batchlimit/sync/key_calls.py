@@ -1,12 +1,16 @@
 """The calls of a RateLimiter that concern one key, with the hit path."""
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import overload
+
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.reservoir.estimate import OnError
+from batchlimit.quota.key import NeverFits
+from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.reservation import Reservation
+from batchlimit.sync.reservation import JointReservation, Reservation
 from batchlimit.sync.slow_path import SlowPath
 
 
@@ -14,6 +18,7 @@ class KeyCalls(BaseRateLimiter):
     """Decides calls at one key at a time: from memory here, else by the slow path. RateLimiter builds on it."""
 
     _registry: Registry
+    acquire_all: Callable[..., None]
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -213,19 +218,39 @@ class KeyCalls(BaseRateLimiter):
         """
         return self._slow_path.resume(key)
 
-    def reserve(self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
+    @overload
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> Reservation: ...
+    @overload
+    def reserve(
+        self,
+        key: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> JointReservation: ...
+    def reserve(
+        self,
+        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        cost: int | None = None,
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> Reservation | JointReservation:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
 
         Args:
-            key: what is limited.
-            cost: the estimate, in whole tokens.
+            key: what is limited; or the estimates of several keys, as a dict or as pairs: all are charged, or none.
+            cost: the estimate, in whole tokens; none with several keys.
             timeout: seconds to wait at most; 0 does not wait (default None: no limit).
             on_error: what becomes of the estimate if the `with` block raises: "keep" (default) or "refund".
 
         Returns:
-            A Reservation, to be used in a `with` block or kept.
+            A Reservation, or for several keys a JointReservation, to be used in a `with` block or kept.
 
         Raises:
+            Unfit: an estimate is above the burst of its key.
             RateLimited: `timeout` cannot be met.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
             LimiterClosed, ValueError, TypeError: as the class says.
@@ -238,7 +263,17 @@ class KeyCalls(BaseRateLimiter):
             >>> limiter.decide("ann", 0).remaining
             18
         """
-        reservation = Reservation(key, cost, on_error, self._slow_path.adjust)
-        self._registry.entry(key)  # what is settled for less stays there
-        self.acquire(key, cost, timeout=timeout)
-        return reservation
+        estimate = Estimate(estimated(key, cost), on_error)
+        self._charge(estimate.costs, timeout)
+        return (JointReservation if cost is None else Reservation)(estimate, self._slow_path.adjust)
+
+    def _charge(self, costs: dict[str, int], timeout: float | None) -> None:
+        """Charge all keys, or none."""
+        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
+        try:
+            if len(costs) == 1:
+                self.acquire(*next(iter(costs.items())), timeout=timeout)
+            else:
+                self.acquire_all(costs, timeout=timeout)
+        except NeverFits as never:
+            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None

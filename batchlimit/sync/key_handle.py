@@ -146,6 +146,7 @@ class KeyHandle:
             A Reservation.
 
         Raises:
+            Unfit: the estimate is above the burst.
             RateLimited: `timeout` cannot be met.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
             LimiterClosed, ValueError, TypeError: as RateLimiter says.

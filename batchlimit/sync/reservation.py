@@ -1,17 +1,60 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from batchlimit.base.redaction import shown
 from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError
 from batchlimit.events import log_event, named
-from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate, OnError
+from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate
 
 
-class Reservation(Unique):
+class _Reserved(Unique):
+    """What was charged of one key or several, and its block."""
+
+    __slots__ = ("_adjust", "_estimate")
+    _instead = SETTLE_THERE
+
+    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
+        self._estimate = estimate
+        self._adjust = adjust
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._estimate}>"
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is charged is final."""
+        return self._estimate.settled
+
+    def __enter__(self) -> Self:
+        self._estimate.check_open()  # a second block would be charged to nobody
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for key, back in self._estimate.close(failed=error is not None).items():
+            try:
+                self._adjust(key, -back)
+            except BatchLimitError as away:  # the block's own error is the one to be seen
+                told, message = (back, named(key), away), "%d tokens of %s were not refunded: %s"
+                log_event("tokens.not_refunded", message, *told, key=key, tokens=back, reason=str(away))
+
+    def _correct(self, actual: Mapping[str, int]) -> None:
+        """Correct all keys, then raise what went wrong first."""
+        failed: BatchLimitError | None = None
+        for key, tokens in self._estimate.settle(actual).items():
+            try:
+                self._adjust(key, tokens)
+            except BatchLimitError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+
+class Reservation(_Reserved):
     """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
 
     A block that ends without `settle` keeps the estimate. If the block raises, `on_error="refund"` takes the estimate
@@ -19,6 +62,7 @@ class Reservation(Unique):
 
     Attributes:
         key: what the estimate was charged to.
+        cost: the estimate, in tokens.
 
     Example:
         >>> from batchlimit import RateLimiter
@@ -29,26 +73,11 @@ class Reservation(Unique):
         (True, 18)
     """
 
-    __slots__ = ("_adjust", "_estimate", "key")
-    _instead = SETTLE_THERE
+    __slots__ = ("cost", "key")
 
-    def __init__(self, key: str, cost: int, on_error: OnError, adjust: Callable[[str, int], None]) -> None:
-        self.key = key
-        self._estimate = Estimate(cost, on_error)
-        self._adjust = adjust
-
-    def __repr__(self) -> str:
-        return f"<Reservation at {shown(self.key)}: {self._estimate}>"
-
-    @property
-    def cost(self) -> int:
-        """The estimate, in tokens."""
-        return self._estimate.cost
-
-    @property
-    def settled(self) -> bool:
-        """Whether what is charged is final."""
-        return self._estimate.settled
+    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
+        super().__init__(estimate, adjust)
+        ((self.key, self.cost),) = estimate.costs.items()
 
     def settle(self, actual: int) -> None:
         """Say how many tokens it really was: the difference is refunded, or charged.
@@ -63,18 +92,42 @@ class Reservation(Unique):
             RuntimeError: it was settled before, or its block has ended.
             LimiterClosed, ValueError, TypeError: as RateLimiter says.
         """
-        self._adjust(self.key, self._estimate.settle(actual))
+        self._correct({self.key: actual})
 
-    def __enter__(self) -> Self:
-        self._estimate.check_open()  # a second block would be charged to nobody
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if back := self._estimate.close(failed=error is not None):
-            try:
-                self._adjust(self.key, -back)
-            except BatchLimitError as away:  # the block's own error is the one to be seen
-                told, message = (back, named(self.key), away), "%d tokens of %s were not refunded: %s"
-                log_event("tokens.not_refunded", message, *told, key=self.key, tokens=back, reason=str(away))
+class JointReservation(_Reserved):
+    """What `RateLimiter.reserve` charged of several keys: settle it once, by hand or within a `with` block.
+
+    A block that ends without `settle` keeps the estimates. If the block raises, `on_error="refund"` takes all of them
+    back.
+
+    Attributes:
+        costs: the estimates, in tokens by key.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "20/hour")
+        >>> with limiter.reserve({"model:rpm": 1, "model:tpm": 12}) as reservation:
+        ...     reservation.settle({"model:tpm": 9})
+        >>> limiter.decide("model:rpm", 0).remaining, limiter.decide("model:tpm", 0).remaining
+        (19, 11)
+    """
+
+    __slots__ = ("costs",)
+
+    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
+        super().__init__(estimate, adjust)
+        self.costs = dict(estimate.costs)
+
+    def settle(self, actual: Mapping[str, int]) -> None:
+        """Say how many tokens it really was: the differences are refunded, or charged, as by a Reservation.
+
+        Args:
+            actual: whole tokens by key, 0 or more; a key that is not named stays as it was estimated.
+
+        Raises:
+            RuntimeError: it was settled before, or its block has ended.
+            ValueError: nothing was reserved at such a key.
+            LimiterClosed, TypeError: as RateLimiter says.
+        """
+        self._correct(actual)

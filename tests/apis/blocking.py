@@ -10,7 +10,6 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.types import AsyncReservation
 from tests.awaiting import awaited
 from tests.sync.stage import Stage
 
@@ -53,20 +52,25 @@ class _Awaited:
 
 
 class BlockingReservation:
-    """An AsyncReservation for a thread."""
+    """An AsyncReservation for a thread, or an AsyncJointReservation."""
 
-    def __init__(self, inner: AsyncReservation) -> None:
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     @property
+    def costs(self) -> dict[str, int]:
+        found: dict[str, int] = self._inner.costs
+        return found
+
+    @property
     def cost(self) -> int:
-        return self._inner.cost
+        return int(self._inner.cost)
 
     @property
     def settled(self) -> bool:
-        return self._inner.settled
+        return bool(self._inner.settled)
 
-    def settle(self, actual: int) -> None:
+    def settle(self, actual: Any) -> None:
         awaited(self._inner.settle, actual)
 
     def __enter__(self) -> Self:
@@ -119,7 +123,9 @@ class Blocking:
     def resume(self, key: Any) -> bool:
         return bool(awaited(self._inner.resume, key))
 
-    def reserve(self, key: Any, cost: Any, *, timeout: Any = None, on_error: Any = "keep") -> BlockingReservation:
+    def reserve(
+        self, key: Any, cost: Any = None, *, timeout: Any = None, on_error: Any = "keep"
+    ) -> BlockingReservation:
         return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
 
     def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:

@@ -112,6 +112,17 @@ def test_one_that_is_not_sent_may_be_streamed_and_has_its_time(library: Any, ser
         assert client.post(server.url, content=iter([b"x"])).elapsed.total_seconds() >= 0.0
 
 
+def test_a_cost_of_a_request_above_the_burst_is_answered_and_one_of_the_code_is_an_error(
+    make: Any, server: Upstream
+) -> None:
+    response = make("5/s", cost=lambda request: 6).get(server.url)
+    assert (response.status_code, response.headers["x-should-retry"]) == (429, "false")
+    assert "6 tokens never fit a burst of 5" in response.json()["detail"]
+    with pytest.raises(ValueError, match="6 tokens never fit a burst of 5"):
+        make("5/s", cost=6).get(server.url)
+    assert server.asked == []
+
+
 def test_one_waits_for_its_tokens(make: Any, server: Upstream) -> None:
     client = make("20/s burst 1")
     assert [client.get(server.url).status_code for _ in range(3)] == [200] * 3

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batchlimit import RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.errors import Unfit
 from batchlimit.integrations.told import told_to_wait
 from batchlimit.integrations.upstream import Library, Outgoing, Upstream, refused
 
@@ -161,6 +162,9 @@ def test_a_request_that_is_not_sent_is_told_when_to_come_back() -> None:
     answer = refused(RateLimited("key", 1.25), "GET")
     assert (answer.status, answer.headers["retry-after"], answer.headers["retry-after-ms"]) == (429, "2", "1250")
     assert json.loads(answer.body)["status"] == 429
-    assert "retry-after" not in refused(RateLimited("key", math.inf), "GET").headers
+    never = refused(RateLimited("key", math.inf), "GET").headers
+    assert "retry-after" not in never
+    assert never["x-should-retry"] == "false"
+    assert "7 tokens never fit a burst of 5" in json.loads(refused(Unfit("key", 7, 5), "GET").body)["detail"]
     away = refused(StoreUnavailable("gone"), "GET")
     assert (away.status, away.headers["retry-after"], json.loads(away.body)["status"]) == (503, "1", 503)

@@ -222,7 +222,7 @@ def test_of_a_url_in_the_place_of_a_key(ears: Ears, api: Api, url: str, clock: C
             lambda: limiter.acquire_all([(key, 1), (key, 1)]),
             lambda: limiter.acquire_all(key),  # type: ignore[arg-type]
             lambda: limiter.acquire_all([key]),  # type: ignore[list-item]
-            lambda: limiter.reserve(key, 1, on_error=key),  # type: ignore[arg-type]
+            lambda: limiter.reserve(key, 1, on_error=key),  # type: ignore[call-overload]
             lambda: Template(key + "{x", 1),
             lambda: Template(key.encode(), 1),  # type: ignore[arg-type]
         ]
@@ -273,7 +273,7 @@ def test_a_key_is_no_line_of_the_log(api: Api, caplog: pytest.LogCaptureFixture,
             lambda: limiter.acquire(LINE, 10, timeout=0),
             lambda: limiter.acquire(LINE, 11),
             lambda: limiter.acquire_all([(LINE, 1), (LINE, 1)]),
-            lambda: limiter.reserve(LINE, 1, on_error="foo"),  # type: ignore[arg-type]
+            lambda: limiter.reserve(LINE, 1, on_error="foo"),  # type: ignore[call-overload]
         ):
             with pytest.raises((BatchLimitError, ValueError)) as caught:
                 call()

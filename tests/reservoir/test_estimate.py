@@ -7,8 +7,8 @@ from batchlimit.reservoir.estimate import Estimate
 
 @pytest.mark.parametrize(("actual", "difference"), [(0, -40), (39, -1), (40, 0), (41, 1), (1000, 960)])
 def test_settling_says_what_is_still_to_be_charged(actual: int, difference: int) -> None:
-    estimate = Estimate(40, "keep")
-    assert estimate.settle(actual) == difference
+    estimate = Estimate({"key": 40}, "keep")
+    assert estimate.settle({"key": actual}) == {"key": difference}
     assert estimate.settled
 
 
@@ -16,13 +16,13 @@ def test_settling_says_what_is_still_to_be_charged(actual: int, difference: int)
     ("on_error", "failed", "back"), [("keep", False, 0), ("keep", True, 0), ("refund", False, 0), ("refund", True, 40)]
 )
 def test_the_end_of_a_block_refunds_when_it_is_told_to(on_error: str, failed: bool, back: int) -> None:
-    estimate = Estimate(40, on_error)  # type: ignore[arg-type]
-    assert estimate.close(failed=failed) == back
+    estimate = Estimate({"key": 40}, on_error)  # type: ignore[arg-type]
+    assert estimate.close(failed=failed) == ({"key": back} if back else {})
     with pytest.raises(RuntimeError):
-        estimate.settle(1)
+        estimate.settle({"key": 1})
 
 
 def test_what_is_settled_is_not_refunded() -> None:
-    estimate = Estimate(40, "refund")
-    estimate.settle(50)
-    assert estimate.close(failed=True) == 0
+    estimate = Estimate({"key": 40}, "refund")
+    estimate.settle({"key": 50})
+    assert estimate.close(failed=True) == {}
