@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 54_900,
+    "lines": 55_250,
     "functions": 4_440,
     "files": 424,
     "classes of one name": 27,
