@@ -231,9 +231,6 @@ class Bucket(SpendableBucket):
             self._table.serve(instance, self._now + starts_in)
         return self._grant(quota, instance, granted, kept, starts_in, 0)
 
-    def _level_for(self, ask: Ask, level: float) -> float:
-        return level - (self._reserved.tokens if self._reserved and self._reserved.name != ask.instance else 0)
-
     def _reserve(self, ask: Ask, wait: int) -> None:
         if self._reserved is None or self._reserved.name == ask.instance:
             patience = 2 * max(PACE, self._pace) + (wait if ask.max_wait > 0 else 0)
@@ -243,8 +240,9 @@ class Bucket(SpendableBucket):
         claims = self._table.claims(instance)
         granted: float = ask.queued if spends(self._bands, claims) else ask.want
         wait, told, accrued = 0.0, 0.0, math.inf
+        set_aside = self._reserved.tokens if self._reserved and self._reserved.name != ask.instance else 0
         for band, whole in self._each():
-            level = self._level_for(ask, whole)
+            level = whole - set_aside
             part, mine, fair = division(band, level, claims, self._now, ask.need)
             ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, ahead))

@@ -78,7 +78,9 @@ class Partitions:
         for name, share in self.shares.items():
             _check(name, share)
         for name, cap in self.caps.items():
-            _check_cap(name, cap, self.shares.get(name, 0.0))
+            _check(name or "the calls under no name", cap, "cap")
+            if cap < (share := self.shares.get(name, 0.0)):
+                raise ValueError(f"the cap of {name!r} must not be below its share of {share!r}, but is {cap!r}")
         if (total := math.fsum(self.shares.values())) > 1 + _ROUNDING:
             raise ValueError(f"the shares must be at most 1 together, not {total:.10g}")
         object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
@@ -190,12 +192,6 @@ class PartitionTable:
 
 def _fraction(part: float) -> Fraction:
     return Fraction(part).limit_denominator(_FINEST)
-
-
-def _check_cap(name: object, cap: object, share: float) -> None:
-    _check(name or "the calls under no name", cap, "cap")
-    if cap < share:  # type: ignore[operator]  # a number, as was checked
-        raise ValueError(f"the cap of {name!r} must not be below its share of {share!r}, but is {cap!r}")
 
 
 def _check(name: object, share: object, what: str = "share") -> None:

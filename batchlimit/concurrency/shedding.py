@@ -101,11 +101,9 @@ class Shedder:
     def choose(self, calls: Sequence[Any]) -> list[Any]:
         """Return those of the sheddable calls that are to end now."""
         is_by_watchers = self._periods >= self.shedding.after
-        if not is_by_watchers and not self._is_over_for_long():
+        is_over_for_long = self.shedding.over is not None and self._over >= self.shedding.over
+        if not is_by_watchers and not is_over_for_long:
             return []
         # In millionths, as the shares of partitions: 0.07 of 100 calls are 7, and not ceil(7.000000000000001).
         most = -(-len(calls) * round(self.shedding.share * 1_000_000) // 1_000_000)
         return sorted(calls, key=self.shedding.key)[: most if is_by_watchers else min(most, self._excess)]
-
-    def _is_over_for_long(self) -> bool:
-        return self.shedding.over is not None and self._over >= self.shedding.over

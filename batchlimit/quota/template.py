@@ -68,7 +68,8 @@ class Template:
             constant = self._key.format()
             return lambda *_args, **_kwargs: constant
         signature, render = inspect.signature(function), self._key.format
-        extra = _keyword_rest(signature)
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        extra = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)  # **kwargs
         for field in self._fields:
             if field not in signature.parameters and extra is None:
                 raise ValueError(f"{shown(self._key)} names {shown(field)}, which is no parameter of {shown(function)}")
@@ -126,9 +127,3 @@ def _fields(key: str) -> list[str]:
         if not name.isidentifier():
             raise ValueError(f"a field of {shown(key)} must name a parameter; write {{{{ and }}}} for braces")
     return names
-
-
-def _keyword_rest(signature: inspect.Signature) -> str | None:
-    """Return the name of its **parameter, if it has one."""
-    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
-    return next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)

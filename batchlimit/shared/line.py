@@ -115,16 +115,13 @@ class Line:
 
     def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""
-        waiter = self._chosen()
+        waiter = self._ranks.head()
+        if not self._ranks.has_one_priority:
+            if self._turn.is_now:
+                waiter = self.first
+            self._turn.pass_on()
         self.leaving[waiter] = None
         return waiter
-
-    def _chosen(self) -> SlotWaiter:
-        if self._ranks.has_one_priority:
-            return self._ranks.head()
-        is_oldests = self._turn.is_now
-        self._turn.pass_on()
-        return self.first if is_oldests else self._ranks.head()
 
 
 class Asks:

@@ -20,7 +20,7 @@ from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
-from batchlimit.shared.pushes import Listener, Pushes
+from batchlimit.shared.pushes import Listener
 from batchlimit.stores.outage import unavailable
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -102,15 +102,13 @@ class LeaseRenewer:
         if hasattr(lender, "listen"):
             lender.listen(self._instance, self.holdings.hear)
         elif hasattr(lender, "subscribe"):
-            self._listen(lambda: lender.subscribe(self._instance), lender.knock)
+            hear, look, knock = self.holdings.hear, self.holdings.look_at_all, lender.knock
+            listener = Listener(lambda: lender.subscribe(self._instance), hear, look, lambda: self._knocked(knock))
+            listener.start()
+            self._listener = listener
         thread = threading.Thread(target=self._run, name="batchlimit-permits", daemon=True)
         thread.start()
         self._thread = thread
-
-    def _listen(self, subscribe: Callable[[], Pushes], knock: Callable[[str, str], None]) -> None:
-        listener = Listener(subscribe, self.holdings.hear, self.holdings.look_at_all, lambda: self._knocked(knock))
-        listener.start()
-        self._listener = listener
 
     def _knocked(self, knock: Callable[[str, str], None]) -> bool:
         """Have something published to this instance, if any key is in use; return whether it was."""

@@ -88,9 +88,10 @@ class Exporter:
         """Return every metric and its values now; prometheus-client calls this when it is scraped."""
         families: dict[metrics.Metric, Any] = {}
         for (series, limiter), value in self._sources.read().items():
-            if series.metric not in families:
-                families[series.metric] = _family(series.metric)
-            families[series.metric].add_metric((limiter, *series.values), *_told(value))
+            if (metric := series.metric) not in families:
+                made = _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
+                families[metric] = made
+            families[metric].add_metric((limiter, *series.values), *_told(value))
         yield from families.values()
 
     def close(self) -> None:
@@ -107,10 +108,6 @@ _FAMILIES: dict[metrics.Kind, Any] = {
     "gauge": GaugeMetricFamily,
     "histogram": HistogramMetricFamily,
 }
-
-
-def _family(metric: metrics.Metric) -> Any:
-    return _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
 
 
 def _told(value: Value) -> tuple[Any, ...]:

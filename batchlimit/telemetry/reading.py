@@ -200,19 +200,15 @@ class _Source:
             return None
         found = read(source.statistics())
         for series, before in self._counted.items():
-            found[series] = _not_less(before, found.get(series, before))
+            now = found.get(series, before)
+            # A histogram never falls.
+            found[series] = now if isinstance(before, Histogram) or isinstance(now, Histogram) else max(before, now)
         self._counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
         return found
 
     def forget(self) -> None:
         """Let counters begin anew."""
         self._counted = {}
-
-
-def _not_less(before: Value, now: Value) -> Value:
-    if isinstance(before, Histogram) or isinstance(now, Histogram):
-        return now  # it never falls
-    return max(before, now)
 
 
 class Sources:

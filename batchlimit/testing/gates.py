@@ -115,12 +115,8 @@ def _frozen(one: Timed, virtual: VirtualTime) -> Undo:
 
     def undo() -> None:
         if (one := find()) is not None:
-            one.tell_time(_resumed(clock()), None)
+            ahead = clock() - time.monotonic_ns()
+            one.tell_time(ResumedClock(ahead) if ahead > 0 else time.monotonic_ns, None)
 
     one.tell_time(clock, clock)
     return undo
-
-
-def _resumed(now: int) -> Callable[[], int]:
-    ahead = now - time.monotonic_ns()
-    return ResumedClock(ahead) if ahead > 0 else time.monotonic_ns

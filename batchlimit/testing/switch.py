@@ -6,7 +6,7 @@ from types import TracebackType
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
-from batchlimit.testing.scene import SCENE, World
+from batchlimit.testing.scene import SCENE
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.world import VirtualWorld
 
@@ -104,8 +104,4 @@ def limiting_on() -> Switch:
         ...     [limiter.try_acquire("ann") for _ in range(3)]
         [True, False, False]
     """
-    return Switch(SCENE.enter(_without_off()))
-
-
-def _without_off() -> World | None:
-    return next((world for world in reversed(SCENE.worlds) if not isinstance(world, _Off)), None)
+    return Switch(SCENE.enter(next((each for each in reversed(SCENE.worlds) if not isinstance(each, _Off)), None)))

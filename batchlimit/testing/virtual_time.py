@@ -90,20 +90,16 @@ class VirtualTime:
             self.changed.notify_all()  # another thread may be the next to move the clock now
             try:
                 while not event.is_set and self._now < event.due:
-                    self._wait_or_move(event)
+                    is_next = not self._acting and event.due == min(each.due for each in self._asleep) < math.inf
+                    if is_next and not self.held and not any(each.is_set for each in self._asleep):
+                        self.move(event.due)
+                    else:
+                        self.changed.wait()
             finally:
                 self._asleep.discard(event)
                 self._acting.add(event)
             was_set, event.is_set = event.is_set, False
             return was_set
-
-    def _wait_or_move(self, event: "ThreadEvent") -> None:
-        """Requires the lock."""
-        is_next = not self._acting and event.due == min(each.due for each in self._asleep) < math.inf
-        if is_next and not self.held and not any(each.is_set for each in self._asleep):
-            self.move(event.due)
-        else:
-            self.changed.wait()
 
     def end(self, event: "ThreadEvent") -> None:
         """Take note that a thread has its verdict."""

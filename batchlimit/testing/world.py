@@ -63,8 +63,10 @@ class VirtualWorld:
         with self._lock:
             if (found := self._insides.get(limiter)) is None:
                 kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.AsyncVirtualRegistry
-                buckets = self.store_of(original._opened)
-                store = self._faulty(original, buckets) if isinstance(original._opened, FAULTY) else buckets
+                opened, buckets = original._opened, self.store_of(original._opened)
+                store: MemoryStore = buckets
+                if isinstance(opened, FAULTY):
+                    store = FaultyVirtualStore(buckets, opened.faults, self.time, original._options.deadline)
                 found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)
                 found.arrive()  # it learns of the overrides that are set
             return found
@@ -98,9 +100,6 @@ class VirtualWorld:
         """Close the limiters that were closed here."""
         for inside in list(self._insides.values()):
             inside.rest()
-
-    def _faulty(self, original: Any, buckets: VirtualStore) -> MemoryStore:
-        return FaultyVirtualStore(buckets, original._opened.faults, self.time, original._options.deadline)
 
     def store_of(self, original: Any) -> VirtualStore:
         """Return the store in place of this one: one for all who would share its buckets there."""

@@ -191,17 +191,14 @@ class _Meter:
             self.is_guessed = True
             return
         for command in _GUESSED:
-            stats = told.get(f"cmdstat_{command}")
-            if stats:
-                self._price(command, float(stats["calls"]), float(stats["usec"]))
-
-    def _price(self, command: str, calls: float, usec: float) -> None:
-        calls_before, usec_before = self._last.get(command, (0.0, 0.0))
-        if calls < calls_before:  # the server began to count anew
-            calls_before = usec_before = 0.0
-        if calls > calls_before:
-            self._prices[command] = (usec - usec_before) / (calls - calls_before)
-        self._last[command] = calls, usec
+            if stats := told.get(f"cmdstat_{command}"):
+                calls, usec = float(stats["calls"]), float(stats["usec"])
+                before = self._last.get(command, (0.0, 0.0))
+                if calls < before[0]:  # the server began to count anew
+                    before = 0.0, 0.0
+                if calls > before[0]:
+                    self._prices[command] = (usec - before[1]) / (calls - before[0])
+                self._last[command] = calls, usec
 
 
 def _sample(key: str, reply: Any, now: float) -> BucketSample | None:

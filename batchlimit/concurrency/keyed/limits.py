@@ -73,7 +73,11 @@ def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
     find = by_name({name: KeyPattern(name, i, _keyed(name, each)) for i, (name, each) in enumerate(limits.items())})
 
     def pattern(key: str) -> KeyPattern:
-        if (found := find(_checked_key(key))) is None:
+        if not isinstance(key, str):
+            raise TypeError(f"a key must be a str, not {shown(key)}")
+        if not key:
+            raise ValueError("a key must not be empty: ''")
+        if (found := find(key)) is None:
             raise ValueError(f'no limit for key {shown(key)}; add a "*" entry for the keys that no other entry names')
         return found
 
@@ -87,14 +91,6 @@ def _check(limit: object) -> None:
         hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
         raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
     Fixed(limit)
-
-
-def _checked_key(key: object) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"a key must be a str, not {shown(key)}")
-    if not key:
-        raise ValueError("a key must not be empty: ''")
-    return key
 
 
 def _keyed(name: object, given: int | Keyed) -> Keyed:

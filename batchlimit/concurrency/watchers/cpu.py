@@ -271,12 +271,8 @@ def _ours(machine: Processors, root: Path, proc: Path) -> tuple[Processors | Par
     quotas = membership.of("cpu")
     usages = membership.of("cpuacct") if quotas and quotas[0].version == 1 else quotas
     pairs = zip(reversed(usages), reversed(quotas), strict=False)  # from the root: their paths may differ in depth
-    found = (Part(usage, quota, machine) for usage, quota in pairs if _is_bounded(usage, quota))
-    return tuple(found) or (machine,)
-
-
-def _is_bounded(usage: Group, quota: Group) -> bool:
-    return used_by(usage) is not None and quota_of(quota) is not None
+    bounded = [(usage, quota) for usage, quota in pairs if used_by(usage) is not None and quota_of(quota) is not None]
+    return tuple([Part(usage, quota, machine) for usage, quota in bounded]) or (machine,)
 
 
 def _named(machine: Processors, root: Path, group: str) -> Part:

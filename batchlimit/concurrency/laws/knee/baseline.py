@@ -77,7 +77,9 @@ class Baselines:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
         before = self.longest
         if self.is_far_off(reading.ratio):
-            self._fall(reading)
+            for operation, (count, median) in reading.medians.items():
+                gap = min(0.0, median - self._times[operation])
+                self._times[operation] += gap * math.sqrt(min(1.0, count / _SHOWN))
         else:
             is_still = reading.ratio <= _STILL[1]
             rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
@@ -88,11 +90,6 @@ class Baselines:
     def is_far_off(ratio: float) -> bool:
         """Return whether calls were so much quicker in a drain that the next one may show even more."""
         return ratio < _STILL[0]
-
-    def _fall(self, reading: SpanTimes) -> None:
-        for operation, (count, median) in reading.medians.items():
-            gap = min(0.0, median - self._times[operation])
-            self._times[operation] += gap * math.sqrt(min(1.0, count / _SHOWN))
 
     def _baseline(self, operation: str, median: float) -> float:
         if operation not in self._times:
@@ -234,23 +231,17 @@ class Trust:
         """Judge a drain by the ratios before it and in it; return whether a baseline may rise."""
         unexplained = self.is_news(ratio) and not self.responded(before, ratio)
         if unexplained and not self._beliefs:
-            self._doubt()
+            self._doubts += 1
+            if self._doubts >= self._stubbornness:
+                self._doubts, self._beliefs = 0, 1
+                self._stubbornness *= _MORE_DOUBTS
         elif not self.is_news(ratio):
             self._doubts = 0
-        if ratio <= _CALM and (self.responded(before, ratio) or self._explains(before, ratio)):
+        is_explained = before >= 1.2 and before - ratio >= _EXPLAINED * (before - 1)
+        if ratio <= _CALM and (self.responded(before, ratio) or is_explained):
             self._beliefs = _BELIEFS
         believed = self._beliefs > 0
         if unexplained and believed:
             self._beliefs -= 1
             self._calm_ns = 0
         return believed
-
-    def _doubt(self) -> None:
-        self._doubts += 1
-        if self._doubts >= self._stubbornness:
-            self._doubts, self._beliefs = 0, 1
-            self._stubbornness *= _MORE_DOUBTS
-
-    @staticmethod
-    def _explains(before: float, ratio: float) -> bool:
-        return before >= 1.2 and before - ratio >= _EXPLAINED * (before - 1)

@@ -210,7 +210,9 @@ class Knee(CountingLaw):
         if self._band.has_room(ratio, limit):
             self._far = 0
             self._trust.calm(self._span.length, is_idle=False)
-            self._grow()
+            if not self._is_strained():
+                self._estimate += min(_LEAP * limit, _STEP * math.sqrt(limit) * self._speed)
+                self._speed *= 2
         elif ratio <= self._band.allowed(limit):
             self._far, self._speed = 0, 1.0
             if self._band.has_little_room(ratio, limit) and not self._is_strained():
@@ -222,11 +224,6 @@ class Knee(CountingLaw):
 
     def _grow_used_to(self, ratio: float) -> None:
         self._usual += _WONTED * (ratio - self._usual)
-
-    def _grow(self) -> None:
-        if not self._is_strained():
-            self._estimate += min(_LEAP * self._estimate, _STEP * math.sqrt(self._estimate) * self._speed)
-            self._speed *= 2
 
     def _is_strained(self) -> bool:
         return self._strained_at is not None and abs(self._span.end - self._strained_at) < _STRAIN_NS
