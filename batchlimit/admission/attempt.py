@@ -40,9 +40,6 @@ class Attempt(Generic[P]):
         self._clock: Callable[[], float] = rates._clock
         self._until = deadline(timeout, self._clock())
 
-    def __repr__(self) -> str:
-        return f"<Attempt to charge {len(self._costs)} keys and get a permit>"
-
     def steps(self) -> Steps[P]:
         """Return the steps that lead to the permit, with the tokens charged; they raise why there is none.
 

@@ -75,9 +75,6 @@ class WatchedBuckets:
         self.counts = dict.fromkeys(_COUNTERS, 0)
         self._before: dict[str, BucketSample] = {}
 
-    def __repr__(self) -> str:
-        return f"<WatchedBuckets: {len(self.samples)} buckets>"
-
     def learn(self, samples: Iterable[BucketSample]) -> None:
         """See all of its buckets at once; add up what was used since the last time, also of buckets that are gone."""
         self.samples = {sample.key: sample for sample in samples}
@@ -108,9 +105,6 @@ class FleetCollector:
         self._make: Callable[[], Sampler] = lambda: Sampler(admin.store, prefix, budget)
         self._sampler: Sampler | None = None
         self._round: dict[str, BucketSample] = {}
-
-    def __repr__(self) -> str:
-        return f"<FleetCollector of {self._admin!r}: {', '.join(self._watched)}>"
 
     def describe(self) -> list[Any]:
         """Return nothing, so that nobody looks before the first scrape."""

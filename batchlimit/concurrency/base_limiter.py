@@ -31,9 +31,6 @@ class Calibration:
         self._rounds = Rounds(watchers, self._tell, every=every, alone=shedding is not None)
         self._rounds.start()
 
-    def __repr__(self) -> str:
-        return f"<Calibration by {self._rounds!r}>"
-
     def stop(self, seconds: float = 1.0) -> None:
         """Poll no more; wait for the round that is under way, for so many seconds at most."""
         self._rounds.stop(seconds)

@@ -36,9 +36,6 @@ class CriticalSection:
         self.is_changing = False
         self.deferred: deque[Callable[[], None]] = deque()
 
-    def __repr__(self) -> str:
-        return f"<CriticalSection of {self.gate!r}: {len(self.deferred)} deferred>"
-
     def do(self, action: Callable[[], T]) -> T:
         """Return what an action returns that has the lock; every other change, of this thread too, comes after it.
 

@@ -34,9 +34,6 @@ class Caller:
         self._calls = [(admitted, refused)]  # whoever pops it calls back
         self.waiter = GateWaiter(self._wake, permit.priority)
 
-    def __repr__(self) -> str:
-        return f"<Caller with {self._permit!r}>"
-
     @property
     def is_over(self) -> bool:
         """Whether it was called back."""
@@ -80,9 +77,6 @@ class Deadlines:
         self._clock = clock
         self.after_fork()
         _living.add(self)
-
-    def __repr__(self) -> str:
-        return f"<Deadlines of {len(self._waiting)}>"
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: nobody waits there."""

@@ -36,9 +36,6 @@ class LimitControl:
         if isinstance(law, Settable):
             law.listen(self.refresh)
 
-    def __repr__(self) -> str:
-        return f"<LimitControl by {self.law!r}>"
-
     @property
     def baselines(self) -> Mapping[str, float]:
         """How long calls take without a queue, as the law holds. Requires the lock."""

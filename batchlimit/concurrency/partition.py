@@ -122,9 +122,6 @@ class Partition:
         """
         return self.busy - (getrefcount(self.tally) - self._unused)
 
-    def __repr__(self) -> str:
-        return f"<Partition {self.name!r}: {self.busy} under way, {self.guaranteed} guaranteed>"
-
     def resize(self, limit: int) -> None:
         """Take the share of another limit: rounded up as Netflix does; down if strict, or the shares would not all fit.
 
@@ -168,9 +165,6 @@ class PartitionTable:
         }
         self.rest = Partition("", cap=caps.get(""))
         self.all = *self.by_name.values(), self.rest
-
-    def __repr__(self) -> str:
-        return f"<PartitionTable: {self.all!r}>"
 
     def of(self, name: str) -> Partition:
         """Return the partition of this name; that of all other calls if it has no share."""

@@ -131,9 +131,6 @@ class OldestTurn:
     def __init__(self) -> None:
         self._served = 0
 
-    def __repr__(self) -> str:
-        return f"<OldestTurn after {self._served} places>"
-
     @property
     def is_now(self) -> bool:
         """Whether the next place is for who has waited longest."""
@@ -165,9 +162,6 @@ class Ranks(Generic[W]):
         self._newest_first = newest_first
         # Not of dicts: of these the first is as far to seek as many who came before it left.
         self._by_priority: dict[int, OrderedDict[W, None]] = {}
-
-    def __repr__(self) -> str:
-        return f"<Ranks of {len(self)}>"
 
     def __bool__(self) -> bool:
         return any(self._by_priority.values())

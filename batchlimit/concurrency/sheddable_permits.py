@@ -18,9 +18,6 @@ class SheddablePermits:
         self._section, self._counts = section, counts
         self._permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()
 
-    def __repr__(self) -> str:
-        return f"<SheddablePermits: {len(self._permits)}>"
-
     def __len__(self) -> int:
         return len(self._permits)
 

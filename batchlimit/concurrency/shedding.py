@@ -89,9 +89,6 @@ class Shedder:
         self.shedding = shedding
         self._periods = self._over = self._excess = 0
 
-    def __repr__(self) -> str:
-        return f"<Shedder after {self._periods} of {self.shedding.after} periods>"
-
     def note(self, events: Sequence[str], excess: int = 0) -> None:
         """Count the period that is over, by what the watchers saw in it and the calls above the limit at its end."""
         self._periods = self._periods + 1 if events else 0

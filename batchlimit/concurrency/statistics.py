@@ -151,9 +151,6 @@ class Counts:
         self.refused: defaultdict[str, int] = defaultdict(int)  # a Counter takes 60 ns more
         self._waits: Durations | None = None  # for nobody waits at most keys of a keyed limiter
 
-    def __repr__(self) -> str:
-        return f"<Counts: {self.succeeded} succeeded, {self.dropped} dropped, {sum(self.refused.values())} refused>"
-
     @property
     def ended(self) -> int:
         """How many calls that were admitted under the limit are over. It may be read without the lock."""

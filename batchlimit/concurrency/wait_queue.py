@@ -25,9 +25,6 @@ class GateQueue:
     def __init__(self, section: CriticalSection, counts: Counts) -> None:
         self._section, self._counts = section, counts
 
-    def __repr__(self) -> str:
-        return f"<GateQueue of {self._section.gate!r}>"
-
     def join(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait. From now on any thread may wake the waiter, once: when it is served or the limiter is closed.
 

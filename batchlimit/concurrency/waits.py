@@ -42,9 +42,6 @@ class Waits:
         self._endless: dict[TaskWakeup, None] = {}
         self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
-    def __repr__(self) -> str:
-        return f"<Waits in {len(self._slots)} slots, {len(self._due)} due>"
-
     def end(self, turn: "TaskWakeup") -> None:
         """End a wait, in this turn of the loop or in one soon."""
         if self._room == _AT_ONCE:

@@ -145,9 +145,6 @@ class LeaseWatch:
         self._permits: dict[AsyncSharedPermit, None] = {}
         self._is_planned = False
 
-    def __repr__(self) -> str:
-        return f"<LeaseWatch of {len(self._permits)} permits>"
-
     def add(self, permit: AsyncSharedPermit) -> None:
         """Tell a permit when the lease is over; in the loop."""
         self._permits[permit] = None

@@ -23,9 +23,6 @@ class FencingTokens:
     def __init__(self) -> None:
         self.last = self._sequence = 0
 
-    def __repr__(self) -> str:
-        return f"<FencingTokens {self.last} {self._sequence}>"
-
     def learn(self, token: int) -> None:
         """Take over what the store told; an older token changes nothing."""
         if token > self.last:
@@ -49,9 +46,6 @@ class OutagePermits:
     def __init__(self) -> None:
         self.lease = SlotLease(math.inf)
         self._places: dict[Place, None] = {}
-
-    def __repr__(self) -> str:
-        return f"<OutagePermits: {len(self)} permits>"
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self._places)

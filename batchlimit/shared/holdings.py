@@ -32,9 +32,6 @@ class Holdings:
         self.lock, self.keys, self.totals = own_lock(), Keys(name), Totals()
         self.clock, self.wake = clock, Event()
 
-    def __repr__(self) -> str:
-        return f"<Holdings: {self.keys!r}>"
-
     def note(self, slots: LocalSlots, now: float) -> None:
         """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
         if slots.due < slots.planned and self.keys.note(slots, now):
@@ -133,9 +130,6 @@ class Keys:
         self.by_key: dict[str, LocalSlots] = {}
         self.by_name: dict[str, LocalSlots] = {}
         self._plan: list[tuple[float, int, LocalSlots]] = []  # a heap: when to ask about which key
-
-    def __repr__(self) -> str:
-        return f"<Keys: {len(self.by_key)}>"
 
     def __iter__(self) -> Iterator[LocalSlots]:
         return iter(list(self.by_key.values()))

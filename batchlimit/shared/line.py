@@ -32,9 +32,6 @@ class SlotWaiter:
         self.place: Place | None = None
         self.error: Exception | None = None
 
-    def __repr__(self) -> str:
-        return f"<SlotWaiter {'served' if self.place else 'refused' if self.error else 'waiting'}>"
-
 
 class Line:
     """All waiters: by priority, and of equal ones in the order in which they came.
@@ -54,9 +51,6 @@ class Line:
         self._numbers = 0
         self._hasty: set[SlotWaiter] = set()
         self.leaving: dict[SlotWaiter, None] = {}
-
-    def __repr__(self) -> str:
-        return f"<Line of {len(self)}>"
 
     def __bool__(self) -> bool:
         return bool(self._ranks)
@@ -142,9 +136,6 @@ class Asks:
         self.sent = 0
         self._answered = 0  # the number of the last ask that was answered
         self._told = 0  # how many the store was told that wait here
-
-    def __repr__(self) -> str:
-        return f"<Asks: {self.sent}>"
 
     @property
     def are_in_vain(self) -> bool:

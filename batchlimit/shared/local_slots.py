@@ -38,9 +38,6 @@ class LocalSlots:
         self._is_closing = False
         self.admitted = 0
 
-    def __repr__(self) -> str:
-        return f"<LocalSlots: {self.held.busy} of {self.held.count} in use, {len(self.line)} waiting>"
-
     @property
     def limit(self) -> int:
         """How many slots there are, as this instance was told."""

@@ -87,9 +87,6 @@ class LeaseRenewer:
         self.process = os.getpid()
         _living.add(self)
 
-    def __repr__(self) -> str:
-        return f"<LeaseRenewer about {self.holdings.keys!r}>"
-
     def new_name(self) -> str:
         """Return a name for a lease: no two of them share one."""
         return f"{self._instance}.{next(self._numbers)}"

@@ -49,9 +49,6 @@ class Outages:
         self._probes: dict[str, Probe] = {}
         self._told: set[str] = set()
 
-    def __repr__(self) -> str:
-        return repr(self._breakers)
-
     @property
     def health(self) -> Health:
         """How the store has been."""

@@ -27,9 +27,6 @@ class Observed:
     def __init__(self, add: Add) -> None:
         self._add, self.last = add, dict[Labelled, Histogram]()
 
-    def __repr__(self) -> str:
-        return f"<Observed of {len(self.last)} series>"
-
     def tell(self, labelled: Labelled, now: Histogram) -> None:
         """Tell of what was added since the last time."""
         more, self.last[labelled] = now.since(self.last.get(labelled, Histogram()))
@@ -57,9 +54,6 @@ class Deltas:
         self._durations = Observed(add)
         self._begin()
         _living.add(self)
-
-    def __repr__(self) -> str:
-        return f"<Deltas of {self._sources!r} every {self._every:g} s>"
 
     def _begin(self) -> None:
         self._lock, self._stopped = threading.Lock(), threading.Event()

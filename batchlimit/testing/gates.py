@@ -22,9 +22,6 @@ class Gates:
     def __init__(self) -> None:
         self._undo: weakref.WeakKeyDictionary[Timed, Undo] = weakref.WeakKeyDictionary()
 
-    def __repr__(self) -> str:
-        return f"<Gates: {len(self._undo)} changed>"
-
     def open(self) -> None:
         """Let every call pass by, at gates that are made later too. Calls that wait already go on waiting."""
         self._change(_opened, lambda _table: lambda: None)
@@ -77,9 +74,6 @@ class FrozenClock:
     def __init__(self, begins: int, time: VirtualTime) -> None:
         self._begins, self._time, self._since = begins, time, time.elapsed
 
-    def __repr__(self) -> str:
-        return f"<FrozenClock at {self()} ns>"
-
     def __call__(self) -> int:
         """Return the time (ns)."""
         return self._begins + round((self._time.elapsed - self._since) * _SECOND)
@@ -98,9 +92,6 @@ class ResumedClock:
 
     def __init__(self, ahead: int) -> None:
         self._ahead = ahead
-
-    def __repr__(self) -> str:
-        return f"<ResumedClock, {self._ahead} ns ahead>"
 
     def __call__(self) -> int:
         """Return the time (ns)."""

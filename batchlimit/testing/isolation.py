@@ -43,9 +43,6 @@ class IsolatedWorld:
         self._prefix = prefix
         self._insides: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def __repr__(self) -> str:
-        return f"<IsolatedWorld {self._prefix}>"
-
     def inside(self, limiter: Any, original: Any) -> Any:
         """See scene.World; a limiter on a store of another kind stays as it is."""
         if limiter not in self._insides:

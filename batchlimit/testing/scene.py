@@ -51,9 +51,6 @@ class Scene:
         self._gates = Gates()
         self._originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def __repr__(self) -> str:
-        return f"<Scene {self._worlds}>"
-
     @property
     def worlds(self) -> list[World | None]:
         """All that were entered, the outermost first."""

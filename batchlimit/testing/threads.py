@@ -149,9 +149,6 @@ class ChangedRule:
         self._rule, self._change = rule, change
         self.policies = policies_of(rule)
 
-    def __repr__(self) -> str:
-        return f"<ChangedRule of {self._rule!r}>"
-
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key."""
         return self._change(self._rule(key))

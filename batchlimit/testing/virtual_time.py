@@ -52,9 +52,6 @@ class VirtualTime:
         self.tasks: dict[LoopEvent, float] = {}  # until when they wait; -inf: they are about to act
         self.steps = 0  # how often a task began to wait, or went on
 
-    def __repr__(self) -> str:
-        return f"<VirtualTime {self._now - _BEGINS:g} s after its begin, {len(self._asleep)} threads wait>"
-
     def __call__(self, *_: object) -> float:
         """Return the instant (s)."""
         return self._now

@@ -43,9 +43,6 @@ class VirtualWorld:
         self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()  # held to make an inside
 
-    def __repr__(self) -> str:
-        return f"<VirtualWorld of {len(self._insides)} limiters, {self.time!r}>"
-
     @property
     def gate_time(self) -> VirtualTime | None:
         """See scene.World."""

@@ -32,9 +32,6 @@ class AcquireOrder:
         """`keys` are in the order of the limits."""
         self._keys, self._first, self._rounds = tuple(keys), keys[0], 0
 
-    def __repr__(self) -> str:
-        return f"<AcquireOrder {self.this_round()}, round {self._rounds}>"
-
     def this_round(self) -> tuple[str, ...]:
         """Return the keys in the order in which to acquire them in this round."""
         if self._holds:

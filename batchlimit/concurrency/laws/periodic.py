@@ -177,9 +177,6 @@ class ObservedCalls:
         self._start_ns = self._in_flight = 0
         self._dropped = False
 
-    def __repr__(self) -> str:
-        return f"<ObservedCalls {len(self.rtts_ns)} calls>"
-
     def add(self, sample: Sample) -> None:
         """Count a call."""
         self.rtts_ns.append(sample.rtt_ns)

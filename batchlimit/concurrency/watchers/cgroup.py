@@ -58,9 +58,6 @@ class Membership:
             for controller in controllers.split(","):
                 self._v1[controller] = (controllers, path)
 
-    def __repr__(self) -> str:
-        return f"<Membership: {self._unified!r}, version 1 {sorted(name for name in self._v1 if name)}>"
-
     def of(self, controller: str) -> tuple[Group, ...]:
         """Return the group of this process, then its parent, and so on up: the limits of all of them hold.
 

@@ -54,9 +54,6 @@ class Poll:
         self.error: BaseException | None = None
         self.ended = False  # the last to be set: whoever sees it sees the others, too
 
-    def __repr__(self) -> str:
-        return f"<Poll of {self._watcher!r}: {'ended' if self.ended else 'under way'}>"
-
     def start(self) -> None:
         """Begin; if no thread can be started, the poll has failed."""
         thread = threading.Thread(target=self._run, name="batchlimit-watcher", daemon=True)
@@ -96,9 +93,6 @@ class Polled:
         self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
         self._poll: Poll | None = None
         self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
-
-    def __repr__(self) -> str:
-        return f"<Polled: {self.statistics()}>"
 
     @property
     def awaited(self) -> bool:

@@ -106,9 +106,6 @@ class BlockingStore:
         self._inner = inner
         self.address = inner.address
 
-    def __repr__(self) -> str:
-        return f"<BlockingStore on {self._inner!r}>"
-
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         return awaited(self._inner.take, key, quota, ask)

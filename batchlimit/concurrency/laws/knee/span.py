@@ -40,9 +40,6 @@ class Span:
         self.restart(FOR_EVER, 0)
         self._is_first = True
 
-    def __repr__(self) -> str:
-        return f"<Span: {self.count} calls, {self.dropped} dropped, at most {self.peak} at once>"
-
     @property
     def length(self) -> int:
         """How long it took, at least 1 ns."""
