@@ -12,9 +12,8 @@ import typer
 
 from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.simulate.log import Bad, lines
-from batchlimit.cli.simulate.plot import draw
 from batchlimit.cli.simulate.replay import Replay, Spread
-from batchlimit.cli.simulate.result import Result, of_keys, of_rules, whole
+from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
 from batchlimit.cli.store import WRONG, Form
 from batchlimit.rules.file import RuleFile, rules_of
 

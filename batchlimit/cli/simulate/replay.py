@@ -14,9 +14,7 @@ from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
 from batchlimit.cli.simulate.log import Line, instants, pause
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.cli.simulate.route import Charge, ReplayedBucket, Route, Way, client_of
-from batchlimit.cli.simulate.sample import CallSample
-from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import BucketTrust
+from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
@@ -45,7 +43,7 @@ class Replay:
         by: which of them gets a request (default: any, at random).
         round_trip: of the store (seconds, default 0.001).
         seed: of the choice of instances, and of the jitter (default 1).
-        is_exact: whether reservoirs decide all requests (default False: see `screen` and `trust`).
+        is_exact: whether reservoirs decide all requests (default False: see `screen`).
     """
 
     def __init__(

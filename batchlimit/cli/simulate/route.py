@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchlimit.cli.simulate.result import ReplayTally
-from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import BucketTrust
+from batchlimit.cli.simulate.screen import BucketTrust, Screen
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Statuses
 from batchlimit.rules.key import KeyTemplate

@@ -1,13 +1,24 @@
-"""Buckets so full that no instance can be refused, whatever the others have leased: arithmetic decides there.
+"""Where arithmetic decides a request in place of reservoirs, which take about 40 microseconds for it.
 
-A bucket that every request asks ("plain") is compared with one that instances lease from. The leased one has the same
-tokens, without those that are leased and not spent: at most half of the burst. Tokens that are spent and not yet
-reported are missing from the plain one as well. A fair share is at least half of what is left. So where the plain one
-has half of the burst and twice the cost, the leased one admits. Reservoirs decide any other key from then on. They stop
-when its bucket would have been full for a while, or when the plain bucket is trusted to decide (see `trust`).
+Screen. A bucket that every request asks ("plain") is compared with one that instances lease from. The leased one has
+the same tokens, without those that are leased and not spent: at most half of the burst. Tokens that are spent and not
+yet reported are missing from the plain one as well. A fair share is at least half of what is left. So where the plain
+one has half of the burst and twice the cost, the leased one admits, whatever the other instances have leased.
+Reservoirs decide any other key from then on. They stop when its bucket would have been full for a while, or when the
+plain bucket is trusted to decide.
+
+BucketTrust. Reservoirs admit less than a plain bucket by the tokens that expire unspent or cannot be refilled. Where
+those are few in a window, the plain bucket decides the next windows, refusals included, and refills slower by as much.
+It does so as long as about as many requests come. Where a burst is small for so many instances, much is wasted, and
+reservoirs decide on.
+
+CallSample. How often would limiters have asked the store for what a Screen decided? A key's requests within some
+seconds are one stretch. Stretches with about as many requests are of one kind. Of each kind about one in a hundred is
+decided by reservoirs as well, and their calls are counted.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 
 from batchlimit.bucket.fair_share import ALPHA
@@ -16,7 +27,7 @@ from batchlimit.quota.quota import Quota
 _IDLE = 15.0
 """Seconds beyond the filling of a bucket after which no instance knows its key any more."""
 _STRETCH = 4.0
-"""Seconds of a stretch; see `sample`."""
+"""Seconds of a stretch; see CallSample."""
 
 
 class Screen:
@@ -113,3 +124,143 @@ class Screen:
             self._begin(now)
             self.is_open = True
         return self.is_open
+
+
+_WINDOW = 4.0
+"""Of a window at least: longer than two leases."""
+_ADMITTED = 100
+"""Requests that reservoirs admit in a window at least."""
+_WASTE = 0.01
+"""The share of the tokens that may be wasted."""
+_WINDOWS = 12
+"""Trust ends after so many windows."""
+_ALIKE = 1.5
+"""With so many times more or fewer requests in a window, trust ends."""
+
+
+class BucketTrust:
+    """What is known of one key. Instants are seconds.
+
+    Attributes:
+        until: before it the plain bucket decides; -inf: reservoirs do.
+        pace: of the refill of the plain bucket, as a share of its rate.
+        count: requests of the present window that the plain bucket decided.
+        calls: of the store that reservoirs would have made for those of the windows before.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_asked",
+        "_begun",
+        "_called",
+        "_left",
+        "_length",
+        "_plain",
+        "calls",
+        "count",
+        "pace",
+        "until",
+    )
+
+    def __init__(self) -> None:
+        self.pace, self.count, self.calls = 1.0, 0, 0.0
+        self._left = self._asked = self._called = 0
+        self._length = 0.0
+        self.begin(math.inf)
+
+    def begin(self, now: float) -> None:
+        """Begin a window in which reservoirs decide."""
+        self.settle()
+        self.until, self._begun = -math.inf, now
+        self._asked = self._admitted = self._plain = self._called = 0
+
+    def call(self) -> None:
+        """Take note of a call of the store."""
+        self._called += 1
+
+    def add(self, admitted: int, plain: int) -> None:
+        """Take note of tokens that reservoirs admitted, and the plain bucket would have."""
+        self._asked += 1
+        self._admitted += admitted
+        self._plain += plain
+
+    def is_due(self, now: float) -> bool:
+        """Whether the window is long enough."""
+        return self._admitted >= _ADMITTED and now - self._begun >= _WINDOW
+
+    def judge(self, now: float, more: float) -> None:
+        """Trust the plain bucket, or begin another window; `more`: tokens that it has less than limiters and store."""
+        wasted = max(0.0, (self._plain - self._admitted - more) / self._admitted)
+        if wasted > _WASTE:
+            self.begin(now)
+            return
+        self.pace, self._left, self._length = 1.0 - wasted, _WINDOWS, now - self._begun
+        self.until = now + self._length
+
+    def lasts(self, now: float) -> bool:
+        """Whether the plain bucket decides the next window as well, since one has ended."""
+        is_alike = self._asked / _ALIKE <= self.count <= self._asked * _ALIKE
+        self.settle()
+        self._left -= 1
+        if is_alike and self._left:
+            self.until = now + self._length
+        return is_alike and self._left > 0
+
+    def settle(self) -> None:
+        """Count the calls of the present window, which ends."""
+        if self.count:
+            self.calls += self.count * self._called / self._asked
+        self.count = 0
+
+
+_SAMPLED_OF_EACH = 200
+"""Charges that are sampled of each kind, if there are as many."""
+_ONE_OF = 100
+
+
+class CallSample:
+    """Counts by kind of stretch."""
+
+    def __init__(self) -> None:
+        self._screened: defaultdict[int, int] = defaultdict(int)
+        self._sampled: defaultdict[int, int] = defaultdict(int)
+        self._calls: defaultdict[int, int] = defaultdict(int)
+        self._kinds: dict[str, int] = {}
+
+    def begins(self, key: str, count: int) -> bool:
+        """Whether the stretch that begins is to be sampled, as one of as many requests as the last one of this key."""
+        kind = count.bit_length()
+        if self._sampled[kind] >= _SAMPLED_OF_EACH + self._screened[kind] // _ONE_OF:
+            return False
+        self._kinds[key] = kind
+        return True
+
+    def call(self, key: str) -> None:
+        """Take note of a call of the store; it counts if the last sample of its key is of its making."""
+        if (kind := self._kinds.get(key)) is not None:
+            self._calls[kind] += 1
+
+    def screen(self, count: int) -> None:
+        """Take note of a stretch that arithmetic decided."""
+        self._screened[count.bit_length()] += count
+
+    def add(self, key: str, count: int) -> None:
+        """Take note of a stretch that reservoirs decided as well."""
+        self._sampled[self._kinds[key]] += count
+
+    def leave(self, key: str) -> None:
+        """Take note that reservoirs alone decide from now on."""
+        self._kinds.pop(key, None)
+
+    @property
+    def calls(self) -> int:
+        """Calls that the charges without a reservoir would have made."""
+        return round(sum(count * self._share(kind) for kind, count in self._screened.items()))
+
+    def _share(self, kind: int) -> float:
+        """Return the calls of a charge, by the kind that was sampled and is most like this one."""
+        known = [each for each, count in self._sampled.items() if count]
+        if not known:
+            return 1.0
+        like = min(known, key=lambda each: abs(each - kind))
+        return self._calls[like] / self._sampled[like]

@@ -9,9 +9,7 @@ import pytest
 from batchlimit.cli.simulate.log import Line
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
-from batchlimit.cli.simulate.sample import CallSample
-from batchlimit.cli.simulate.screen import Screen
-from batchlimit.cli.simulate.trust import BucketTrust
+from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules
 from tests.depth import depth

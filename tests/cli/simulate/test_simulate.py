@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchlimit.cli.simulate.plot import binned
-from batchlimit.cli.simulate.result import Result
+from batchlimit.cli.simulate.result import Result, binned
 from tests.cli.conftest import Run
 
 RULES = """
