@@ -52,7 +52,7 @@ def started_now(permit: Any) -> None:
     """Let the call begin now: a law is not told how long it waited for tokens."""
     for each in getattr(permit, "_permits", (permit,)):
         if isinstance(each, BasePermit) and each._state is HELD:
-            each.start_ns = each._locked_gate.clock()  # type: ignore[attr-defined]
+            each.start_ns = each._locked_gate.clock()
 
 
 Rate = str | Mapping[str, int] | Iterable[tuple[str, int]]

@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
-from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import TaskWakeup
 
@@ -53,7 +52,6 @@ class AsyncPermit(BasePermit):
 
     __slots__ = ("_cancelled", "_cancels", "_loop", "_partition", "_task", "_timeout")
 
-    _locked_gate: LockedGate
     # How it is to be entered: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
     _partition: str
     _timeout: float

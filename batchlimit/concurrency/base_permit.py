@@ -2,14 +2,16 @@
 
 import warnings
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from batchlimit.base.unique import Unique
-from batchlimit.concurrency.gate import Gate, Reason
+from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.law import Outcome
 from batchlimit.concurrency.partition import Partition
 from batchlimit.concurrency.queue import GateWaiter
-from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.locked_gate import LockedGate
 
 
 class State(Enum):
@@ -26,18 +28,6 @@ class State(Enum):
 # Looked up once: an attribute of an Enum class takes 30 ns.
 ASKED, WAITING, HELD, LEFT, BYPASS, OVER = State
 SUCCESS, DROPPED, IGNORED = Outcome
-
-
-class Issuer(Protocol):
-    """Where a permit is from, and goes back to: a LockedGate."""
-
-    def leave(self, permit: "BasePermit", outcome: Outcome) -> None: ...
-
-    def leave_by(self, permit: "BasePermit", error: BaseException | None) -> None: ...
-
-    def abandon(self, permit: "BasePermit") -> None: ...
-
-    def refusal(self, reason: Reason) -> ConcurrencyLimited | LimiterClosed: ...
 
 
 class BasePermit(Unique):
@@ -71,7 +61,7 @@ class BasePermit(Unique):
     # Set when it becomes sheddable: whether it was told to give up.
     _told: bool
 
-    def __init__(self, locked_gate: Issuer, operation: str, priority: int, sheddable: bool) -> None:
+    def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool) -> None:
         self._state = ASKED  # first: also one with wrong arguments is collected
         if sheddable and not isinstance(priority, int):
             raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")

@@ -40,8 +40,6 @@ class Permit(BasePermit):
 
     __slots__ = ()
 
-    _locked_gate: LockedGate
-
     def check(self) -> None:
         """Raise if this call was told to give up; a sheddable call is to call this now and then.
 

@@ -15,8 +15,9 @@ from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
-from batchlimit.shared.renewer import CLOSED, FLUSH, Closable, LeaseRenewer, Lender
+from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer, Lender
 from batchlimit.shared.statistics import SharedStatistics
+from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
 
@@ -60,7 +61,7 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine of {len(self._holdings.keys)} keys>"
 
-    def own_store(self, store: Closable, connect_timeout: float) -> None:
+    def own_store(self, store: Store, connect_timeout: float) -> None:
         """Close this store at the end."""
         self._renewer.owned = store
         self._store.allow(connect_timeout)

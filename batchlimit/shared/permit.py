@@ -2,21 +2,14 @@
 
 import warnings
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from batchlimit.base.unique import Unique
 from batchlimit.errors import PermitLost
 from batchlimit.shared.lease import Place
 
-
-class SlotIssuer(Protocol):
-    """Where a permit is from, and goes back to."""
-
-    def clock(self) -> int: ...
-
-    def leave(self, key: str, place: Place) -> None: ...
-
-    def abandon(self, key: str, place: Place) -> None: ...
+if TYPE_CHECKING:
+    from batchlimit.shared.engine import Engine
 
 
 class BaseSharedPermit(Unique):
@@ -30,7 +23,7 @@ class BaseSharedPermit(Unique):
     _instead = "complete it where it was acquired, and acquire another one there"
     _place: Place | None
 
-    def __init__(self, issuer: SlotIssuer, key: str) -> None:
+    def __init__(self, issuer: "Engine", key: str) -> None:
         self._place: Place | None = None
         self._is_lost: bool | None = None  # known when it is released
         self._issuer, self.key = issuer, key

@@ -22,6 +22,7 @@ from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.pushes import Listener
 from batchlimit.stores.outage import unavailable
+from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
 CLOSED = "this concurrency limiter was closed"
@@ -40,14 +41,6 @@ class Lender(Protocol):
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
         """Answer one instance; `key` is as `batchlimit.quota.key.stored` returns it."""
-        ...
-
-
-class Closable(Protocol):
-    """A store that the limiter opened."""
-
-    def close(self) -> None:
-        """Close it."""
         ...
 
 
@@ -75,7 +68,7 @@ class LeaseRenewer:
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
         name = getattr(lender, "name", _itself)
         self.holdings = Holdings(lambda key: name(stored(key)), clock)
-        self.owned: Closable | None = None
+        self.owned: Store | None = None
         self.is_closed = self._is_retired = self._has_begun = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
         self._abandoned: deque[tuple[str, Place]] = deque()

@@ -1,6 +1,9 @@
 """How long a call of a store may take: the rules that both APIs share."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchlimit.stores.protocols import AsyncStore, Store
 
 TO_CONNECT = 5
 """Deadlines that a call may wait for a connection if the store answered before and does not fail now. It is probably
@@ -10,19 +13,10 @@ MANY = 64
 _PART = 1 / 8
 
 
-class Addressed(Protocol):
-    """Has an address, as any store."""
-
-    @property
-    def address(self) -> str:
-        """The address, for messages."""
-        ...
-
-
 class Timeouts:
     """The time that a guarded store gives its store: `deadline` seconds for an answer, and more for a connection."""
 
-    def __init__(self, store: Addressed, deadline: float) -> None:
+    def __init__(self, store: "Store | AsyncStore", deadline: float) -> None:
         self._addressed, self._deadline, self._connecting = store, deadline, 1.0
         self._has_answered = False
 
