@@ -116,7 +116,7 @@ def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:
     if (seconds := _number(text)) is not None:
         return seconds
     at = _instant(text)
-    return None if at is None else max(0.0, at - _clock(headers, now))
+    return None if at is None or (after := at - _clock(headers, now)) < 0 else after
 
 
 def _clock(headers: Mapping[str, str], now: float) -> float:

@@ -63,6 +63,22 @@ def test_a_pause_is_said_once_and_one_that_ends_later_again() -> None:
 
 def test_no_pause_is_longer_than_what_is_believed() -> None:
     assert Pacer(None, 5).pauses("a", LITTLE, now=0.0) == {"a": 5}
+    assert Pacer(None, 600).pauses("a", {"tokens": Allowance(0, 100, 86400, refills=True)}, now=0.0) == {"a": 60}
+
+
+def test_what_is_told_unchanged_after_its_pause_is_stale() -> None:
+    pacer, stale = Pacer(None, 600), {"tokens": Allowance(0, 100, 86400, refills=True)}
+    assert pacer.pauses("a", stale, now=100.0) == {"a": 60}
+    assert pacer.pauses("a", stale, now=130.0) == {"a": 60}, "of a call that was under way"
+    for later in (160.0, 161.0, 3600.0):
+        assert pacer.pauses("a", stale, now=later) == {}
+    assert pacer.pauses("a", {"tokens": Allowance(1, 100, 86400, refills=True)}, now=3601.0) == {"a": 60}
+
+
+def test_what_changes_is_no_stale_news() -> None:
+    pacer = Pacer(None, 600)
+    for now, remaining in ((100.0, 30), (120.0, 29), (140.0, 28)):
+        assert pacer.pauses("a", {"requests": Allowance(remaining, 100, 30, 60)}, now=now)
 
 
 def test_what_is_too_short_to_tell_anybody_is_not_said() -> None:
@@ -98,4 +114,4 @@ def test_what_is_known_of_many_keys_is_forgotten_once_it_is_over() -> None:
     pacer = Pacer(None, 600)
     for n in range(3000):
         pacer.pauses(f"key {n}", LITTLE, now=float(n))
-    assert max(len(pacer._ends), len(pacer._resets)) < 1100
+    assert max(len(pacer._ends), len(pacer._resets), len(pacer._reasons)) < 1100

@@ -47,7 +47,8 @@ def made(
         ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
         ({"retry-after": A_MINUTE_LATER}, 60.0),
         ({"retry-after": A_MINUTE_LATER, "date": "Mon, 21 Sep 2026 14:13:50 GMT"}, 30.0),
-        ({"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, 0.0),
+        ({"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, None),
+        ({"retry-after": A_MINUTE_LATER, "date": A_MINUTE_LATER}, 0.0),
         ({"retry-after": A_MINUTE_LATER.replace("GMT", "-0000")}, 60.0),
         ({"retry-after": A_MINUTE_LATER.replace("GMT", "").strip()}, 60.0),
         ({"retry-after": "1_0"}, None),
@@ -77,6 +78,8 @@ def test_when_to_come_back(headers: dict[str, str], seconds: float | None) -> No
         (429, {}, 2.0),
         (503, {}, 0.0),
         (429, {"retry-after": "0"}, 0.0),
+        (429, {"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, 2.0),
+        (503, {"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, 0.0),
     ],
 )
 def test_which_responses_pause_and_for_how_long(status: int, headers: dict[str, str], seconds: float) -> None:
