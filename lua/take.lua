@@ -14,7 +14,7 @@
 --   claim                 (the rank of the instance's quota: which overrides it knows, and the revision of its code)
 --   refused               (tokens that the instance refused its callers since it last said so)
 --   shadow                (tokens that it admitted, and that a quota in shadow mode was to refuse; the same)
--- ARGV[4] rules (name of the hash of overrides; missing in a cluster, where it is at another node. Not one of KEYS:
+-- ARGV[4] rules (name of the hash of overrides; '' or missing in a cluster, where it is at another node. Not one of KEYS:
 --         the server would demand the right to write it)
 -- returns {granted, kept, starts_in (us), lease (us), retry_after (us), active_instances, epoch (us), version,
 --          quota ('' unless the bucket obeys another one than the caller's), revision of the overrides (-1: not seen),
@@ -253,7 +253,7 @@ end
 
 -- Overrides that cannot be read leave the bucket as it is: the instance finds out why.
 local told = -1
-if ARGV[4] then
+if ARGV[4] and ARGV[4] ~= '' then
     local published = redis.pcall('HGET', ARGV[4], 'revision')
     published = type(published) ~= 'table' and tonumber(published or 0)
     told = published and published >= 0 and published < 2 ^ 53 and published or -1

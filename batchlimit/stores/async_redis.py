@@ -14,7 +14,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, first
+from batchlimit.stores.base_redis import BaseRedisStore, as_it_is, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
@@ -108,19 +108,24 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        arguments = take_arguments(quota, ask, self._seen)
-        return await self._run("take", bucket_name(self._prefix, key), arguments, read_grant)
+        name, server = bucket_name(self._prefix, key), self.part(key)
+        latest = self._clocks.latest(server, self._within)
+        reply = await self._run("take", name, take_arguments(quota, ask, self._seen, latest), as_it_is)
+        if self._is_late(reply, server):
+            reply = await self._run("take", name, take_arguments(quota, ask, self._seen), as_it_is)
+        return read_grant(reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""
         transport = self._transport
         if not isinstance(transport, AsyncDirectTransport):
             return None
-        return transport.send("take", (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen))
+        latest = self._clocks.latest("", self._within)
+        return transport.send("take", (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest))
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """See AsyncSender.receive."""
-        return self._received(answer, read_grant)
+        return self._received(answer, lambda reply: None if self._is_late(reply, "") else read_grant(reply))
 
     def _received(self, answer: "asyncio.Future[Any]", read: Callable[[Any], T]) -> T | None:
         try:

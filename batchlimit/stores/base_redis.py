@@ -1,5 +1,6 @@
 """What the Redis stores of both APIs are made of; each of them has its own way to wait."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -9,9 +10,15 @@ from batchlimit.base.unique import Unique
 from batchlimit.quota.key import check_prefix
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.clocks import ServerClocks
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import SpendScript
 from batchlimit.stores.client.syntax import look, sure_redis
+
+
+def as_it_is(reply: Any) -> Any:
+    """Return a reply."""
+    return reply
 
 
 def first(reply: Sequence[Any]) -> int:
@@ -33,7 +40,8 @@ class BaseRedisStore(Unique):
         self._use(client)
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
-        self._spending = SpendScript("".join(self._seen))
+        self._clocks, self._within = ServerClocks(), math.inf  # seconds that somebody waits for an answer
+        self._spending = SpendScript("".join(self._seen), self._clocks)
 
     def _use(self, transport: Any) -> None:
         self._transport = transport
@@ -67,7 +75,9 @@ class BaseRedisStore(Unique):
     ) -> Self:
         """Make a store for an address, as `from_url` does for a URL."""
         connect = cls._connector(address, connect_timeout, deadline)
-        return cls(connect(), prefix=prefix)._owning(connect, connect_timeout, address)
+        store = cls(connect(), prefix=prefix)._owning(connect, connect_timeout, address)
+        store._within = deadline
+        return store
 
     @classmethod
     def _connector(cls, address: Address, connect_timeout: float, deadline: float) -> Callable[[], Any]:
@@ -110,6 +120,13 @@ class BaseRedisStore(Unique):
     def is_prompt(self) -> bool:
         """See Remote.is_prompt and AsyncRemote.is_prompt."""
         return self._prompt
+
+    def _is_late(self, reply: object, server: str) -> bool:
+        """Whether a take was too late, by what was known of its server's clock: then nothing was done."""
+        if not isinstance(reply, list) or len(reply) != 1:
+            return False
+        self._clocks.hear(server, reply[0])
+        return True
 
     @property
     def spends_together(self) -> bool:

@@ -12,7 +12,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, first
+from batchlimit.stores.base_redis import BaseRedisStore, as_it_is, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
@@ -108,16 +108,12 @@ class RedisStore(BaseRedisStore):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        transport = self._transport
-        return read_grant(
-            self._talk(
-                transport,
-                transport.run,
-                "take",
-                (bucket_name(self._prefix, key),),
-                take_arguments(quota, ask, self._seen),
-            )
-        )
+        name, server = bucket_name(self._prefix, key), self.part(key)
+        latest = self._clocks.latest(server, self._within)
+        reply = self._run("take", name, take_arguments(quota, ask, self._seen, latest), as_it_is)
+        if self._is_late(reply, server):
+            reply = self._run("take", name, take_arguments(quota, ask, self._seen), as_it_is)
+        return read_grant(reply)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
         """See Pipelined: in one round trip by a DirectTransport, one after the other by all others."""

@@ -6,7 +6,6 @@ caller's client may decode all replies to text.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha1
@@ -21,9 +20,10 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.clocks import ServerClocks
 
 SCRIPTS = {
-    "take": ("start", "bucket", "sweep", "refill", "take", "write"),
+    "take": ("start", "late", "bucket", "sweep", "refill", "take", "write"),
     "give_back": ("start", "bucket", "refill", "give_back", "write"),
     "peek": ("start", "bucket", "refill", "peek"),
     "reset": ("start", "bucket", "sweep", "refill", "reset", "write"),
@@ -104,14 +104,24 @@ def bucket_name(prefix: str, key: str) -> str:
     return "{" + prefix + ":" + key + "}"
 
 
-def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = ()) -> list[str | bytes]:
-    """Return ARGV of take.lua; `seen` has the name of the hash of overrides, if the script can read it."""
+def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: float = math.inf) -> list[str | bytes]:
+    """Return ARGV of take.lua.
+
+    Args:
+        quota: the caller's.
+        ask: what is asked for.
+        seen: the name of the hash of overrides, if the script can read it (default: it cannot).
+        latest: the instant of the server (us) from which on nothing is done (default inf: never).
+    """
     instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused, shadow = ask
     numbers = (seq, age * _SECOND, epoch, fill, need, queued, want, held, back, trip * _SECOND)
     told = "%d %d %d %s %d %d %d %d %d %d" % numbers  # noqa: UP031  an f-string takes a quarter more
     if max_wait or refused or shadow or rest != _USUAL:
         told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
-    return [spelled(quota), instance, told, *seen] if look else [spelled(quota), instance, told]
+    found: list[str | bytes] = [spelled(quota), instance, told, *(seen if look else ())]
+    if latest < math.inf:
+        found += [""] * (4 - len(found)) + ["%d" % latest]  # noqa: UP031
+    return found
 
 
 Call = tuple[str, list[str], list[str | bytes]]
@@ -119,21 +129,13 @@ Call = tuple[str, list[str], list[str | bytes]]
 
 
 class SpendScript:
-    """The calls of spend.lua by one store; it knows what the servers' clocks show.
+    """The calls of spend.lua by one store, which tell until when their callers wait."""
 
-    A server that was stopped for a while carries out what came meanwhile, when nobody waits for it any more. So a call
-    tells until when its caller waits, by the server's clock: later the script charges nothing.
+    __slots__ = ("_clocks", "_seen")
 
-    A script ran at some instant between the call and the moment in which its reply was read. A busy process reads it
-    late, and a server that was stopped runs it late. So an answer changes what is known only where that cannot be true.
-    """
-
-    __slots__ = ("_ahead", "_seen")
-
-    def __init__(self, seen: str) -> None:
+    def __init__(self, seen: str, clocks: ServerClocks) -> None:
         """`seen` names the hash of overrides ("": the script cannot read it)."""
-        self._seen = seen
-        self._ahead: dict[str, float] = {}  # us, by server: its clock less time.monotonic()
+        self._seen, self._clocks = seen, clocks
 
     def __repr__(self) -> str:
         return f"<SpendScript that sees {self._seen!r}>"
@@ -141,15 +143,11 @@ class SpendScript:
     def call(self, prefix: str, groups: Groups, look: bool, within: float, server: str) -> Call:
         """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them."""
         names = [bucket_name(prefix, spend.key) for group in groups for spend in group]
-        ahead = self._ahead.get(server, math.inf)
-        latest = (time.monotonic() + within) * _SECOND + ahead
-        return "spend", names, spend_arguments(groups, self._seen if look else "", latest)
+        return "spend", names, spend_arguments(groups, self._seen if look else "", self._clocks.latest(server, within))
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
         """Return what became of the groups; they were `sent` then, by time.monotonic()."""
-        clock = reply[1]
-        least, most = clock - time.monotonic() * _SECOND, clock - sent * _SECOND
-        self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
+        self._clocks.hear(server, reply[1], sent)
         return read_spent(reply, groups)
 
 

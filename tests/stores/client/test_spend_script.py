@@ -6,7 +6,8 @@ import pytest
 
 from batchlimit.bucket.messages import Spend
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client import scripts
+from batchlimit.stores.client import clocks
+from batchlimit.stores.client.clocks import ServerClocks
 from batchlimit.stores.client.scripts import SpendScript
 
 WITHIN = 0.05
@@ -19,8 +20,8 @@ class Wire:
     """A server, whose clock is `ahead` (s) of the one here, and the way there and back."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._now, self.ahead, self._script = 1000.0, 1e9, SpendScript("")
-        patch.setattr(scripts, "time", SimpleNamespace(monotonic=lambda: self._now))
+        self._now, self.ahead, self._script = 1000.0, 1e9, SpendScript("", ServerClocks())
+        patch.setattr(clocks, "time", SimpleNamespace(monotonic=lambda: self._now))
 
     def is_charged(self, there: float = QUICK, back: float = QUICK) -> bool:
         """Whether the script charges a spend that takes so long on its way; its answer is read then."""
