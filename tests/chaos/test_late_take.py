@@ -33,6 +33,10 @@ def until(fact: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+def guard_of(limiter: Any) -> Any:
+    return getattr(limiter, "_inner", limiter)._registry.store
+
+
 def asked(client: Any) -> int:
     """How often the server has run a script."""
     return int(client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
@@ -43,8 +47,8 @@ def test_a_take_that_the_network_held_up_charges_nothing(
     relay: Relay, valkey: Server, valkey_store: RedisStore, prefix: str, api: Api
 ) -> None:
     with api.from_url(relay.url, FIVE, prefix=prefix, deadline=PATIENCE) as limiter, valkey.client() as client:
-        guard: Any = getattr(limiter, "_inner", limiter)._registry.store
-        store: Any = guard._store
+        guard = guard_of(limiter)
+        store = guard._store
         limiter.acquire("key", 0)  # in use: it asks by take
         limiter.try_acquire("other")  # a spend tells what the server's clock shows
         guard._deadline = store._within = 0.05
@@ -63,8 +67,7 @@ def test_a_take_that_the_network_held_up_charges_nothing(
 @pytest.mark.parametrize("api", [RateLimiter, Blocking])
 def test_who_was_wrong_about_the_clock_of_the_server_asks_again(valkey: Server, prefix: str, api: Api) -> None:
     with api.from_url(valkey.url, FIVE, prefix=prefix, deadline=PATIENCE) as limiter:
-        guard: Any = getattr(limiter, "_inner", limiter)._registry.store
-        store: Any = guard._store
+        store = guard_of(limiter)._store
         limiter.acquire("key", 0)
         store._clocks._ahead[""] = -1e15  # since then the server's clock was set to today
         assert all(limiter.try_acquire("key") for _ in range(5))
