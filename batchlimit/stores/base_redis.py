@@ -10,9 +10,8 @@ from batchlimit.base.unique import Unique
 from batchlimit.quota.key import check_prefix
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
-from batchlimit.stores.client.clocks import ServerClocks
 from batchlimit.stores.client.rulebook import rules_name
-from batchlimit.stores.client.scripts import SpendScript
+from batchlimit.stores.client.scripts import ServerClocks, SpendScript
 from batchlimit.stores.client.syntax import look, sure_redis
 
 

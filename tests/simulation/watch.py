@@ -8,7 +8,7 @@ covered by it at every instant, so a token that was credited twice is seen long 
 Time is the server's, and never runs backwards: the promise is about the rate that the server's clock measures out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from batchlimit.base.waiting import NO_WAIT
@@ -93,7 +93,7 @@ class Watch:
         now = server.now()
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
-        self._spent: dict[str, tuple[int, int]] = {}  # by instance: tokens of its last spend, until when they count
+        self._spent: dict[str, list[tuple[int, int]]] = {}  # by instance: tokens of its spends, until when they count
         self._trusted_from = self._flying = 0
         self._rules: dict[int, Overrides] = {}
         self._epoch = self._edition = self._heard = 0
@@ -191,7 +191,7 @@ class Watch:
         until it has caught up nothing is refilled, nor is a grant for later covered by what is.
         """
         before = self._server.now() - round(seconds * SECOND)
-        held = outstanding + self._flying + sum(tokens for tokens, until in self._spent.values() if until > before)
+        held = outstanding + self._flying + self._spendable(before, self._spent)
         for reference in self.references:
             reference.allow(0, held if seconds > 0 else 0, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE + round(abs(seconds) * SECOND)
@@ -223,7 +223,7 @@ class Watch:
             return
         if entry.starts < bucket._now:
             return  # a repetition
-        self._spent[instance.name] = entry.granted, bucket._epoch + entry.expires
+        self._spent.setdefault(instance.name, []).append((entry.granted, bucket._epoch + entry.expires))
         for reference in self.references:
             reference.allow(0, entry.granted, self._server.now(), entry.expires - bucket._now)
 
@@ -320,10 +320,13 @@ class Watch:
         now = max(bucket._now, self._server.clock - bucket._epoch)
         if entry.expires <= now:
             return 0, 0
-        tokens, until = self._spent.get(name, (0, 0))
-        spent = tokens if bucket._epoch + now < until else 0
+        spent = self._spendable(bucket._epoch + now, [name])
         is_all = entry.held >= bucket._bands[0].burst  # then a grant begins from its ask: see Lease
         return entry.held + spent, entry.held + spent - (entry.granted if entry.starts > now and not is_all else 0)
+
+    def _spendable(self, now: int, names: Iterable[str]) -> int:
+        """How many tokens that count as spent may still admit callers of these instances."""
+        return sum(tokens for name in names for tokens, until in self._spent.get(name, ()) if now < until)
 
     def _check_cover(self, levels: list[float]) -> None:
         """What is in the bucket, as it was last looked at, and what instances may spend: the reference has it all."""

@@ -6,6 +6,7 @@ caller's client may decode all replies to text.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha1
@@ -20,7 +21,6 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.clocks import ServerClocks
 
 SCRIPTS = {
     "take": ("start", "late", "bucket", "sweep", "refill", "take", "write"),
@@ -105,14 +105,7 @@ def bucket_name(prefix: str, key: str) -> str:
 
 
 def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: float = math.inf) -> list[str | bytes]:
-    """Return ARGV of take.lua.
-
-    Args:
-        quota: the caller's.
-        ask: what is asked for.
-        seen: the name of the hash of overrides, if the script can read it (default: it cannot).
-        latest: the instant of the server (us) from which on nothing is done (default inf: never).
-    """
+    """Return ARGV of take.lua, which sees the hash of overrides named in `seen`, and does nothing from `latest` on."""
     instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused, shadow = ask
     numbers = (seq, age * _SECOND, epoch, fill, need, queued, want, held, back, trip * _SECOND)
     told = "%d %d %d %s %d %d %d %d %d %d" % numbers  # noqa: UP031  an f-string takes a quarter more
@@ -128,8 +121,33 @@ Call = tuple[str, list[str], list[str | bytes]]
 """The script that is to run, the names of its buckets, and its arguments."""
 
 
+class ServerClocks:
+    """What the servers' clocks show: a call tells until when its caller waits, for a server that stops acts later.
+
+    A script ran at some instant between the call and the moment in which its reply was read. A busy process reads it
+    late, and a server that was stopped runs it late. So an answer changes what is known only where that cannot be true.
+    """
+
+    __slots__ = ("_ahead",)
+
+    def __init__(self) -> None:
+        self._ahead: dict[str, float] = {}  # us, by server: its clock less time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<ServerClocks of {len(self._ahead)} servers>"
+
+    def latest(self, server: str, within: float) -> float:
+        """Return what a server's clock shows in so many seconds (us; inf: nobody knows)."""
+        return (time.monotonic() + within) * _SECOND + self._ahead.get(server, math.inf)
+
+    def hear(self, server: str, clock: float, sent: float = -math.inf) -> None:
+        """Take in what a server's clock showed when it answered a call that was `sent` then, by time.monotonic()."""
+        least, most = clock - time.monotonic() * _SECOND, clock - sent * _SECOND
+        self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
+
+
 class SpendScript:
-    """The calls of spend.lua by one store, which tell until when their callers wait."""
+    """The calls of spend.lua by one store."""
 
     __slots__ = ("_clocks", "_seen")
 

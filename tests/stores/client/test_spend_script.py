@@ -6,9 +6,8 @@ import pytest
 
 from batchlimit.bucket.messages import Spend
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client import clocks
-from batchlimit.stores.client.clocks import ServerClocks
-from batchlimit.stores.client.scripts import SpendScript
+from batchlimit.stores.client import scripts
+from batchlimit.stores.client.scripts import ServerClocks, SpendScript
 
 WITHIN = 0.05
 HOUR = 3600.0
@@ -21,7 +20,7 @@ class Wire:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._now, self.ahead, self._script = 1000.0, 1e9, SpendScript("", ServerClocks())
-        patch.setattr(clocks, "time", SimpleNamespace(monotonic=lambda: self._now))
+        patch.setattr(scripts, "time", SimpleNamespace(monotonic=lambda: self._now))
 
     def is_charged(self, there: float = QUICK, back: float = QUICK) -> bool:
         """Whether the script charges a spend that takes so long on its way; its answer is read then."""
