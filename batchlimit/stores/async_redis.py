@@ -14,7 +14,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, as_it_is, first
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
@@ -23,12 +23,10 @@ from batchlimit.stores.client.cluster import AsyncClusterTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
-    PROBE,
     PROBE_QUOTA,
     bucket_name,
     give_back_arguments,
     peek_arguments,
-    probe_name,
     read_grant,
     read_level,
     take_arguments,
@@ -108,11 +106,13 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        name, server = bucket_name(self._prefix, key), self.part(key)
+        transport, server = self._transport, self.part(key)
         latest = self._clocks.latest(server, self._within)
-        reply = await self._run("take", name, take_arguments(quota, ask, self._seen, latest), as_it_is)
-        if self._is_late(reply, server):
-            reply = await self._run("take", name, take_arguments(quota, ask, self._seen), as_it_is)
+        name, told = (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest)
+        reply = await self._talk(transport, lambda: transport.run("take", name, told))
+        if self._clocks.is_late(server, reply):
+            anew = take_arguments(quota, ask, self._seen)
+            reply = await self._talk(transport, lambda: transport.run("take", name, anew))
         return read_grant(reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
@@ -125,7 +125,7 @@ class AsyncRedisStore(BaseRedisStore):
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """See AsyncSender.receive."""
-        return self._received(answer, lambda reply: None if self._is_late(reply, "") else read_grant(reply))
+        return self._received(answer, lambda reply: None if self._clocks.is_late("", reply) else read_grant(reply))
 
     def _received(self, answer: "asyncio.Future[Any]", read: Callable[[Any], T]) -> T | None:
         try:

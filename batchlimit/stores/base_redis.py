@@ -7,17 +7,24 @@ from typing import Any, ClassVar, Self
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.unique import Unique
+from batchlimit.bucket.messages import Ask
 from batchlimit.quota.key import check_prefix
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.rulebook import rules_name
-from batchlimit.stores.client.scripts import ServerClocks, SpendScript
+from batchlimit.stores.client.scripts import ServerClocks, SpendScript, bucket_name
 from batchlimit.stores.client.syntax import look, sure_redis
 
+# A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
+# fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot
+# and asks for no tokens. That bucket expires within seconds.
 
-def as_it_is(reply: Any) -> Any:
-    """Return a reply."""
-    return reply
+PROBE = Ask("probe", 1, need=0, queued=0, want=0)
+
+
+def probe_name(prefix: str, key: str) -> str:
+    """Return the name of the bucket that a probe of this key asks; the hash tag keeps both in one slot."""
+    return bucket_name(prefix, key) + ":probe"
 
 
 def first(reply: Sequence[Any]) -> int:
@@ -119,13 +126,6 @@ class BaseRedisStore(Unique):
     def is_prompt(self) -> bool:
         """See Remote.is_prompt and AsyncRemote.is_prompt."""
         return self._prompt
-
-    def _is_late(self, reply: object, server: str) -> bool:
-        """Whether a take was too late, by what was known of its server's clock: then nothing was done."""
-        if not isinstance(reply, list) or len(reply) != 1:
-            return False
-        self._clocks.hear(server, reply[0])
-        return True
 
     @property
     def spends_together(self) -> bool:

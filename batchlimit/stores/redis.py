@@ -12,7 +12,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, as_it_is, first
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
@@ -21,12 +21,10 @@ from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
 from batchlimit.stores.client.direct import Calls, DirectTransport
 from batchlimit.stores.client.rulebook import Command, log_name, note
 from batchlimit.stores.client.scripts import (
-    PROBE,
     PROBE_QUOTA,
     bucket_name,
     give_back_arguments,
     peek_arguments,
-    probe_name,
     read_grant,
     read_level,
     read_reset,
@@ -108,11 +106,12 @@ class RedisStore(BaseRedisStore):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        name, server = bucket_name(self._prefix, key), self.part(key)
+        transport, server = self._transport, self.part(key)
         latest = self._clocks.latest(server, self._within)
-        reply = self._run("take", name, take_arguments(quota, ask, self._seen, latest), as_it_is)
-        if self._is_late(reply, server):
-            reply = self._run("take", name, take_arguments(quota, ask, self._seen), as_it_is)
+        call = "take", (bucket_name(self._prefix, key),)
+        reply = self._talk(transport, transport.run, *call, take_arguments(quota, ask, self._seen, latest))
+        if self._clocks.is_late(server, reply):
+            reply = self._talk(transport, transport.run, *call, take_arguments(quota, ask, self._seen))
         return read_grant(reply)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:

@@ -79,6 +79,8 @@ _USUAL = [1, 0, 0]
 """The weight and the rank of most asks, which need not be sent."""
 
 
+PROBE_QUOTA = Quota(1.0, 1)
+"""That of a bucket that is only looked at."""
 _pack: Any = hiredis.pack_command
 command: Callable[[tuple[str | bytes, ...]], bytes] = _pack  # its type stub has commands of one word only
 """Returns a command, by its words, in the bytes that are sent."""
@@ -144,6 +146,13 @@ class ServerClocks:
         """Take in what a server's clock showed when it answered a call that was `sent` then, by time.monotonic()."""
         least, most = clock - time.monotonic() * _SECOND, clock - sent * _SECOND
         self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
+
+    def is_late(self, server: str, reply: object) -> bool:
+        """Whether a take did nothing, by what was known of its server's clock; from now on that is known better."""
+        if not isinstance(reply, list) or len(reply) != 1:
+            return False
+        self.hear(server, reply[0])
+        return True
 
 
 class SpendScript:
@@ -283,16 +292,3 @@ def read_push(message: str | bytes) -> tuple[str, SlotPush]:
     text = message.decode() if isinstance(message, bytes) else message
     instance, granted, token, keep, name = text.split(" ", 4)
     return name, SlotPush(instance, int(granted), int(token), int(keep))
-
-
-# A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
-# fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot
-# and asks for no tokens. That bucket expires within seconds.
-
-PROBE = Ask("probe", 1, need=0, queued=0, want=0)
-PROBE_QUOTA = Quota(1.0, 1)
-
-
-def probe_name(prefix: str, key: str) -> str:
-    """Return the name of the bucket that a probe of this key asks; the hash tag keeps both in one slot."""
-    return bucket_name(prefix, key) + ":probe"
