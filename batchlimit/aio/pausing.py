@@ -4,8 +4,8 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.registry import Registry
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.key import stored
-from batchlimit.reservoir.options import check_pause
+from batchlimit.quota.key import check_key, stored
+from batchlimit.reservoir.options import check_pause, check_turn
 from batchlimit.reservoir.waiter import NOBODY, Fail, Waiter
 
 
@@ -42,8 +42,8 @@ async def resume(registry: Registry, key: str) -> bool:
 async def line_up(registry: Registry, key: str, wait: float, spacing: float, longest: float) -> float:
     """Return the seconds until the next turn at a key, of the whole fleet's; a turn after `longest` is not given."""
     registry.check_open()
-    name, pauses = stored(key), registry.store.pauses
-    told = await store_calls.outcome(registry.store.call, name, lambda: pauses.line_up(name, wait, spacing, longest))
+    name, turn, pauses = stored(check_key(key)), check_turn(wait, spacing, longest), registry.store.pauses
+    told = await store_calls.outcome(registry.store.call, name, lambda: pauses.line_up(name, *turn))
     registry.check_open()
     if isinstance(told, StoreUnavailable):
         raise Fail(told).to_raise(key)

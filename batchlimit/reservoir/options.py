@@ -28,6 +28,15 @@ def check_pause(seconds: float, why: object) -> float:
     return min(float(seconds), LONGEST / 1e6)
 
 
+def check_turn(wait: float, spacing: float, longest: float) -> tuple[float, float, float]:
+    """Return the numbers of a turn: ten years at most. The first two may be 0."""
+    for name, value in (("wait", wait), ("spacing", spacing), ("longest", longest)):
+        if value != 0 or name == "longest":
+            check_seconds(name, value)
+    most = LONGEST / 1e6
+    return min(float(wait), most), min(float(spacing), most), min(float(longest), most)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The keyword arguments of a limiter that concern its keys; RateLimiter says what they mean.

@@ -5,8 +5,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.key import stored
-from batchlimit.reservoir.options import check_pause
+from batchlimit.quota.key import check_key, stored
+from batchlimit.reservoir.options import check_pause, check_turn
 from batchlimit.reservoir.waiter import Fail, Waiter
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -52,9 +52,9 @@ def line_up(registry: Registry, key: str, wait: float, spacing: float, longest: 
     """Return the seconds until the next turn at a key, of the whole fleet's; a turn after `longest` is not given."""
     warn_in_loop()
     registry.check_open()
-    name, failed = stored(key), None
+    name, turn, failed = stored(check_key(key)), check_turn(wait, spacing, longest), None
     try:
-        return registry.store.call(name, registry.store.pauses.line_up, name, wait, spacing, longest)
+        return registry.store.call(name, registry.store.pauses.line_up, name, *turn)
     except StoreUnavailable as error:
         registry.check_open()
         failed = Fail(error)

@@ -90,7 +90,7 @@ class Lines:
         if times and decision.retry_after <= cost * spacing and line.lingers <= now:
             line.lingers = now + decision.retry_after
             return max(decision.retry_after, _SOONEST)
-        if line.ends < now or line.begins == math.inf:
+        if line.ends <= now or line.begins == math.inf:
             line.begins = now + decision.retry_after
         return Turn(decision.retry_after, cost * spacing)
 
@@ -108,9 +108,9 @@ class Lines:
         line.ends = max(line.ends, self._clock() + seconds)
         return max(seconds, _SOONEST)
 
-    def admitted(self, key: str, decision: Decision) -> None:
-        """Take note that a task of a line found its token, and how many were left beside it."""
-        if decision.remaining * 2 > decision.limit and (line := self._lines.get(key)) is not None:
+    def admitted(self, key: str, remaining: int, limit: int) -> None:
+        """Take note that a task of a line found its token, and how many were left beside it, of how many."""
+        if remaining * 2 > limit and (line := self._lines.get(key)) is not None:
             line.begins = math.inf
 
     def _line(self, key: str) -> _Line:
