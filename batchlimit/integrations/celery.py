@@ -1,22 +1,26 @@
-"""Rate limits of Celery that hold over the whole fleet: a base of tasks, which reschedules what has no token."""
+"""Rate limits of Celery over the whole fleet: a base of tasks that reschedules, and a bootstep for `rate_limit`."""
 
 import functools
 from typing import Any, ClassVar
 
 try:
-    from celery import Task
+    from celery import Task, bootsteps
     from celery.exceptions import Ignore, Reject
+    from kombu.utils.limits import TokenBucket
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "batchlimit.integrations.celery needs celery, of the 'celery' extra: pip install 'batchlimit[celery]'",
         name="celery",
     ) from error
 
-from batchlimit import RateLimiter
+from batchlimit import RateLimiter, StoreUnavailable
 from batchlimit.integrations.workers.task_limit import TIMES, Run, TaskLimit
 from batchlimit.quota.template import Cost, Key
 
-__all__ = ["LimitedTask"]
+__all__ = ["FleetBucket", "FleetRates", "LimitedTask"]
+
+_AWAY = 1.0
+"""Seconds after which a worker asks again at the latest: the store may be back, or the limit raised."""
 
 
 class LimitedTask(Task):  # type: ignore[misc]
@@ -87,3 +91,55 @@ class LimitedTask(Task):  # type: ignore[misc]
         except Exception as error:
             raise Reject(error, requeue=True) from error
         raise Ignore(f"no token: back in {seconds:.3f} s")
+
+
+class FleetBucket(TokenBucket):
+    """The tokens of one task's `rate_limit`, as a worker asks for them: of a limiter, which the whole fleet shares."""
+
+    def __init__(self, limiter: RateLimiter, task: str) -> None:
+        super().__init__(1.0)  # type: ignore[no-untyped-call, unused-ignore]  # as mypy follows kombu, or not
+        self._limiter, self._task, self._hold = limiter, task, 0.0
+
+    def can_consume(self, tokens: int = 1) -> bool:
+        """Whether a task may run now; if it may, it is charged."""
+        try:
+            decision = self._limiter.decide(self._task, tokens)
+        except StoreUnavailable:
+            self._hold = _AWAY
+            return False
+        self._hold = min(decision.retry_after, _AWAY)
+        return decision.allowed
+
+    def expected_time(self, tokens: int = 1) -> float:
+        """Return after how many seconds the worker asks again."""
+        return self._hold
+
+
+class FleetRates(bootsteps.Step):  # type: ignore[misc]
+    """A bootstep of workers by which the `rate_limit` of each task holds over the whole fleet, not for each worker.
+
+    Tasks wait in the memory of their worker, as they do without it, and the main process decides for its children. They
+    are charged to their name; the limiter says how many tokens a key has. `celery control rate_limit` changes nothing:
+    set an override. Workers that wait hold as many tasks as they prefetch, so give limited tasks a queue of their own.
+
+    Attributes:
+        limiter: a RateLimiter; a class of your own has it.
+
+    Example:
+        >>> from celery import Celery
+        >>> app = Celery("shop", broker="memory://")
+        >>> class Rates(FleetRates):
+        ...     limiter = RateLimiter.from_url("memory://", {"shop.mail": "100/s burst 20", "*": "10/s"})
+        >>> _ = app.steps["consumer"].add(Rates)
+    """
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+    limiter: ClassVar[RateLimiter]
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        consumer.bucket_for_task = self._bucket
+        consumer.reset_rate_limits()
+
+    def _bucket(self, task: Any) -> FleetBucket | None:
+        return FleetBucket(self.limiter, task.name) if getattr(task, "rate_limit", None) else None

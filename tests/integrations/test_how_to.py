@@ -53,7 +53,7 @@ def test_the_page_of_web_applications_names_each_server_that_the_tests_start() -
 def test_each_program_of_the_page_of_task_queues_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (_ROOT / "docs" / "how-to" / "workers.md").read_text(encoding="utf-8")
     programs = [each.split("```")[0] for each in text.split("```python\n")[1:]]
-    assert len(programs) == 6
+    assert len(programs) == 7
     for number, program in enumerate(programs):
         module = ModuleType(f"shown{number}")
         monkeypatch.setitem(sys.modules, module.__name__, module)

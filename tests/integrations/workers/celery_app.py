@@ -8,7 +8,7 @@ import redis
 from celery import Celery
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.celery import LimitedTask
+from batchlimit.integrations.celery import FleetBucket, FleetRates, LimitedTask
 from batchlimit.integrations.workers.task_limit import TIMES
 
 STORE = os.environ["STORE"]
@@ -45,3 +45,29 @@ def call(self: Any, pause: float) -> None:
     if pause:
         limiter.pause("api", pause, why="429 of upstream")
         notes.rpush("paused", time.time())
+
+
+class TimedBucket(FleetBucket):
+    """Notes between which two instants it admits."""
+
+    def can_consume(self, tokens: int = 1) -> bool:
+        began = time.time()
+        if is_admitted := super().can_consume(tokens):
+            notes.rpush("spans", f"{began} {time.time()}")
+        return is_admitted
+
+
+class Rates(FleetRates):
+    limiter = limiter
+
+    def _bucket(self, task: Any) -> FleetBucket | None:
+        return TimedBucket(self.limiter, task.name) if super()._bucket(task) else None
+
+
+app.steps["consumer"].add(Rates)
+
+
+@app.task(bind=True, rate_limit="1/m", ignore_result=True)
+def native(self: Any, number: int) -> None:
+    """Of its own rate the fleet's limiter makes another one."""
+    notes.rpush("native", f"{number} {os.getpid()}")

@@ -95,6 +95,24 @@ def test_a_task_that_is_told_429_pauses_the_fleet(store: str, notes: Any, tmp_pa
     assert after[0] >= paused + 4.0 - 0.5  # it was noted after the pause had begun
 
 
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_by_the_bootstep_rate_limit_holds_over_the_fleet_and_tasks_wait_in_their_worker(
+    pool: str, store: str, notes: Any, tmp_path: Path
+) -> None:
+    with (
+        sender(store) as app,
+        processes([worker("a", pool), worker("b", pool)], tmp_path, STORE=store, QUOTA="40/s burst 5"),
+    ):
+        for number in range(100):
+            app.send_task(f"{APP}.native", (number,))
+        await_fact(lambda: notes.llen("native") >= 100, "all ran")
+        rows = [line.split() for line in notes.lrange("native", 0, -1)]
+        admitted = [line.split() for line in notes.lrange("spans", 0, -1)]
+    assert sorted(int(number) for number, _ in rows) == list(range(100)), "each ran once, at 40/s and not 1/m"
+    assert len(admitted) == 100
+    assert excess(spans(admitted), 40.0, 5) <= 0.0
+
+
 @pytest.fixture
 def app() -> Celery:
     return Celery("test", broker="memory://")
