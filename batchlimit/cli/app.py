@@ -8,6 +8,7 @@ from batchlimit import __version__
 from batchlimit.cli import apply, bucket, rules
 from batchlimit.cli.doctor.command import doctor
 from batchlimit.cli.exporter import exporter
+from batchlimit.cli.migrate import migrate
 from batchlimit.cli.simulate.command import simulate
 from batchlimit.cli.top.command import top
 
@@ -31,6 +32,7 @@ app.add_typer(_rules, name="rules")
 app.command()(rules.log)
 app.command()(apply.check)
 app.command()(apply.diff)
+app.command()(migrate)
 
 
 def _tell_version(is_asked: bool) -> None:

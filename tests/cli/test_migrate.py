@@ -1,0 +1,116 @@
+"""What `migrate` makes of programs with slowapi and flask-limiter, and what it says that it cannot read."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from batchlimit.cli.app import app
+from batchlimit.rules import Rule, Rules
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "moving.md").read_text("utf-8")
+ROUTERS = """
+limiter = Limiter(get_remote_address, default_limits=["200/day", "50 per hour"], application_limits=["1000/day"])
+router = APIRouter(prefix="/v1")
+
+@router.get("/items/{id:int}")
+@limiter.limit("10/minute;100/day", override_defaults=False)
+async def item(request): ...
+
+@router.api_route("/both", methods=["GET", "POST"])
+@limiter.limit("9/minute", methods=["POST"])
+async def both(request): ...
+
+@router.post("/a")
+@limiter.shared_limit("5/minute", scope="writes")
+async def a(request): ...
+
+@router.put("/b/{rest:path}")
+@limiter.shared_limit("5/minute", scope="writes")
+async def b(request): ...
+"""
+SHOP = """
+limiter = Limiter(key_func=by_account, app=app, storage_uri=URL, strategy="moving-window", unknown=1)
+shop = Blueprint("shop", __name__)
+
+@shop.route("/carts/<uuid:cart>/<path:rest>", methods=("POST",))
+@limiter.limit(quota_of)
+@limiter.limit("3/month", key_func=other, deduct_when=failed, cost=size)
+def cart(cart, rest): ...
+
+@limiter.limit("1/second")
+def elsewhere(): ...
+"""
+
+
+def migrated(folder: Path, text: str, name: str = "app.py") -> Result:
+    (folder / name).write_text(text, encoding="utf-8")
+    return CliRunner().invoke(app, ["migrate", str(folder)])
+
+
+def terms(rule: Rule) -> tuple[object, ...]:
+    return rule.name, rule.quota, rule.key, rule.match, rule.cost, rule.replaces
+
+
+def block(number: int) -> str:
+    return PAGE.split("```python\n")[number].split("```")[0]
+
+
+def test_the_application_of_the_page_gets_the_rules_of_the_page(tmp_path: Path) -> None:
+    done = migrated(tmp_path, block(1))
+    ours: dict[str, object] = {}
+    exec(block(2).split("app = ")[0], ours)
+    wanted = ours["rules"]
+    assert isinstance(wanted, Rules)
+    assert [terms(rule) for rule in Rules.loads(done.stdout, format="toml")] == [terms(rule) for rule in wanted]
+    assert 'exempt = ["GET /health"]' in done.stdout
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        f'{tmp_path}/app.py:7: keys have {{user}}: let identify return {{"user": ...}} as this key_func does'
+    ]
+
+
+def test_routers_shared_limits_methods_and_defaults_become_rules(tmp_path: Path) -> None:
+    done = migrated(tmp_path, ROUTERS)
+    found = {rule.name: rule for rule in Rules.loads(done.stdout, format="toml")}
+    assert {name: (str(rule.quota), rule.match) for name, rule in found.items()} == {
+        "application": ("1000/d", ("*",)),
+        "default": ("200/d; 50/h", ("*",)),
+        "item": ("10/m; 100/d", ("GET /v1/items/{id}",)),
+        "both": ("9/m", ("POST /v1/both",)),
+        "writes": ("5/m", ("POST /v1/a", "PUT /v1/b/*")),
+    }
+    assert [rule.name for rule in found.values() if rule.replaces] == ["both", "writes"]
+    assert {rule.key for rule in found.values()} == {f"{name}:{{ip}}" for name in found}
+    assert done.stderr.count("router may be included below a prefix, which is not seen: check its match") == 4
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "app.py:2: strategy: a bucket holds; write '5 within 1h' for a strict window",
+        "app.py:2: unknown is not moved",
+        "app.py:2: keys have {user}",
+        "app.py:6: this limit is no text that stands here: limits by plan, or an override, may do it",
+        "app.py:7: quota '3/month': expected a unit",
+        "app.py:7: key_func: let identify tell the value",
+        "app.py:7: deduct_when: write charge = [statuses]",
+        "app.py:7: its cost is a function",
+        "elsewhere has a limit, and no route that is written here: add its path as match",
+        "broken.py: it cannot be read",
+    ],
+)
+def test_what_the_source_does_not_say_is_told_with_its_place(tmp_path: Path, problem: str) -> None:
+    (tmp_path / "broken.py").write_text("def (", encoding="utf-8")
+    done = migrated(tmp_path, SHOP)
+    assert done.exit_code == 1
+    assert problem in done.stderr
+
+
+def test_nothing_is_run_and_a_program_of_which_all_is_read_has_status_0(tmp_path: Path) -> None:
+    text = (
+        "import no_such_module\nlimiter = Limiter(get_remote_address, default_limits=['9/hour'])\nraise SystemExit(7)\n"
+    )
+    done = migrated(tmp_path, text)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [str(rule.quota) for rule in Rules.loads(done.stdout, format="toml")] == ["9/h"]
