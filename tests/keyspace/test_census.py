@@ -12,7 +12,7 @@ from batchlimit.base.blocking import own_lock
 from batchlimit.base.lock import OwnLock
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.census import Census, Tallies
-from batchlimit.keyspace.pages import SIZE, Counted, Page
+from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
@@ -346,3 +346,12 @@ def test_a_refusal_in_place_of_the_store_is_memorys() -> None:
 
 def test_a_store_is_there_until_it_is_known_to_be_away() -> None:
     assert Statistics(keys=0, admitted=0, refused=0, calls=0, held=0, waiting=0).available
+
+
+def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page() -> None:
+    pages, first, second = Pages(POLICIES), Key(made(FIVE)), Key(made(FIVE))
+    pages.enter(first)
+    old, later = POLICIES.number(FIVE), Policies({"*": FIVE})
+    pages.renumber(later, [later.number(FIVE)] * len(POLICIES.names))
+    pages.enter(second)
+    assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)

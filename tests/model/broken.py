@@ -8,6 +8,48 @@ BREAKS = {
     for each in [
         *SLOTS,
         Break(
+            "the older of two quotas counts",
+            "bucket.bucket:Bucket._agree",
+            "since >= self._since)",
+            "since <= self._since)",
+            "two quotas",
+        ),
+        Break(
+            "another quota fills the bucket",
+            "bucket.bucket:Bucket._reconfigure",
+            "share * band.burst,",
+            "band.burst,",
+            "another quota",
+        ),
+        Break(
+            "a smaller burst has no room for what is leased",
+            "bucket.bucket:Bucket._reconfigure",
+            "max(0, band.burst - self._table.outstanding)",
+            "band.burst",
+            "an override that ends",
+        ),
+        Break(
+            "who goes by another quota asks by the old one",
+            "reservoir.rule_in_force:RuleInForce.reconsider",
+            "state.own, state.is_outdated = own, True",
+            "state.is_outdated = True",
+            "another quota",
+        ),
+        Break(
+            "an override that has ended counts on",
+            "overrides.override:Override.has_ended",
+            "self.until <= now",
+            "self.until <= now - 1",
+            "an override that ends",
+        ),
+        Break(
+            "a bucket goes by the code beside an override",
+            "bucket.bucket:Bucket._agree",
+            "is_above = rank > self._rank or",
+            "is_above = rank < self._rank or",
+            "an override that ends",
+        ),
+        Break(
             "a paused bucket admits on",
             "bucket.bucket:Bucket.pause",
             "self._levels[gate] = min(self._levels[gate], -lasting * self._bands[gate].rate)",

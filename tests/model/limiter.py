@@ -11,6 +11,7 @@ from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.pages import Page
 from batchlimit.overrides.code import Code, Rank
+from batchlimit.overrides.known import OverridesCache, Published
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.instance import NoRules
@@ -30,13 +31,22 @@ class Order(NamedTuple):
     seconds: float
 
 
-Body = Fetch | GiveBack | list[KeySpend] | Order
+class Look(NamedTuple):
+    """A look at the overrides, by who knows this revision."""
+
+    revision: int
+    sent: float
+
+
+Body = Fetch | GiveBack | list[KeySpend] | Order | Look
 
 
 class Surroundings(Protocol):
     """What an instance sees of its world."""
 
     now: int
+    rules: bool
+    """Whether there are overrides."""
 
     def send(self, place: int, body: Body) -> None:
         """Have a message on its way to the store."""
@@ -123,12 +133,12 @@ class Limiter:
     """Calls go the way of `batchlimit.sync`: from memory, or by a spend, or in line; a timer comes when it is due."""
 
     __slots__ = (
-        "_births", "_options", "_quota", "_world", "callers", "clock", "entries", "is_gone", "keyspace", "numbers",
-        "place", "stopped_with",
+        "_births", "_options", "_world", "callers", "clock", "entries", "is_gone", "keyspace", "numbers", "place",
+        "quota", "rules", "since", "stopped_with",
     )  # fmt: skip
 
     def __init__(self, place: int, quota: Quota, options: Options, world: Surroundings) -> None:
-        self.place, self._quota, self._world = place, quota, world
+        self.place, self.quota, self._world = place, quota, world
         ahead = 1000.0 * place  # each has a clock of its own
         self.clock: Callable[[], float] = lambda: ahead + world.now / SECOND
         self.callers: list[Caller]
@@ -143,14 +153,21 @@ class Limiter:
         self.entries: dict[str, Entry] = {}
         self.callers, self.is_gone, self.stopped_with = [], False, None
         self._births += 1
-        born = self.clock()
+        self.since = born = self.clock()
+        self.rules = OverridesCache(self.clock, self._look_at_rules) if self._world.rules else NoRules()
         self.keyspace: Keyspace[Entry] = Keyspace(
             self.entries, self._options, instance=self.name, born=born, clock=self.clock, make=Entry,
-            left=lambda entry: None, rules=NoRules(),
-            code=Code(quota_rule(self._quota), "closed", "enforce", Rank(0, born)),
+            left=lambda entry: None, rules=self.rules, code=self._code(),
         )  # fmt: skip
         self.numbers = Numbers()
         object.__setattr__(self.keyspace._instance, "numbers", self.numbers)  # whose count can be taken back
+
+    def _code(self) -> Code:
+        return Code(quota_rule(self.quota), "closed", "enforce", Rank(0, self.since))
+
+    def _look_at_rules(self) -> None:
+        assert isinstance(self.rules, OverridesCache)
+        self._world.send(self.place, Look(self.rules.revision, self.clock()))
 
     @property
     def name(self) -> str:
@@ -257,6 +274,29 @@ class Limiter:
                 self._world.send(self.place, back)
         self.is_gone, self.callers = True, []
 
+    # What holds for the key
+
+    def reload(self, quota: Quota) -> None:
+        """A file says another quota, see `Registry.obey`."""
+        self.quota, self.since = quota, self.clock()
+        self.keyspace.obey(self._code())
+        for entry in self.entries.values():
+            self.keyspace.recode(entry)
+        self._look()
+
+    def _learn(self, look: Look, answer: object) -> None:
+        """See `RuleReader`."""
+        assert isinstance(self.rules, OverridesCache)
+        if isinstance(answer, Published):
+            self.rules.learn(answer, look.sent)
+        else:
+            self.rules.fail(StoreUnavailable("no answer"))
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        for entry in self.entries.values():
+            entry.reservoir.rule.reconsider(self.clock())
+
     # What becomes of messages
 
     def hear(self, body: Body, answer: object) -> None:
@@ -265,6 +305,8 @@ class Limiter:
             self._settle(body, answer)
         elif isinstance(body, Order):
             self._ordered(body, answer)
+        elif isinstance(body, Look):
+            self._learn(body, answer)
         elif (reservoir := self.reservoir) is not None:
             if isinstance(body, GiveBack):
                 reservoir.gave_back(self.clock())
@@ -281,12 +323,15 @@ class Limiter:
         reservoir = self.reservoir
         return min(
             [self.keyspace.due, *(each.wakes_at for each in self.callers)]
+            + ([self.rules.next_end] if isinstance(self.rules, OverridesCache) else [])
             + ([] if reservoir is None else [reservoir.lifecycle.due()])
         )
 
     def tick(self) -> None:
         """Do what is due."""
         now = self.clock()
+        if isinstance(self.rules, OverridesCache) and self.rules.expire():
+            self._reconsider()
         for caller in [each for each in self.callers if each.wakes_at <= now]:
             self._walk(caller)
         self._look()
@@ -303,7 +348,7 @@ class Limiter:
     # The ways of a call
 
     def _entry(self) -> Entry:
-        return self.keyspace.find(KEY, self._quota)
+        return self.keyspace.find(KEY, self.quota)
 
     def _admit(self, caller: Caller) -> None:
         """See `SlowPath._admit`."""
@@ -348,6 +393,8 @@ class Limiter:
         if caller is None:
             return  # it was interrupted
         outcome: Outcome = StoreUnavailable("no answer") if answer is None else answer[0]  # type: ignore[index]
+        if answer is not None:
+            self.keyspace.spending.hear(answer[1])  # type: ignore[index]
         outcome, _ = self.keyspace.spending.settle(begun, outcome)
         caller.begun = None
         if is_charged(outcome):

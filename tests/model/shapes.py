@@ -26,6 +26,10 @@ class Shape:
     """A message is on its way for so long (us), unless it is lost."""
     refund: int = 1
     """What a caller takes back."""
+    other: str = ""
+    """Another quota, by which an instance goes from some time on, or which an operator sets."""
+    lasts: float = 0.3
+    """For how long that counts."""
     pause: float = 0.2
     """For how long a caller pauses the key."""
 
@@ -79,6 +83,11 @@ USUAL: dict[str, AnyShape] = {
     "paused": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, NOW, 1, TWO, slowest=0),
     "paused, waits": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, WAITS, 1, TWO, slowest=0),
     "paused, resumed": Shape("10/s burst 6", {"calls": 1, "pauses": 1, "resumes": 1}, WAITS, 1, TWO, slowest=0),
+    "another quota": Shape("10/s burst 2", {"calls": 3, "reloads": 1}, WAITS, 1, TWO, slowest=0, other="5/s burst 1"),
+    "two quotas": Shape("10/s burst 1", {"calls": 2, "reloads": 1}, NOW, slowest=0, other="20/s burst 2"),
+    "an override that ends": Shape(
+        "10/s burst 12", {"calls": 2, "overrides": 1}, NOW, sizers=BOTH, slowest=0, other="20/s burst 6"
+    ),
     "filled": Shape("10/s burst 6", {"calls": 2, "fills": 1}, NOW, sizers=BOTH, slowest=0),
     "the clock of the store steps back": Shape("10/s burst 6", {"calls": 2, "backs": 1}, sizers=BOTH, slowest=0),
     "one slot": SlotShape(1, {"calls": 2}),
@@ -95,6 +104,12 @@ DEEP: dict[str, AnyShape] = {
     "one spends, waits, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}, instances=1),
     "some wait, refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, instances=1, sizers=TWO),
     "four spend": Shape("4/s burst 2", {"calls": 4}, ((1, 0.0), (2, 0.0)), 1, idle_after=0.2, slowest=0),
+    "an override that ends, waits": Shape(
+        "10/s burst 2", {"calls": 2, "overrides": 1}, sizers=TWO, slowest=0, other="5/s burst 1"
+    ),
+    "two quotas, leased": Shape(
+        "10/s burst 12", {"calls": 2, "reloads": 2}, NOW, sizers=BOTH, slowest=0, other="20/s burst 6"
+    ),
     "paused by one of two": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, NOW, sizers=BOTH, slowest=0),
     "dry, paused, resumed": Shape("10/s burst 1", {"calls": 2, "pauses": 1, "resumes": 1}, WAITS, 1, slowest=0),
     "one slot at two, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT),

@@ -23,6 +23,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Spend
 from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.pages import Page, Pages
 from batchlimit.overrides.code import Code
+from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.lookup import Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
@@ -32,7 +33,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.stores.memory_parts import MemoryRules, MemorySlots
+from batchlimit.stores.memory_parts import MemorySlots
 
 Shot = tuple[Any, Any]
 """An object, and what its fields, or its members, were."""
@@ -42,7 +43,7 @@ LATE = 500_000.0
 _LATE = 500_000_000_000
 """The same in us, of a larger int."""
 
-_FIXED = (Quota, Options, Code, Policies, Durations, MemoryRules, MemorySlots, enum.Enum, BaseException)
+_FIXED = (Options, Code, Policies, Durations, MemorySlots, enum.Enum, BaseException)
 """Nothing in a world changes these."""
 _UNHEARD = {
     "_used", "_refused", "_shadow",  # of a bucket: for people
@@ -55,8 +56,8 @@ _UNHEARD = {
 }  # fmt: skip
 """Fields that are photographed, and decide nothing of what happens later."""
 _SKIPPED = {
-    "__dict__", "__weakref__", "_world", "event", "clock", "_clock", "key", "own", "code", "lock", "_make",
-    "_left", "_fill", "policy", "_policy", "_policies", "_options", "_kind", "place", "quota", "page", "_state",
+    "__dict__", "__weakref__", "_world", "event", "clock", "_clock", "key", "lock", "_make",
+    "_left", "_fill", "policy", "_policy", "_policies", "_options", "_kind", "place", "page", "_state",
     "_admission", "_forecast", "_prefetch", "_requests", "_rules", "_tokens", "_entries", "_instance_count",
 }  # fmt: skip
 """Fields that never change once they are set, and lead to what is walked anyway: parts of one thing know each other."""
@@ -147,7 +148,21 @@ class _Spent(_Plan):
     """A Spend: how old its quota is does not matter."""
 
     def walk(self, walk: Walk, thing: Any) -> None:
-        walk.values += ("Spend", thing.cost, thing.fill)
+        walk.values += ("Spend", thing.cost, thing.fill, thing.quota.rate, thing.rules)
+
+
+class _Rate(_Plan):
+    """A quota: those of one world have different rates."""
+
+    def walk(self, walk: Walk, thing: Any) -> None:
+        walk.values.append(thing.rate)
+
+
+class _Edition(_Plan):
+    """Overrides: those of one revision are the same."""
+
+    def walk(self, walk: Walk, thing: Any) -> None:
+        walk.values.append(thing.revision)
 
 
 class _Numbered(_Plan):
@@ -258,8 +273,8 @@ class _Named(_Object):
     """An Instance, which is frozen: what it counts."""
 
     def __init__(self, kind: type, thing: Any) -> None:
-        self._names, self._told, self._kind = ("count", "numbers"), [True, False], kind.__name__
-        self._get = attrgetter("count", "numbers")
+        self._names, self._told, self._kind = ("count", "numbers", "rules"), [True, False, True], kind.__name__
+        self._get = attrgetter(*self._names)
 
     def put(self, thing: Any, was: Any) -> None:
         """It has what it had."""
@@ -317,7 +332,8 @@ _OBJECTS: dict[type, type[_Object]] = {
 }  # fmt: skip
 _PLANS: dict[type, _Plan] = {
     dict: _Pairs(), list: _Members(), deque: _Members(), set: _Members(), Ask: _Numbered(), GiveBack: _Numbered(),
-    tuple: _Value(lambda thing: thing, "tuple"), bytes: _Packed(), Spend: _Spent(),
+    tuple: _Value(lambda thing: thing, "tuple"), bytes: _Packed(), Spend: _Spent(), Quota: _Rate(),
+    Overrides: _Edition(),
 }  # fmt: skip
 
 

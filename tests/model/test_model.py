@@ -68,7 +68,7 @@ STORY = """
 """.strip("\n").splitlines()
 
 
-@pytest.mark.parametrize("name", ["interrupted", "one slot, forgotten"])
+@pytest.mark.parametrize("name", ["interrupted", "an override that ends", "one slot, forgotten"])
 def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     """Two histories lead to one state only if the same may follow, and lead to equal states again."""
     shape, merged = shapes_of("usual")[name], 0
@@ -80,7 +80,7 @@ def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     assert merged > 30
 
 
-@pytest.mark.parametrize("name", ["forgotten", "one slot, forgotten"])
+@pytest.mark.parametrize("name", ["forgotten", "another quota", "an override that ends", "one slot, forgotten"])
 def test_a_world_goes_back_to_what_it_was(name: str) -> None:
     shape = shapes_of("usual")[name]
     for history, key in islice(walked(shape, 600), 0, None, 10):

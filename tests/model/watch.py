@@ -174,6 +174,12 @@ class Watch:
         if grant.retry_after > self._latest(ask.need, bucket) / SECOND:
             raise Violation(f"the bucket tells {name} to come back in {grant.retry_after:g} s, and has {level:g}")
 
+    def obeyed(self, bucket: Bucket, ask: Ask) -> None:
+        """A bucket goes by the overrides that it has heard of last, and by no older quota than it is asked with."""
+        since = bucket._now - round(ask.age * SECOND) - _ROUNDING
+        if bucket._rank[0] < ask.rules or (bucket._rank[0] == ask.rules == 0 and (bucket._since or 0) < since):
+            raise Violation(f"the bucket obeys {bucket._quota}, though it was asked with a newer one")
+
     def charged(
         self, spend: Spend, before: int, told: Spent | None, bucket: Bucket | None, now: int, lasting: int
     ) -> None:
@@ -272,6 +278,18 @@ class Watch:
         return _ROUNDING + max(
             max(0.0, need - level, (need - 1) / (1 - ALPHA) + 1 - level) / band.rate for band, level in bucket._each()
         )
+
+
+def loosest(one: Quota, other: Quota) -> Quota:
+    """Return what no window may be above while one quota takes the place of another.
+
+    What is used counts as a share of the burst, and levels are scaled by it. So it is the larger burst, and what is
+    refilled at the larger part of a burst per second.
+    """
+    if one == other:
+        return one
+    burst = max(one.burst, other.burst)
+    return Quota(burst * max(each.rate / each.burst for each in (one, other)), burst)
 
 
 def latest_spend(quota: Quota, patience: float) -> int:

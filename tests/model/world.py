@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.overrides.override import Override
+from batchlimit.overrides.overrides import Overrides
+from batchlimit.overrides.plan import setting
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
-from tests.model.limiter import KEY, SECOND, Body, Caller, Limiter, Order
+from tests.model.limiter import KEY, SECOND, Body, Caller, Limiter, Look, Order
 from tests.model.shapes import Shape
 from tests.model.state import Shot, Walk, put_back
-from tests.model.watch import Watch, latest_spend
+from tests.model.watch import Watch, latest_spend, loosest
 from tests.simulation.watch import Violation
 
 BEGINS = 1_000_000_000_000
@@ -37,7 +40,7 @@ class Photograph(NamedTuple):
     rest: list[Shot]
 
 
-_AT_THE_STORE = {"forget": "losses", "back": "backs", "fill": "fills"}
+_AT_THE_STORE = {"forget": "losses", "back": "backs", "fill": "fills", "override": "overrides"}
 """What may happen there, and what says how often."""
 _STEP = 300_000
 """By how much (us) the clock of a store steps back."""
@@ -70,18 +73,22 @@ class World:
     """All that there is; `left` says how often what still may happen."""
 
     __slots__ = (
-        "_lasting", "_parts", "_quota", "_shape", "_skew", "_store", "_timeout", "_touched", "left", "limiters", "now",
-        "post", "story", "watch",
+        "_lasting", "_other", "_parts", "_quota", "_shape", "_skew", "_store", "_timeout", "_touched", "left",
+        "limiters", "now", "post", "rules", "story", "watch",
     )  # fmt: skip
 
     def __init__(self, shape: Shape) -> None:
         self._shape, self._quota = shape, Quota.parse(shape.quota)
         self._timeout, self.now = round(shape.timeout * SECOND), BEGINS
+        self._other = Quota.parse(shape.other or shape.quota)
+        self.rules = "overrides" in shape.most
         self._skew = 0  # of the store's clock
         self._store = MemoryStore(clock=lambda: (self.now + self._skew + 0.5) / SECOND)
         self.limiters = [Limiter(place, self._quota, _options(shape, place), self) for place in range(shape.instances)]
-        self._lasting = latest_spend(self._quota, self.limiters[0].keyspace.spending._patience)
-        self.watch = Watch(self._quota, shape.instances, self.now)
+        self._store.rules._began = -BEGINS / SECOND
+        patience = self.limiters[0].keyspace.spending._patience
+        self._lasting = max(latest_spend(each, patience) for each in (self._quota, self._other))
+        self.watch = Watch(loosest(self._quota, self._other), shape.instances, self.now)
         self.post: list[Message] = []
         self.left = dict(shape.most)
         self.story: list[str] | None = None
@@ -92,8 +99,17 @@ class World:
 
     def send(self, place: int, body: Body) -> None:
         limiter = self.limiters[place]
+        if isinstance(body, Fetch | list):
+            self._check_quota(limiter, body.quota if isinstance(body, Fetch) else body[0].quota)
         self.post.append(Message(place, limiter.name, body, self.now, "going"))
         self._say(f"{limiter.name} {_told(body)}")
+
+    def _check_quota(self, limiter: Limiter, quota: Quota) -> None:
+        """An instance asks by the quota of its code, or by an override as long as that lasts."""
+        changes = self._store.rules.log(1)
+        is_set = bool(changes) and self._store.rules._now() <= changes[0].at + self._shape.lasts + 1e-6
+        if quota != limiter.quota and not is_set:
+            raise Violation(f"{limiter.name} asks by {quota}")
 
     def came(self, place: int, caller: Caller) -> None:
         self.watch.came(self.limiters[place], caller, self.now)
@@ -207,6 +223,8 @@ class World:
             yield Event("die", place)
         if left.get("closes"):
             yield Event("close", place)
+        if left.get("reloads") and limiter.quota is not self._other:
+            yield Event("reload", place)
         if left.get("pauses"):
             yield Event("pause", place)
         if left.get("resumes") and not left.get("pauses"):
@@ -308,8 +326,8 @@ class World:
         self.left["backs"] -= 1
         self._skew -= _STEP
         before = 0 if self.bucket is None else math.floor(min(self.bucket._levels))
-        if self._level() < before:
-            raise Violation(f"the bucket has {self._level()} of {before} after a clock that steps back")
+        if self._level(self._quota) < before:
+            raise Violation(f"the bucket has {self._level(self._quota)} of {before} after a clock that steps back")
         self._say(f"the clock of the store steps back by {_STEP / SECOND:g} s")
         self.watch.disturbed()
 
@@ -330,6 +348,23 @@ class World:
         self._say(f"an operator fills the bucket; it has {self._holds()}")
         if told is not None and self.bucket is not None:
             self.watch.filled(told, self.bucket, self.now)
+
+    def _reload(self, event: Event) -> None:
+        self.left["reloads"] -= 1
+        limiter = self._at(event.place)
+        self._say(f"{limiter.name} goes by {self._other} from now on")
+        self.watch.disturbed()
+        limiter.reload(self._other)
+
+    def _override(self, event: Event) -> None:
+        """An operator sets another quota for a while."""
+        self.left["overrides"] -= 1
+        self._touched.add(len(self.limiters))
+        ends = self._store.rules._now() + self._shape.lasts
+        one = Override(KEY, self._other, until=ends)
+        self._store.rules.change(setting(Overrides(), one, "", self._store.rules._now()))
+        self._say(f"an operator sets {self._other} for {self._shape.lasts:g} s")
+        self.watch.disturbed()
 
     # What becomes of messages
 
@@ -383,6 +418,8 @@ class World:
             )
             assert self.bucket is not None
             self.watch.asked(name, body.ask, grant, self.bucket, self.now)
+            if self._shape.other:
+                self.watch.obeyed(self.bucket, body.ask)
             return grant
         if isinstance(body, GiveBack):
             entry = None if self.bucket is None else self.bucket._table.instances.get(name)
@@ -393,13 +430,15 @@ class World:
             return credited
         if isinstance(body, Order):
             return self._obey(body, name)
-        before = self._level()
-        told = self._store.spend([[each.message for each in body]]).groups[0]
+        if isinstance(body, Look):
+            return self._store.rules.read(body.revision)
+        before, looks = self._level(body[0].quota), self.limiters[message.place].keyspace.spending.looks
+        rules, (told,) = self._store.spend([[each.message for each in body]], look=looks)
         spend = body[0].message
         how = "cannot tell" if told is None else "spends" if told[0].is_charged else "refuses"
         self._say(f"the bucket {how} {spend.cost} for {name}; it has {self._holds()}")
         self.watch.charged(spend, before, None if told is None else told[0], self.bucket, self.now, self._lasting)
-        return (told,)
+        return told, rules
 
     def _obey(self, order: Order, name: str) -> float:
         """Pause the bucket, or lift its pause."""
@@ -415,9 +454,9 @@ class World:
         self.watch.paused(self.bucket, charged, self.now + round(left * SECOND), self.now)
         return left
 
-    def _level(self) -> int:
+    def _level(self, quota: Quota) -> int:
         """What a look at the bucket shows."""
-        return self._store.peek(KEY, self._quota).level
+        return self._store.peek(KEY, quota).level
 
     def _holds(self) -> str:
         """What is in the bucket, for people."""
@@ -490,7 +529,8 @@ class World:
         letters = [each[2:] for each in self.post if each.name not in order]
         told.names = order
         told.along([each.body for each in self.post if isinstance(each.body, list)])  # what is spent may hear of it
-        values = told.along([self.watch, letters, self.left])
+        when = self.now - BEGINS if self.rules else 0  # of overrides the end is told by the time of day
+        values = told.along([self.watch, letters, self.left, when])
         key = hash((tuple([part for part, _ in alike]), self._of_store(order), values))
         return key, Photograph(self.now, self._skew, tuple(self.post), tuple(self._parts), told.shots)
 
@@ -525,14 +565,17 @@ class World:
         most = self._shape.refund if self.left.get("refunds") else 0
         letters = sorted([self._letter(limiter, each) for each in self.post if each.name == limiter.name])
         role, part = self._shape.role(limiter.place), self._parts[limiter.place]
-        return hash((role, part.value, tuple(letters), self.watch.of(limiter, most, self.now)))
+        since = round(limiter.clock() - limiter.since, 6) if self._shape.other else 0
+        return hash((role, part.value, tuple(letters), self.watch.of(limiter, most, self.now), since))
 
     def _of_store(self, order: dict[str, int]) -> int:
         """What is in the store, with the instances in this order."""
         walk = Walk(self.now + self._skew)
         walk.names = order
         walk.last_numbers = {each.name: each.numbers.sent for each in self.limiters}
-        return hash(walk.along([self._store]))
+        one = self.bucket if self._shape.other else None
+        obeyed = None if one is None else (one._since, one._rank, one._version)
+        return hash((obeyed, walk.along([self._store])))
 
     def _letter(self, limiter: Limiter, message: Message) -> int:
         state, walk = None if limiter.reservoir is None else limiter.reservoir.state, Walk(self.now)
@@ -577,6 +620,8 @@ def _told(body: Body) -> str:
         return f"asks for {body.ask.need}" if body.ask.need else "asks ahead"
     if isinstance(body, GiveBack):
         return f"gives back {body.tokens + body.refund}"
+    if isinstance(body, Look):
+        return "looks at the overrides"
     if isinstance(body, Order):
         return f"pauses the key for {body.seconds:g} s" if body.seconds else "resumes the key"
     return f"spends {body[0].message.cost}"

@@ -138,3 +138,8 @@ def test_a_key_is_held_until_the_last_of_the_holds_that_follow_each_other(
     holds = [Override(name, Quota(0.0), until=end) for name, end in ends.items()]
     in_force = InForce.at(Overrides(7, holds), 0.0, offset=5.0)
     assert in_force.held_until("key", KeyRule(Quota(code))) == until
+
+
+def test_of_several_fields_that_nobody_knows_the_first_is_named() -> None:
+    with pytest.raises(NotUnderstood, match="first"):
+        Overrides.read({"form": "1", "revision": "9", "first": "x", "second": "y"})
