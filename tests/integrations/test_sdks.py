@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 from google import genai
-from google.genai.types import HttpOptions
+from google.genai.types import HttpOptions, HttpRetryOptions
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
@@ -48,6 +48,8 @@ MESSAGE = _json(
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
 )
+PART = {"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}, "finishReason": "STOP"}]}
+CONTENT = _json(PART)
 CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 STREAM = [
     b"data: "
@@ -96,13 +98,28 @@ class _Anthropic:
         return block.text
 
 
+class _Gemini:
+    right, error = CONTENT, genai.errors.ClientError
+
+    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
+        self.http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
+        retries = HttpRetryOptions(attempts=2, initial_delay=0.01)
+        made = HttpOptions(base_url=url, httpx_client=self.http, retry_options=retries)
+        self.client = genai.Client(api_key="k", http_options=made)
+
+    def ask(self) -> str | None:
+        return self.client.models.generate_content(model="m", contents="hello").text
+
+
 @pytest.fixture
 def server() -> Iterator[Upstream]:
     with upstream() as found:
         yield found
 
 
-@pytest.fixture(params=[_OpenAI, _AsyncOpenAI, _Anthropic], ids=["openai", "openai-async", "anthropic"])
+@pytest.fixture(
+    params=[_OpenAI, _AsyncOpenAI, _Anthropic, _Gemini], ids=["openai", "openai-async", "anthropic", "gemini"]
+)
 def sdk(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -120,6 +137,8 @@ def make(server: Upstream) -> Iterator[Any]:
     yield made
     for each in opened:
         awaited(each.client.close) if isinstance(each, _AsyncOpenAI) else each.client.close()
+        if isinstance(each, _Gemini):  # whose SDK does not close what it is given
+            each.http.close()
 
 
 def test_a_call_is_answered(make: Any, sdk: Any, server: Upstream) -> None:
@@ -155,6 +174,12 @@ def test_a_stream_comes_through(make: Any, server: Upstream) -> None:
 
 
 ANSWER = _json({"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}}]})
+
+
+def test_a_stream_of_gemini_comes_through(make: Any, server: Upstream) -> None:
+    server.answers(Said(200, SSE, [b"data: " + json.dumps(PART).encode() + b"\n\n"] * 2))
+    stream = make(_Gemini, "1000/s").client.models.generate_content_stream(model="m", contents="hello")
+    assert "".join(each.text for each in stream) == "finefine"
 
 
 def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_same(server: Upstream) -> None:
