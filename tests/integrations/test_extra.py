@@ -9,6 +9,7 @@ EXTRAS = [
     ("aiohttp", "aiohttp", "aiohttp"),
     ("aiohttp_client", "aiohttp", "aiohttp"),
     ("arq", "arq", "arq"),
+    ("botocore", "botocore", "botocore"),
     ("celery", "celery", "celery"),
     ("django", "django", "Django"),
     ("dramatiq", "dramatiq", "dramatiq"),

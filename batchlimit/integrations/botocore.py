@@ -1,0 +1,88 @@
+"""Limits what clients of botocore and boto3 send."""
+
+import io
+from collections.abc import Callable
+from operator import attrgetter
+from urllib.parse import urlsplit
+
+try:
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from botocore.client import BaseClient
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.botocore needs botocore, of the 'botocore' extra: pip install 'batchlimit[botocore]'",
+        name="botocore",
+    ) from error
+
+from batchlimit import RateLimiter
+from batchlimit.base.steps import run
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+
+__all__ = ["limit_client"]
+
+
+class _Nothing(io.BytesIO):
+    """The body of a response that is made here: no protocol of AWS would read problem details."""
+
+    def stream(self) -> list[bytes]:
+        return []
+
+
+def limit_client(
+    client: BaseClient,
+    limiter: RateLimiter,
+    key: str | Callable[[AWSPreparedRequest], str] = "{host}",
+    *,
+    cost: int | Callable[[AWSPreparedRequest], int] = 1,
+    wait: float | None = 30.0,
+    longest: float = 600.0,
+    unsaid: float = 1.0,
+    observe: Observe = False,
+) -> None:
+    """Limit what a client of boto3 or botocore sends, over the whole fleet.
+
+    An attempt waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 503, which all
+    protocols of AWS can tell, with `Retry-After`. Each attempt of a client that retries is charged. A 429 or 503 of
+    upstream that says when to come back pauses the key for all processes. A LimitedTransport of
+    `batchlimit.integrations.httpx` does the same, and says more.
+
+    Args:
+        client: of botocore or boto3, such as `boto3.client("s3")`.
+        limiter: a RateLimiter, which its owner closes.
+        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import botocore.session
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.integrations.botocore import limit_client
+        >>> limiter = RateLimiter.from_url("memory://", {"bedrock-runtime.*": "10/s burst 5", "*": "100/s"})
+        >>> client = botocore.session.get_session().create_client("bedrock-runtime", region_name="eu-central-1")
+        >>> limit_client(client, limiter, wait=10)
+    """
+    upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe)
+    sender = client._endpoint.http_session  # noqa: SLF001  there is no public way to what sends
+
+    def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        return run(upstream.steps(request, lambda: sender.send(request)))
+
+    client.meta.events.register("before-send", send)
+
+
+def _call(request: AWSPreparedRequest) -> Outgoing:
+    url = urlsplit(request.url)
+    return outgoing(request.method, url.scheme, url.hostname or "", url.port, url.path)
+
+
+def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:
+    headers = {name: text for name, text in answer.headers.items() if not name.startswith("content-")}
+    return AWSResponse(request.url, 503, headers, _Nothing())
+
+
+def _close(response: AWSResponse) -> None:
+    response.raw.close()
+
+
+_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), attrgetter("content"), _close)
