@@ -11,7 +11,7 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from batchlimit import AsyncRateLimiter, StoreUnavailable
 
 STORE = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
-QUOTAS = {"search:*": "30/minute burst 5", "*": "10/s"}
+QUOTAS = {"tool:search:*": "30/minute burst 5", "tool:*": "10/s"}
 
 
 def who_asks(context: MiddlewareContext[Any]) -> str:
@@ -32,7 +32,7 @@ class FleetLimits(Middleware):
         """Call the tool if its client has a token."""
         tool = context.message.name
         try:
-            decision = await self._limiter.decide(f"{tool}:{who_asks(context)}")
+            decision = await self._limiter.decide(f"tool:{tool}:{who_asks(context)}")
         except StoreUnavailable:
             raise ToolError(f"{tool} is not available now: try again in a few seconds") from None
         if not decision:
