@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_250,
+    "lines": 55_400,
     "functions": 4_440,
     "files": 424,
     "classes of one name": 27,
