@@ -21,7 +21,7 @@ CEILINGS = {
     "lines": 55_400,
     "functions": 4_440,
     "files": 424,
-    "classes of one name": 27,
+    "classes of one name": 25,
     "entries of batchlimit/": 27,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""

@@ -1,18 +1,17 @@
 """The commands for files of rules: `rules apply`, and `check` and `diff`, which ask no store."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from batchlimit.admin import Difference
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.output import Output, Row, json_of, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, WRONG, Form, Prefix, Url, Who, Why, Yes, confirm, opened
+from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, end, opened
 from batchlimit.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.document import SyntaxProblem
@@ -97,7 +96,7 @@ def check(
     try:
         found = [each for path in files for each in _problems(path)]
     except OSError as error:
-        _end(error)
+        end(error)
     if output is not Output.TABLE:
         show([_row(each) for each in found], output)
     else:
@@ -117,7 +116,7 @@ def diff(
     try:
         before, after = _said(old), _said(new)
     except (RulesError, OSError) as error:
-        _end(error)
+        end(error)
     rows = list(_changes(before, after))
     show(rows, output, empty="both say the same")
     if rows:
@@ -190,8 +189,3 @@ def _changes(before: dict[tuple[str, str], _Terms], after: dict[tuple[str, str],
         for field in old or new:
             if old.get(field) != new.get(field):
                 yield {"what": what, "name": name, "field": field, "old": old.get(field), "new": new.get(field)}
-
-
-def _end(error: Exception) -> NoReturn:
-    say(f"batchlimit: {error}")
-    sys.exit(WRONG)

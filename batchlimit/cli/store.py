@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -40,11 +40,11 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
                 raise ValueError("its buckets are within one process; use the URL of a Redis or Valkey server")
             yield admin
     except RulesChanged as error:
-        _end(error, NOTHING_DONE)
+        end(error, NOTHING_DONE)
     except StoreUnavailable as error:
-        _end(error, AWAY)
+        end(error, AWAY)
     except (ValueError, TypeError, ImportError) as error:
-        _end(error, WRONG)
+        end(error, WRONG)
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -59,7 +59,8 @@ def buckets_of(prefix: str) -> str:
     return f"{{{literal}:*}}"
 
 
-def _end(error: Exception, status: int) -> None:
+def end(error: Exception, status: int = WRONG) -> NoReturn:
+    """End the command with a message and a status."""
     say(f"batchlimit: {error}")
     sys.exit(status)
 

@@ -1,6 +1,7 @@
 """fake_limiter and fake_async_limiter: limiters that follow a script, for tests of what calls them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
@@ -15,6 +16,7 @@ from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.limiter import RateLimiter
 from batchlimit.sync.slow_path import SlowPath
 
+T = TypeVar("T")
 _LATER = 60.0
 
 
@@ -139,25 +141,18 @@ class _AsyncPath(AsyncSlowPath):
     """As _Path."""
 
     def __init__(self, script: Script) -> None:
-        self._script = script
+        its: Any = self
+        its.acquire, its.try_acquire = _awaited(script._acquire), _awaited(script._try_acquire)
+        its.decide, its.adjust = _awaited(script._ask), script._adjust
+        its.peek = _awaited(lambda key: script._look(key, 1))
+        its.refund = _awaited(lambda key, cost: script._adjust(key, -cost))
 
-    async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
-        self._script._acquire(key, cost, timeout)
 
-    async def decide(self, key: str, cost: int) -> Decision:
-        return self._script._ask(key, cost)
+def _awaited(decide: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+    async def call(*arguments: Any) -> T:
+        return decide(*arguments)
 
-    async def try_acquire(self, key: str, cost: int) -> bool:
-        return self._script._try_acquire(key, cost)
-
-    async def peek(self, key: str) -> Decision:
-        return self._script._look(key, 1)
-
-    async def refund(self, key: str, cost: int) -> None:
-        self._script._adjust(key, -cost)
-
-    def adjust(self, key: str, tokens: int) -> None:
-        self._script._adjust(key, tokens)
+    return call
 
 
 class FakeLimiter(RateLimiter):

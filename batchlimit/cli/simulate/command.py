@@ -14,7 +14,7 @@ from batchlimit.cli.output import Output, say, show
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
-from batchlimit.cli.store import WRONG, Form
+from batchlimit.cli.store import Form, end
 from batchlimit.rules.file import RuleFile, rules_of
 
 _YOUNG = 100_000
@@ -49,8 +49,7 @@ def simulate(
         if not result.requests:
             raise ValueError(f"no line of the log is a request; the first that is not: {bad.first or 'it is empty'}")
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        say(f"batchlimit: {error}")
-        raise typer.Exit(WRONG) from error
+        end(error)
     told = whole(result, bad.count, instances, speed)
     rows, worst = of_rules(loaded, result), of_keys(result, keys)
     if output is not Output.TABLE:

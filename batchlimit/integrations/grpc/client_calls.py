@@ -45,9 +45,6 @@ class Patience:
             raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
         self._wait, self._timeout = wait, timeout
 
-    def __repr__(self) -> str:
-        return f"<Patience of {self.of(None)} s>"
-
     def of(self, deadline: float | None) -> float | None:
         """Return for how many seconds a call waits that has so many until its deadline."""
         if not self._wait:

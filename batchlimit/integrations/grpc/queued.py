@@ -28,9 +28,6 @@ class QueuedCall:
         self._permit: Permit | None = None
         self._refusal: CallRefusal | None = None
 
-    def __repr__(self) -> str:
-        return f"<QueuedCall: {self._permit or self._refusal or 'waiting'}>"
-
     def admitted(self, permit: Permit) -> None:
         """Run the call, or do so as soon as it comes."""
         with self._lock:
