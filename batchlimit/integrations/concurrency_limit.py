@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from batchlimit.integrations.operation import route_of
 from batchlimit.integrations.permit_source import AnyLimiter, KeyOf
 from batchlimit.integrations.permits import OutcomeOf, outcome_of
 
@@ -21,6 +22,7 @@ class ConcurrencyLimit:
         outcome: returns what a Response tells about the load (default `outcome_of`).
         priority: returns the priority of a request, a whole number (default None: 0 for all).
         bypass: requests of which it returns True need no permit (default None: all do).
+        operation: returns what kind of request it is, when it has ended (default `route_of`: its method and route).
 
     Example:
         >>> from batchlimit import AsyncConcurrencyLimiter
@@ -38,6 +40,7 @@ class ConcurrencyLimit:
     outcome: OutcomeOf = outcome_of
     priority: Callable[[Any], int] | None = None
     bypass: Callable[[Any], bool] | None = None
+    operation: Callable[[Any], str] = route_of
 
 
 def options_of(concurrency: ConcurrencyLimit) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
@@ -46,6 +46,7 @@ _FAILED = {
     "bypass": "a request is limited, for `bypass` raised: %s",
     "partition": "a request has no partition, for `partition` failed: %s",
     "priority": "a request has the priority 0, for `priority` failed: %s",
+    "operation": "a request is of no named operation, for `operation` failed: %s",
     "outcome": "the outcome of a request is ignored, for `outcome` failed: %s",
 }
 
@@ -67,7 +68,7 @@ def _whole(priority: object) -> int:
 
 def _text(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"the name of a partition is a str, not {name!r}")
+        raise TypeError(f"a name is a str, not {name!r}")
     return name
 
 
@@ -100,6 +101,7 @@ class WebPermits:
         outcome: says what a Response tells about the load.
         priority: returns the priority of a request (None: 0 for all).
         bypass: returns whether a request is not limited (None: all are).
+        operation: returns what kind of request it is. It is asked at the end, when the router has found the route.
 
     Attributes:
         is_shared: whether to acquire asks a store.
@@ -115,10 +117,12 @@ class WebPermits:
         outcome: OutcomeOf,
         priority: Callable[[Any], int] | None,
         bypass: Callable[[Any], bool] | None,
+        operation: Callable[[Any], str],
     ) -> None:
         named = _nameless if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
         self._source = PermitSource(kinds, limiter, named, key)
         self._timeout, self._outcome, self._priority, self._bypass = timeout, outcome, priority, bypass
+        self._operation = operation
         self.is_shared = self._source.is_shared
 
     def __repr__(self) -> str:
@@ -133,17 +137,22 @@ class WebPermits:
         priority = 0 if self._priority is None else _asked("priority", self._priority, request, _whole, 0)
         return self._source.acquire(request, timeout=self._timeout, priority=priority)
 
-    def complete(self, permit: AnyPermit, response: Response) -> None:
+    def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
         """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         else:
+            permit.operation = _asked("operation", self._operation, request, _text, "")
             judge(permit, _asked("outcome", self._outcome, response, Outcome, Outcome.IGNORED))
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:
     """Return the answer to a request that got no permit: 503, with the reason and when to come back."""
     reason, wait = (error.reason, error.retry_after) if isinstance(error, ConcurrencyLimited) else ("", None)
-    problem = reduced_capacity(detail=reason)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *_fields.retry_after(wait)]
-    return Refusal(problem.status, (), None, wait, headers, problem.body(), error)
+    return Refusal(503, (), None, wait, headers, _body(reason), error)
+
+
+@lru_cache  # one for each reason: there are eight
+def _body(reason: str) -> bytes:
+    return reduced_capacity(detail=reason).body()

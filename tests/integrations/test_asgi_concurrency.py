@@ -1,12 +1,13 @@
 """How many requests of an ASGI application are under way at once, and what their ends tell the limiter."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, Partitions, Queue
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Partitions, Queue
 from batchlimit.concurrency import Outcome
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.integrations.enforcement import Response
@@ -209,5 +210,21 @@ def test_a_request_of_higher_priority_displaces_one_that_waits() -> None:
             assert (refused.status, json.loads(refused.body)["detail"]) == (503, "queue_full")
             held.success()
             assert (await high).status == 200
+
+    run(test)
+
+
+def test_a_refused_request_leaves_nothing_to_the_garbage_collector() -> None:
+    async def test() -> None:
+        async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+            limited = ConcurrencyLimitMiddleware(Hello(), limiter)
+            async with limiter.acquire():
+                gc.collect()
+                gc.disable()
+                try:
+                    assert (await call(limited, http())).status == 503
+                    assert not [each for each in gc.get_objects() if isinstance(each, ConcurrencyLimited)]
+                finally:
+                    gc.enable()
 
     run(test)

@@ -108,6 +108,14 @@ class _Together:
         for permit in self._held():
             permit.ignore()
 
+    def _name(self, operation: str) -> None:
+        """Say what kind of call it is, at every key."""
+        for permit in self._permits:
+            permit.operation = operation
+
+    operation = property(fset=_name)
+    """What kind of call it is."""
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -121,3 +121,5 @@ class Hold:
 
 HOLD = web.RequestKey("batchlimit", Hold)
 """Where a request has its Hold."""
+CALL_PERMIT = web.RequestKey("batchlimit.permit", object)
+"""Where a request has its permit."""

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer
+from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, Hold, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
+from batchlimit.integrations.held_permit import PERMIT, spared
 from batchlimit.rules.rule import Charge, RuleCost
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -54,6 +55,7 @@ def limited(
             refusal = _unlimited(limit) if hold is None else await hold.ask(limit, request)
             if refusal is None:
                 return await handler(*args, **kwargs)
+            spared({PERMIT: request.get(CALL_PERMIT)})
             return answer(refusal) if hold is None else await hold.reject(request, refusal)
 
         mark(asks_first, limit)

@@ -11,6 +11,7 @@ from batchlimit.integrations.asgi.answer import answer
 from batchlimit.integrations.asgi.exchange import Exchange
 from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
 from batchlimit.integrations.held_permit import PERMIT
+from batchlimit.integrations.operation import route_of
 from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
@@ -37,6 +38,8 @@ class ConcurrencyLimitMiddleware:
         priority: a function of the scope that returns the priority of the request, a whole number: high ones are served
             first in the limiter's queue (default None: 0 for all).
         bypass: a function of the scope; requests of which it returns True are not limited (default None: all are).
+        operation: a function of the scope that returns what kind of request it is, for laws that hold unlike kinds
+            apart. It is called when the response has ended (default `route_of`: the method and the route's template).
 
     Example:
         >>> import asyncio
@@ -69,9 +72,10 @@ class ConcurrencyLimitMiddleware:
         outcome: OutcomeOf = outcome_of,
         priority: Callable[[Scope], int] | None = None,
         bypass: Callable[[Scope], bool] | None = None,
+        operation: Callable[[Scope], str] = route_of,
     ) -> None:
         self.app = app
-        self._permits = WebPermits(ASYNC, limiter, partition, key, timeout, outcome, priority, bypass)
+        self._permits = WebPermits(ASYNC, limiter, partition, key, timeout, outcome, priority, bypass, operation)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"
@@ -84,16 +88,14 @@ class ConcurrencyLimitMiddleware:
         try:
             permit = await self._permits.acquire(scope)
         except BatchLimitError as error:
-            refusal = refusal_of(error)
-            await answer(refusal, scope, receive, send, refusal.fields)
+            await _refuse(error, scope, receive, send)
             return
         scope[PERMIT] = permit
-        exchange = Exchange(receive, send, (), lambda response: self._permits.complete(permit, response))
+        exchange = Exchange(receive, send, (), lambda response: self._permits.complete(permit, scope, response))
         if not self._permits.is_shared:
             await exchange.run(self.app, scope)
         elif (lost := await self._run_while_held(permit, exchange, scope)) is not None:
-            refusal = refusal_of(lost)
-            await answer(refusal, scope, receive, send, refusal.fields)
+            await _refuse(lost, scope, receive, send)
 
     async def _run_while_held(self, permit: Any, exchange: Exchange, scope: Scope) -> PermitLost | None:
         """Run the application, which is cancelled if the permit is lost; return that, if nobody was answered yet."""
@@ -105,3 +107,9 @@ class ConcurrencyLimitMiddleware:
                 raise
             return lost
         return None
+
+
+async def _refuse(error: BatchLimitError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request. A Refusal in a frame that the error passed would be left to the garbage collector."""
+    refusal = refusal_of(error)
+    await answer(refusal, scope, receive, send, refusal.fields)

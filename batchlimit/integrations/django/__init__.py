@@ -2,7 +2,8 @@
 
 The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`checks`) validates.
 `fronts` asks the limiter, from threads or from tasks. `hold` is what the rules say of one request, and `ending` tells
-when its response has ended. A project names `middleware`, `decorator` and `rest`.
+when its response has ended. A project names `middleware`, `decorator` and `rest`; `operation` tells a concurrency limit
+before the project of which route a request is.
 """
 
 try:
@@ -15,6 +16,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.django.decorator import limited
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
+from batchlimit.integrations.django.operation import operation_names
 from batchlimit.integrations.enforcement import decisions
 
-__all__ = ["RateLimitMiddleware", "decisions", "limited"]
+__all__ = ["RateLimitMiddleware", "decisions", "limited", "operation_names"]

@@ -1,7 +1,8 @@
 """Rate limits for Quart: an extension that holds rules against every request, and a decorator for views and websockets.
 
 `limits` is the extension, which puts `RateLimitMiddleware` before the application. `route` is what views and blueprints
-ask for; a refusal of theirs raises `Rejected`, which Quart's error handlers answer.
+ask for; a refusal of theirs raises `Rejected`, which Quart's error handlers answer. `operation` tells a
+concurrency limit before the application of which route a request is.
 """
 
 try:
@@ -13,7 +14,8 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.enforcement import decisions
 from batchlimit.integrations.quart.limits import Limits
+from batchlimit.integrations.quart.operation import name_operations
 from batchlimit.integrations.quart.route import limit_blueprint, limited
 from batchlimit.integrations.rejected import Rejected
 
-__all__ = ["Limits", "Rejected", "decisions", "limit_blueprint", "limited"]
+__all__ = ["Limits", "Rejected", "decisions", "limit_blueprint", "limited", "name_operations"]

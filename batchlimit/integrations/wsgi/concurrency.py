@@ -6,6 +6,7 @@ from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.held_permit import PERMIT
+from batchlimit.integrations.operation import noting_route, route_of
 from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
@@ -31,6 +32,8 @@ class ConcurrencyLimitMiddleware:
         priority: a function of the environ that returns the priority of the request, a whole number: high ones are
             served first in the limiter's queue (default None: 0 for all).
         bypass: a function of the environ; requests of which it returns True are not limited (default None: all are).
+        operation: a function of the environ that returns what kind of request it is, for laws that hold unlike kinds
+            apart. It is called when the response has ended (default `route_of`: the method and the route's template).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -58,9 +61,10 @@ class ConcurrencyLimitMiddleware:
         outcome: OutcomeOf = outcome_of,
         priority: Callable[[Environ], int] | None = None,
         bypass: Callable[[Environ], bool] | None = None,
+        operation: Callable[[Environ], str] = route_of,
     ) -> None:
         self.app = app
-        self._permits = WebPermits(THREADED, limiter, partition, key, timeout, outcome, priority, bypass)
+        self._permits = WebPermits(THREADED, limiter, partition, key, timeout, outcome, priority, bypass, operation)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"
@@ -74,5 +78,6 @@ class ConcurrencyLimitMiddleware:
         except BatchLimitError as error:
             return answer(refusal_of(error), environ, start_response)
         environ[PERMIT] = permit
-        exchange = Exchange(start_response, (), lambda response: self._permits.complete(permit, response))
+        start = noting_route(environ, start_response)
+        exchange = Exchange(start, (), lambda response: self._permits.complete(permit, environ, response))
         return exchange.run(self.app, environ)

@@ -1,0 +1,102 @@
+"""concurrency_limits: how many requests of an aiohttp application are under way at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
+from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, answer
+from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.permit_source import KeyOf
+from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_KINDS = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
+
+
+def template_of(request: web.Request) -> str:
+    """Return the method and the template of the route that aiohttp found, such as "GET /users/{id}".
+
+    Args:
+        request: the request.
+
+    Returns:
+        The name; "" if no route was found.
+    """
+    resource = request.match_info.route.resource
+    return "" if resource is None else f"{request.method} {resource.canonical}"
+
+
+def concurrency_limits(
+    limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
+    *,
+    partition: Callable[[web.Request], str] | None = None,
+    key: KeyOf | None = None,
+    timeout: float = 0.0,
+    outcome: OutcomeOf = outcome_of,
+    priority: Callable[[web.Request], int] | None = None,
+    bypass: Callable[[web.Request], bool] | None = None,
+    operation: Callable[[web.Request], str] = template_of,
+) -> Any:
+    """Return a middleware that lets as many requests in at once as a limiter allows; the others get a 503.
+
+    A request holds its permit until its response has ended. Websockets pass by.
+
+    Args:
+        limiter: the limiter; its owner closes it.
+        partition: a function of the request that returns the name of its partition (default None: none).
+        key: a function of the request that returns its key or keys, for a limiter by key (default None: it has none).
+        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
+        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
+        priority: a function of the request that returns its priority, a whole number (default None: 0 for all).
+        bypass: a function of the request; those of which it returns True are not limited (default None: all are).
+        operation: returns what kind of request it is, when it has ended (default: its method and route).
+
+    Returns:
+        The middleware, for `web.Application(middlewares=[...])`; put it first.
+
+    Raises:
+        TypeError: the limiter is of another kind, or `key` does not go with it.
+
+    Example:
+        >>> from aiohttp import web
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> app = web.Application(middlewares=[concurrency_limits(AsyncConcurrencyLimiter())])
+    """
+    permits = WebPermits(_KINDS, limiter, partition, key, timeout, outcome, priority, bypass, operation)
+
+    @web.middleware
+    async def limited(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() == "websocket" or permits.passes_by(request):
+            return await handler(request)
+        try:
+            permit = request[CALL_PERMIT] = await permits.acquire(request)
+        except BatchLimitError as error:
+            return answer(refusal_of(error))
+        try:
+            response = await _served(request, handler)
+        except BaseException as error:
+            permits.complete(permit, request, _failed(error))
+            raise
+        permits.complete(permit, request, Response(response.status))
+        return response
+
+    return limited
+
+
+async def _served(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Return the response, all of which was sent."""
+    response = await handler(request)
+    await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+def _failed(error: BaseException) -> Response:
+    if isinstance(error, web.HTTPException):
+        return Response(error.status, error=error)
+    status = 499 if isinstance(error, asyncio.CancelledError | ConnectionError) else 500
+    return Response(status, error=error, complete=False)

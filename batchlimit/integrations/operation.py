@@ -1,0 +1,53 @@
+"""What kind of request one is, for laws that hold unlike kinds apart: its method and the template of its route."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+OPERATION = "batchlimit.operation"
+"""Where the scope or the environ has the template, if the framework does not put it there itself."""
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"})
+"""The others have no name of their own: clients may make up as many as they like."""
+
+
+def route_of(request: Mapping[str, Any]) -> str:
+    """Return the method and the template of the route, such as "GET /users/{id}", once the router has found it.
+
+    It knows FastAPI, Starlette (by the name of the endpoint), Litestar and Flask. Quart and Django need one line each:
+    `name_operations` and `operation_names` of their packages.
+
+    Args:
+        request: the scope of an ASGI request, or the environ of a WSGI request.
+
+    Returns:
+        The name; "" if no route is known. There are as many names as routes and methods.
+
+    Example:
+        >>> route_of({"method": "GET", "path_template": "/users/{id}"})
+        'GET /users/{id}'
+    """
+    template = _template(request)
+    method = request.get("method") or request.get("REQUEST_METHOD")
+    return f"{method} {template}" if template and method in _METHODS else ""
+
+
+def _template(request: Mapping[str, Any]) -> str:
+    if found := request.get(OPERATION) or request.get("path_template"):  # the second is Litestar's
+        return str(found)
+    if (route := request.get("route")) is not None:  # of FastAPI; one that was included has its prefix in the context
+        context = (request.get("fastapi") or {}).get("effective_route_context")
+        return getattr(context or route, "path", "")
+    if (endpoint := request.get("endpoint")) is not None:  # of Starlette
+        named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
+        return f"{named.__module__}.{named.__qualname__}"
+    return ""
+
+
+def noting_route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `start_response` that notes the route of Flask, which forgets its request before the body is read."""
+
+    def start(*args: Any) -> Any:
+        if (rule := getattr(environ.get("werkzeug.request"), "url_rule", None)) is not None:
+            environ[OPERATION] = rule.rule
+        return start_response(*args)
+
+    return start

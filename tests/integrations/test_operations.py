@@ -1,0 +1,289 @@
+"""A concurrency limit before each framework: a fast route and a slow one have a baseline each, by their templates."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from fastapi import APIRouter, FastAPI
+from flask import Flask
+from litestar import Litestar, get
+from quart import Quart
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
+from batchlimit.integrations import aiohttp, asgi, django, quart, wsgi
+from batchlimit.integrations.operation import route_of
+from batchlimit.laws import Knee
+from batchlimit.rules import Rule
+from tests.integrations.asgi import Hello, call, http
+from tests.integrations.stage import Recording
+from tests.integrations.test_wsgi import Reply, request
+
+MS = 1_000_000
+
+
+class Passing:
+    """ns that pass as views say."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000 * MS
+
+    def __call__(self) -> int:
+        return self.now
+
+    def fast(self) -> str:
+        self.now += 2 * MS
+        return "fast"
+
+    def slow(self) -> str:
+        self.now += 50 * MS
+        return "slow"
+
+
+Get = Callable[[str], int]
+"""Calls a path; returns the status."""
+
+
+@contextmanager
+def behind(app: Any, limiter: Any, **options: Any) -> Iterator[Get]:
+    limited = asgi.ConcurrencyLimitMiddleware(app, limiter, **options)
+    with asyncio.Runner() as runner:
+        yield lambda path: runner.run(call(limited, http(path, headers=[(b"host", b"x")]))).status
+        runner.run(limiter.close())
+
+
+@contextmanager
+def behind_wsgi(app: Any, limiter: Any, **options: Any) -> Iterator[Get]:
+    limited = wsgi.ConcurrencyLimitMiddleware(app, limiter, **options)
+    yield lambda path: Reply(limited, request(path=path)).status
+    limiter.close()
+
+
+@contextmanager
+def with_plain_asgi(passing: Passing, limiter: Any) -> Iterator[Get]:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        getattr(passing, scope["path"].split("/")[1])()
+        await Hello()(scope, receive, send)
+
+    with behind(app, limiter, operation=lambda scope: f"GET /{scope['path'].split('/')[1]}/{{n}}") as found:
+        yield found
+
+
+@contextmanager
+def with_fastapi(passing: Passing, limiter: Any) -> Iterator[Get]:
+    app, router = FastAPI(), APIRouter()
+    app.get("/fast/{n}")(lambda n: passing.fast())
+    router.get("/{n}")(lambda n: passing.slow())
+    app.include_router(router, prefix="/slow")
+    with behind(app, limiter) as found:
+        yield found
+
+
+@contextmanager
+def with_starlette(passing: Passing, limiter: Any) -> Iterator[Get]:
+    async def fast(request: Any) -> Any:
+        return PlainTextResponse(passing.fast())
+
+    async def slow(request: Any) -> Any:
+        return PlainTextResponse(passing.slow())
+
+    with behind(Starlette(routes=[Route("/fast/{n}", fast), Route("/slow/{n}", slow)]), limiter) as found:
+        yield found
+
+
+@contextmanager
+def with_litestar(passing: Passing, limiter: Any) -> Iterator[Get]:
+    @get("/fast/{n:int}")
+    async def fast() -> str:
+        return passing.fast()
+
+    @get("/slow/{n:int}")
+    async def slow() -> str:
+        return passing.slow()
+
+    with behind(Litestar([fast, slow], openapi_config=None), limiter) as found:
+        yield found
+
+
+@contextmanager
+def with_quart(passing: Passing, limiter: Any) -> Iterator[Get]:
+    app = Quart("test")
+    quart.name_operations(app)
+
+    @app.get("/fast/<int:n>")
+    async def fast(n: int) -> str:
+        return passing.fast()
+
+    @app.get("/slow/<int:n>")
+    async def slow(n: int) -> str:
+        return passing.slow()
+
+    with behind(app, limiter) as found:
+        yield found
+
+
+@contextmanager
+def with_flask(passing: Passing, limiter: Any) -> Iterator[Get]:
+    app = Flask("test")
+    app.get("/fast/<int:n>")(lambda n: passing.fast())
+    app.get("/slow/<int:n>", endpoint="slow")(lambda n: passing.slow())
+    with behind_wsgi(app.wsgi_app, limiter) as found:
+        yield found
+
+
+@contextmanager
+def with_django(passing: Passing, limiter: Any, *, tasks: bool = False) -> Iterator[Get]:
+    from tests.integrations import django_site  # noqa: F401, I001  it configures Django
+
+    from django.core.handlers.asgi import ASGIHandler
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test.utils import override_settings
+    from django.urls import path
+
+    urls = SimpleNamespace(
+        urlpatterns=[
+            path("fast/<int:n>", lambda request, n: HttpResponse(passing.fast())),
+            path("slow/<int:n>", lambda request, n: HttpResponse(passing.slow())),
+        ]
+    )
+    name = f"{django.operation_names.__module__}.operation_names"
+    serving: Any = behind if tasks else behind_wsgi
+    with (
+        override_settings(ROOT_URLCONF=urls, MIDDLEWARE=[name], ALLOWED_HOSTS=["*"]),
+        serving(ASGIHandler() if tasks else WSGIHandler(), limiter) as found,
+    ):
+        yield found
+
+
+@contextmanager
+def with_django_asgi(passing: Passing, limiter: Any) -> Iterator[Get]:
+    with with_django(passing, limiter, tasks=True) as found:
+        yield found
+
+
+@contextmanager
+def serving_aiohttp(app: web.Application, limiter: Any) -> Iterator[Get]:
+    with asyncio.Runner() as runner:
+        client: TestClient[Any, Any] = TestClient(TestServer(app, loop=runner.get_loop()), loop=runner.get_loop())
+        runner.run(client.start_server())
+
+        async def status(path: str) -> int:
+            async with client.get(path) as response:
+                await response.read()
+                return response.status
+
+        yield lambda path: runner.run(status(path))
+        runner.run(client.close())
+        runner.run(limiter.close())
+
+
+@contextmanager
+def with_aiohttp(passing: Passing, limiter: Any) -> Iterator[Get]:
+    async def view(request: web.Request) -> web.Response:
+        return web.Response(text=getattr(passing, request.path.split("/")[1])())
+
+    app = web.Application(middlewares=[aiohttp.concurrency_limits(limiter)])
+    app.add_routes([web.get("/fast/{n}", view), web.get("/slow/{n}", view)])
+    with serving_aiohttp(app, limiter) as found:
+        yield found
+
+
+def names(parameter: str) -> set[str]:
+    return {f"GET /{speed}/{parameter}" for speed in ("fast", "slow")}
+
+
+FACES = [
+    (with_plain_asgi, True, names("{n}")),
+    (with_fastapi, True, names("{n}")),
+    (with_starlette, True, names("{n}")),
+    (with_litestar, True, names("{n}")),
+    (with_quart, True, names("<int:n>")),
+    (with_django_asgi, True, names("<int:n>")),
+    (with_django, False, names("<int:n>")),
+    (with_flask, False, names("<int:n>")),
+    (with_aiohttp, True, names("{n}")),
+]
+
+
+@pytest.mark.parametrize(("face", "tasks", "named"), FACES, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_fast_route_and_a_slow_one_have_a_baseline_each(face: Any, tasks: bool, named: set[str]) -> None:
+    passing = Passing()
+    limiter: Any = (AsyncConcurrencyLimiter if tasks else ConcurrencyLimiter)(Knee(), clock=passing)
+    with face(passing, limiter) as status:
+        for n in range(60):
+            assert (status(f"/fast/{n}"), status(f"/slow/{n}")) == (200, 200)
+        assert status("/nowhere") in (200, 404) if face is not with_plain_asgi else True
+        found = limiter.statistics().baselines
+    assert set(found) - {""} == named
+    fast, slow = sorted(found[each] for each in named)
+    assert (fast, slow) == (pytest.approx(0.002), pytest.approx(0.05))
+
+
+def test_a_name_is_of_every_key_and_one_that_cannot_be_had_is_none() -> None:
+    async def of(operation: Any) -> list[str]:
+        laws: list[Recording] = []
+
+        def law() -> Recording:
+            laws.append(Recording(5))
+            return laws[-1]
+
+        async with AsyncKeyedConcurrencyLimiter({"*": Keyed(law)}) as limiter:
+            limited = asgi.ConcurrencyLimitMiddleware(
+                Hello(), limiter, key=lambda scope: ["a", "b"], operation=operation
+            )
+            await call(limited, http())
+        return [sample.operation for each in laws for sample in each.samples]
+
+    def fails(scope: Any) -> str:
+        raise KeyError("route")
+
+    assert asyncio.run(of(lambda scope: "hello")) == ["hello", "hello"]
+    assert asyncio.run(of(fails)) == ["", ""]
+    assert asyncio.run(of(lambda scope: 1)) == ["", ""]
+
+
+def test_names_are_bounded_whatever_clients_send() -> None:
+    assert route_of({"method": "FOO123", "path_template": "/a"}) == ""
+    assert route_of({"REQUEST_METHOD": "GET"}) == ""
+    assert route_of({"method": "GET", "path_template": "/a"}) == "GET /a"
+    assert route_of({"method": "GET", "endpoint": Hello.__call__}) == "GET tests.integrations.asgi.Hello.__call__"
+    assert route_of({"method": "GET", "endpoint": Hello()}) == "GET tests.integrations.asgi.Hello"
+
+
+def test_aiohttp_refuses_above_the_limit_and_what_a_route_refuses_tells_nothing() -> None:
+    limits = aiohttp.Limits("memory://", [Rule("search", "1/hour", key="search", match=None)])
+    law = Recording(1)
+    limiter = AsyncConcurrencyLimiter(law)
+
+    @aiohttp.limited("search")
+    async def search(request: web.Request) -> web.Response:
+        return web.Response(text="found")
+
+    async def fails(request: web.Request) -> web.Response:
+        raise web.HTTPServiceUnavailable
+
+    app = web.Application(middlewares=[aiohttp.concurrency_limits(limiter)])
+    app.add_routes([web.get("/search", search), web.get("/fails", fails)])
+    limits.setup(app)
+    with serving_aiohttp(app, limiter) as status:
+        assert [status("/search"), status("/search"), status("/fails")] == [200, 429, 503]
+        found = limiter.statistics()
+        assert (found.in_flight, found.succeeded, found.ignored, found.dropped) == (0, 1, 1, 1)
+        assert [each.operation for each in law.samples] == ["GET /search", "GET /fails"]
+        permit = limiter.acquire()
+        asyncio.run(_entered(permit))
+        assert status("/search") == 503
+        permit.success()
+
+
+async def _entered(permit: Any) -> None:
+    await permit
