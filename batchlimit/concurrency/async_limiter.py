@@ -23,7 +23,7 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: `every` is not above 0, or `shedding` has no watchers.
+        ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
 
     Example:
         >>> import asyncio

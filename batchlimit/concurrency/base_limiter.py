@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.law import Law
+from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.locked_gate import Bypass, LockedGate
 from batchlimit.concurrency.partition import Partitions
@@ -84,6 +85,8 @@ class BaseLimiter(Unique):
             if not callable(function) and (name, function) != ("bypass", None):
                 raise TypeError(f"{name} must be a function, not {function!r}")
         watchers = tuple(watchers)
+        if isinstance(law, Gitaly) and not watchers:
+            raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
         self._locked_gate = LockedGate(
             law,
             partitions=partitions,

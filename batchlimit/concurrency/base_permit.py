@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from batchlimit.base.unique import Unique
+from batchlimit.concurrency.classification import outcome_of_answer
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.law import Outcome
 from batchlimit.concurrency.partition import Partition
@@ -90,6 +91,17 @@ class BasePermit(Unique):
     def ignore(self) -> None:
         """Complete the permit: the call tells nothing about the load."""
         self._locked_gate.leave(self, IGNORED)
+
+    def answered(self, answer: object) -> None:
+        """Complete the permit by what a service answered: 429, 503, 504 and errors with Retry-After are drops.
+
+        Args:
+            answer: The response of httpx, requests or aiohttp, or a status.
+
+        Raises:
+            TypeError: The answer has no status.
+        """
+        self._locked_gate.leave(self, outcome_of_answer(answer))
 
     def _give_up(self) -> None:
         """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""

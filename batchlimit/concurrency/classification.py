@@ -44,6 +44,42 @@ def _is_load(error: BaseException) -> bool:
     return isinstance(error, _LOAD) or _is_symptom(error)
 
 
+_DROPPED = frozenset((429, 503, 504))
+
+
+def outcome_of_answer(answer: object) -> Outcome:
+    """Return what the answer of a service tells about its load.
+
+    Args:
+        answer: The response of an HTTP client, with `status_code` or `status` and `headers`; or the status alone.
+
+    Returns:
+        `Outcome.DROPPED` for 429, 503, 504 and any other error with `Retry-After`. `Outcome.IGNORED` for 499 and other
+        5xx, which are often faster than an answer. `Outcome.SUCCESS` for the rest.
+
+    Raises:
+        TypeError: The answer has no status.
+
+    Example:
+        >>> from batchlimit.concurrency.classification import outcome_of_answer
+        >>> outcome_of_answer(429), outcome_of_answer(404)
+        (<Outcome.DROPPED: 'dropped'>, <Outcome.SUCCESS: 'success'>)
+    """
+    status = _status(answer)
+    if status is None:
+        raise TypeError(f"an answer has a status, like that of httpx, requests or aiohttp, not {answer!r}")
+    if status in _DROPPED or (status >= 400 and "retry-after" in (getattr(answer, "headers", None) or ())):
+        return Outcome.DROPPED
+    return Outcome.IGNORED if status >= 499 else Outcome.SUCCESS
+
+
+def _status(answer: object) -> int | None:
+    for found in (answer, getattr(answer, "status_code", None), getattr(answer, "status", None)):
+        if isinstance(found, int):
+            return found
+    return None
+
+
 def outcome_of(error: BaseException, classify: Classify) -> Outcome:
     """Return what `classify` says of an error; IGNORED, and a line in the log, if it fails or says no Outcome."""
     try:
@@ -108,6 +144,13 @@ def _by_status(error: Any) -> bool:
     return callable(code) and getattr(code(), "name", "") in STATUSES
 
 
+def _by_answer(error: Any) -> bool:
+    """Tell of an error that stands for an answer: it has the response, or the status itself."""
+    answer = getattr(error, "response", None)
+    answer = error if answer is None else answer  # a response of requests is false if it is an error
+    return _status(answer) is not None and outcome_of_answer(answer) is Outcome.DROPPED
+
+
 def _by_driver(error: Any) -> bool:
     """Tell of an error of SQLAlchemy, which says whether the connection was lost, or has the driver's own error."""
     orig = error.orig
@@ -145,7 +188,12 @@ def _all(verdict: Callable[[Any], bool], packages: str, names: str) -> dict[tupl
 
 
 _VERDICTS: dict[tuple[str, str], Callable[[Any], bool]] = {
-    **_all(_yes, "httpx httpcore", "TimeoutException NetworkError RemoteProtocolError"),
+    **_all(_yes, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
+    **_all(_by_answer, "httpx httpx2", "HTTPStatusError"),
+    **_all(_by_answer, "requests", "HTTPError"),
+    **_all(_by_answer, "aiohttp", "ClientResponseError"),
+    **_all(_by_answer, "openai anthropic", "APIStatusError"),
+    **_all(_yes, "openai anthropic", "APIConnectionError"),
     **_all(_yes, "requests", "Timeout ConnectionError ChunkedEncodingError"),
     **_all(_no, "requests", "SSLError"),
     **_all(_yes, "urllib3", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),

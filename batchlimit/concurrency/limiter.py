@@ -29,7 +29,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: `every` is not above 0, or `shedding` has no watchers.
+        ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited, ConcurrencyLimiter

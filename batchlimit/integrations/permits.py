@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
+from batchlimit.concurrency.classification import outcome_of_answer
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
@@ -17,7 +18,6 @@ T = TypeVar("T")
 OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
 _faults = Faults()
-_DROPPED = frozenset((429, 503, 504))
 _fields = Fields("off")
 
 
@@ -35,11 +35,8 @@ def outcome_of(response: Response) -> Outcome:
         >>> outcome_of(Response(503))
         <Outcome.DROPPED: 'dropped'>
     """
-    if response.status in _DROPPED:
-        return Outcome.DROPPED
-    if response.status >= 499 or not response.complete:
-        return Outcome.IGNORED
-    return Outcome.SUCCESS
+    outcome = outcome_of_answer(response.status)
+    return outcome if outcome is Outcome.DROPPED or response.complete else Outcome.IGNORED
 
 
 _FAILED = {

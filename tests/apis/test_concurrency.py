@@ -719,6 +719,12 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
 # What watches the machine
 
 
+def test_gitaly_needs_watchers(limiter: Any) -> None:
+    """Calls teach it nothing: without watchers it would stay at 15 for ever, in silence."""
+    with pytest.raises(ValueError, match="needs watchers"):
+        limiter(Gitaly())
+
+
 class Told:
     """A watcher that says what it is told to, and a law's way to wait for the round."""
 

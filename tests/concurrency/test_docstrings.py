@@ -122,8 +122,8 @@ def test_fields_of_results_are_described() -> None:
 @pytest.mark.parametrize(
     ("permit", "names"),
     [
-        (Permit, "check drop ignore operation priority shed start_ns success"),
-        (AsyncPermit, "drop ignore operation priority shed start_ns success"),
+        (Permit, "answered check drop ignore operation priority shed start_ns success"),
+        (AsyncPermit, "answered drop ignore operation priority shed start_ns success"),
     ],
 )
 def test_a_permit_shows_its_contract_alone(permit: type, names: str) -> None:

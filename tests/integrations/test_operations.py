@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -149,12 +149,11 @@ def with_django(passing: Passing, limiter: Any, *, tasks: bool = False) -> Itera
     from django.test.utils import override_settings
     from django.urls import path
 
-    urls = SimpleNamespace(
-        urlpatterns=[
-            path("fast/<int:n>", lambda request, n: HttpResponse(passing.fast())),
-            path("slow/<int:n>", lambda request, n: HttpResponse(passing.slow())),
-        ]
-    )
+    urls: Any = ModuleType("urls")
+    urls.urlpatterns = [
+        path("fast/<int:n>", lambda request, n: HttpResponse(passing.fast())),
+        path("slow/<int:n>", lambda request, n: HttpResponse(passing.slow())),
+    ]
     name = f"{django.operation_names.__module__}.operation_names"
     serving: Any = behind if tasks else behind_wsgi
     with (

@@ -108,13 +108,27 @@ class _Together:
         for permit in self._held():
             permit.ignore()
 
-    def _name(self, operation: str) -> None:
-        """Say what kind of call it is, at every key."""
+    def answered(self, answer: object) -> None:
+        """Complete all permits by what a service answered: 429, 503, 504 and errors with Retry-After are drops.
+
+        Args:
+            answer: The response of httpx, requests or aiohttp, or a status.
+
+        Raises:
+            TypeError: The answer has no status.
+        """
+        for permit in self._held():
+            permit.answered(answer)
+
+    @property
+    def operation(self) -> str:
+        """What kind of call it is, at every key; it may be set until the permits are complete."""
+        return self._permits[0].operation
+
+    @operation.setter
+    def operation(self, operation: str) -> None:
         for permit in self._permits:
             permit.operation = operation
-
-    operation = property(fset=_name)
-    """What kind of call it is."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
