@@ -263,9 +263,9 @@ class AsyncKeyCalls(BaseRateLimiter):
         """
         estimate = Estimate(estimated(key, cost), on_error)
         made = AsyncJointReservation if cost is None else AsyncReservation
-        return made(estimate, self._charge(estimate.costs, timeout), self._slow_path.adjust)
+        return made(estimate, self._reserve(estimate.costs, timeout), self._slow_path.adjust)
 
-    async def _charge(self, costs: dict[str, int], timeout: float | None) -> None:
+    async def _reserve(self, costs: dict[str, int], timeout: float | None) -> None:
         """Charge all keys, or none."""
         entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
         try:

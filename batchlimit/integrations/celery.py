@@ -137,6 +137,8 @@ class FleetRates(bootsteps.Step):  # type: ignore[misc]
     limiter: ClassVar[RateLimiter]
 
     def __init__(self, consumer: Any, **options: Any) -> None:
+        if not isinstance(getattr(self, "limiter", None), RateLimiter):
+            raise ValueError(f"{type(self).__name__} has no limiter: limiter = RateLimiter.from_url(...) in its class")
         super().__init__(consumer, **options)
         consumer.bucket_for_task = self._bucket
         consumer.reset_rate_limits()

@@ -117,7 +117,7 @@ class Upstream:
         cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float, observe: Observe,
     ) -> None:  # fmt: skip
         if not isinstance(limiter, library.limiter):
-            raise TypeError(f"this client needs a {library.limiter.__name__}, not a {type(limiter).__name__}")
+            raise TypeError(f"this client needs limiter={library.limiter.__name__}(...), not {limiter!r}")
         if isinstance(key, str):
             unknown = {name for _, name, _, _ in Formatter().parse(key) if name is not None} - _FIELDS
             if unknown or not key:

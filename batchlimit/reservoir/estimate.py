@@ -37,6 +37,8 @@ class Estimate:
 
         A key that is not named stays as it was estimated. Raises RuntimeError a second time.
         """
+        if not isinstance(actual, Mapping):
+            raise TypeError(f"settle needs whole tokens by key, like {{'model:tpm': 900}}, not {actual!r}")
         checked = {key: _checked(tokens) for key, tokens in actual.items()}
         if unknown := sorted(checked.keys() - self.costs.keys()):
             raise ValueError(f"nothing was reserved at {shown(unknown[0])}, but at {shown(list(self.costs))}")

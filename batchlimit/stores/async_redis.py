@@ -33,6 +33,7 @@ from batchlimit.stores.client.scripts import (
 )
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
+from batchlimit.stores.outage import too_late
 from batchlimit.stores.redis_parts import RedisPauses, RedisRules
 
 T = TypeVar("T")
@@ -106,13 +107,15 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        transport, server = self._transport, self.part(key)
+        transport, server, began = self._transport, self.part(key), time.monotonic()
         latest = self._clocks.latest(server, self._within)
         name, told = (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest)
         reply = await self._talk(transport, lambda: transport.run("take", name, told))
         if self._clocks.is_late(server, reply):
-            anew = take_arguments(quota, ask, self._seen)
+            anew = take_arguments(quota, ask, self._seen, self._clocks.latest(server, self._left(began)))
             reply = await self._talk(transport, lambda: transport.run("take", name, anew))
+            if self._clocks.is_late(server, reply):
+                raise too_late(self.address, self._within)
         return read_grant(reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":

@@ -1,6 +1,7 @@
 """What the Redis stores of both APIs are made of; each of them has its own way to wait."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import ServerClocks, SpendScript, bucket_name
 from batchlimit.stores.client.syntax import look, sure_redis
+from batchlimit.stores.timeouts import TO_CONNECT
 
 # A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
 # fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot
@@ -126,6 +128,10 @@ class BaseRedisStore(Unique):
     def is_prompt(self) -> bool:
         """See Remote.is_prompt and AsyncRemote.is_prompt."""
         return self._prompt
+
+    def _left(self, began: float) -> float:
+        """Return for how long yet somebody waits who may have had to connect first (s); he `began` then."""
+        return self._within + min(self._connect_timeout, TO_CONNECT * self._within) - (time.monotonic() - began)
 
     @property
     def spends_together(self) -> bool:

@@ -33,6 +33,7 @@ from batchlimit.stores.client.scripts import (
 )
 from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
+from batchlimit.stores.outage import too_late
 from batchlimit.stores.redis_parts import RedisPauses, RedisRules, RedisSlots
 
 T = TypeVar("T")
@@ -106,24 +107,37 @@ class RedisStore(BaseRedisStore):
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        transport, server = self._transport, self.part(key)
-        latest = self._clocks.latest(server, self._within)
-        call = "take", (bucket_name(self._prefix, key),)
-        reply = self._talk(transport, transport.run, *call, take_arguments(quota, ask, self._seen, latest))
-        if self._clocks.is_late(server, reply):
-            reply = self._talk(transport, transport.run, *call, take_arguments(quota, ask, self._seen))
+        began = time.monotonic()
+        reply = self._asked(key, quota, ask, self._within)
+        return self._anew(key, quota, ask, began) if self._clocks.is_late(self.part(key), reply) else read_grant(reply)
+
+    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
+
+    def _anew(self, key: str, quota: Quota, ask: Ask, began: float) -> Grant:
+        """Take, after it was too late by what was known of the server's clock; raise where it is late indeed."""
+        reply = self._asked(key, quota, ask, self._left(began))
+        if self._clocks.is_late(self.part(key), reply):
+            raise too_late(self.address, self._within)
         return read_grant(reply)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
         """See Pipelined: in one round trip by a DirectTransport, one after the other by all others."""
         transport = self._transport
         if not isinstance(transport, DirectTransport):
-            return [self._taken(*each) for each in asks]
+            return [self._taken(self.take, *each) for each in asks]
+        began = time.monotonic()
+        latest = self._clocks.latest("", self._within)
         calls = [
-            ((bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen)) for key, quota, ask in asks
+            ((bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest))
+            for key, quota, ask in asks
         ]
         replies = self._talk(transport, _served, transport, calls)
-        return [self._outcome(each) for each in replies]
+        return [
+            self._taken(self._anew, *asked, began) if self._clocks.is_late("", reply) else self._outcome(reply)
+            for asked, reply in zip(asks, replies, strict=True)
+        ]
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
@@ -191,9 +205,9 @@ class RedisStore(BaseRedisStore):
         except StoreUnavailable as error:
             return error
 
-    def _taken(self, key: str, quota: Quota, ask: Ask) -> Grant | StoreUnavailable:
+    def _taken(self, take: Callable[[*Ts], Grant], *args: *Ts) -> Grant | StoreUnavailable:
         try:
-            return self.take(key, quota, ask)
+            return take(*args)
         except StoreUnavailable as error:
             return error
 

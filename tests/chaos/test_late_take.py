@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -87,3 +88,16 @@ def test_a_late_take_leaves_no_bucket(valkey: Server, valkey_store: RedisStore, 
         timely = take_arguments(FIVE, Ask("a", 1, 1, 1, 1), seen, (seconds + 3600) * 1e6)
         granted, *_, revision, _ = client.evalsha(digest("take"), 1, name, *timely)
         assert (granted, revision) == (1, 0 if seen else -1)
+
+
+@pytest.mark.parametrize("within", [-60.0, PATIENCE])
+def test_several_takes_of_one_call_charge_nothing_either(valkey: Server, prefix: str, within: float) -> None:
+    asks = [(key, FIVE, Ask("a", 1, 1, 1, 1)) for key in "abc"]
+    with closing(RedisStore.from_url(valkey.url, prefix=prefix, deadline=PATIENCE)) as store:
+        store.spend([[Spend("other", FIVE, 1)]])
+        store._within, store._connect_timeout = within, 0.0
+        if within > 0:  # they are in time, though not by what is known
+            store._clocks._ahead[""] = -1e15
+        outcomes = store.take_many(asks)
+        assert [isinstance(each, StoreUnavailable) for each in outcomes] == [within < 0] * 3
+        assert [store.peek(key, FIVE).level for key in "abc"] == [4 if within > 0 else 5] * 3

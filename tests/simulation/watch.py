@@ -94,6 +94,7 @@ class Watch:
         self.references = [Reference(each.rate, each.burst, now) for each in quota.bandwidths]
         self._granted: set[tuple[str, int]] = set()  # a repetition is granted no new reserve
         self._spent: dict[str, list[tuple[int, int]]] = {}  # by instance: tokens of its spends, until when they count
+        self._all: dict[str, tuple[bool, bool]] = {}  # who has had the whole burst: before the last ask, and after it
         self._trusted_from = self._flying = 0
         self._rules: dict[int, Overrides] = {}
         self._epoch = self._edition = self._heard = 0
@@ -149,6 +150,7 @@ class Watch:
         if is_new:
             self._check_obeyed(instance, ask)
         self._allow_spent(instance, grant)
+        self._all[instance.name] = self._all.get(instance.name, (False, False))[1], self._has_all(instance.name)
         if ask.rules >= self._edition and (bucket := self._server.bucket) is not None:
             self._heard = bucket._now
 
@@ -321,8 +323,13 @@ class Watch:
         if entry.expires <= now:
             return 0, 0
         spent = self._spendable(bucket._epoch + now, [name])
-        is_all = entry.held >= bucket._bands[0].burst  # then a grant begins from its ask: see Lease
+        is_all = any(self._all.get(name, ())) or self._has_all(name)  # then a grant begins from its ask: see Lease
         return entry.held + spent, entry.held + spent - (entry.granted if entry.starts > now and not is_all else 0)
+
+    def _has_all(self, name: str) -> bool:
+        bucket = self._server.bucket
+        entry = bucket._table.instances.get(name) if bucket else None
+        return bucket is not None and entry is not None and entry.held >= bucket._bands[0].burst
 
     def _spendable(self, now: int, names: Iterable[str]) -> int:
         """How many tokens that count as spent may still admit callers of these instances."""
