@@ -138,10 +138,13 @@ class Lease:
         The bucket counts `starts_in` from when it heard the ask, so its answer's arrival is late enough. Where this
         instance had the whole burst, the instant of the ask is. What it reports as spent was spent by then, and nobody
         else had a token. The bucket refills nothing before the ask arrives. So the ask's way is not lost to the rate.
-        The grant refills from the ask on: the answer to a later copy of the ask would say less.
+        The grant refills from the ask on: the answer to a later copy of the ask would say less. What was spent when it
+        was granted is refilled from then on, and others may have that.
         """
         filled, begins = fetch.filled, now + grant.starts_in
         if filled is None or filled[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:
+            return begins
+        if self.exact and grant.active_instances > 1:
             return begins
         return max(now, min(begins, fetch.sent + max(grant.starts_in, grant.granted / filled.rate)))
 

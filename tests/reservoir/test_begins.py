@@ -26,6 +26,7 @@ FROM_THE_ASK, FROM_THE_ANSWER = 0.016, 0.020
         (ONE, {}, {"starts_in": 0.008}, FROM_THE_ASK),  # the answer to a copy, sent 2 ms later.
         (ONE, {"lease": 0.009}, {}, FROM_THE_ANSWER),  # the bucket may have refilled since the lease ended.
         (ONE, {}, {"version": 2}, FROM_THE_ANSWER),  # the bucket may have refilled by another quota.
+        (ONE, {}, {"active_instances": 2}, FROM_THE_ANSWER),  # what was spent is refilled, and another may have that.
         (ONE, {}, {"epoch": 8}, FROM_THE_ANSWER),  # it may be another bucket.
         (ONE & Quota(1.0, 9), {}, {}, FROM_THE_ANSWER),  # the second bandwidth refilled all the time.
     ],
