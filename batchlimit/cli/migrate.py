@@ -92,6 +92,7 @@ class _Source:
     def __init__(self, path: Path, tree: ast.Module, found: _Found) -> None:
         self._path, self._tree, self._found = path, tree, found
         self._prefixes: dict[str, str] = {}
+        self._read: set[ast.AST] = set()
 
     def read(self) -> None:
         """Take the limiter, and then the functions with a limit."""
@@ -103,6 +104,17 @@ class _Source:
         for node in ast.walk(self._tree):
             if isinstance(node, _Function):
                 self._function(node)
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and node not in self._read:
+                self._elsewhere(node)
+
+    def _elsewhere(self, call: ast.Call) -> None:
+        """Tell of a limit that decorates no function here, and of what puts routes below a prefix."""
+        name = _last(call.func)
+        if name in ("limit", "shared_limit", "exempt") and isinstance(call.func, ast.Attribute):
+            self._tell(call, f"{name} is applied in a way that is not read: write its rule by hand")
+        elif name == "mount" and isinstance(call.func, ast.Attribute):
+            self._tell(call, "paths of a mounted application are below a prefix, which is not seen: check their match")
 
     def _limiter(self, call: ast.Call) -> None:
         self._hint(call)
@@ -122,6 +134,10 @@ class _Source:
 
     def _function(self, function: _Function) -> None:
         limits = [each for each in function.decorator_list if _last(_called(each)) in ("limit", "shared_limit")]
+        self._read.update(function.decorator_list)
+        for each in limits:
+            if not isinstance(each, ast.Call):
+                self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
         limits = [each for each in limits if isinstance(each, ast.Call)]
         is_exempt = any(_last(_called(each)) == "exempt" for each in function.decorator_list)
         if not limits and not is_exempt:
@@ -150,7 +166,7 @@ class _Source:
         rule = self._found.rules.setdefault(name, _Rule(name, []))
         rule.quotas += [quota for quota in quotas if quota not in rule.quotas]
         rule.match += [pattern for pattern in patterns if pattern not in rule.match]
-        if isinstance(methods := given.get("methods"), ast.List) and patterns:
+        if isinstance(methods := given.get("methods"), ast.List | ast.Tuple) and patterns:
             names = ",".join(str(each.value).upper() for each in methods.elts if isinstance(each, ast.Constant))
             rule.match = [f"{names} {pattern.split()[-1]}" for pattern in patterns]
         if isinstance(cost := given.get("cost"), ast.Constant) and isinstance(cost.value, int):
@@ -167,7 +183,10 @@ class _Source:
         kind, owner = decorator.func.attr, decorator.func.value
         given = {each.arg: each.value for each in decorator.keywords}
         path = decorator.args[0] if decorator.args else given.get("path")
-        if kind not in (*_METHODS, "route", "api_route") or not isinstance(path, ast.Constant):
+        if kind not in (*_METHODS, "route", "api_route"):
+            return
+        if not isinstance(path, ast.Constant):
+            self._tell(decorator, "this path is no text that stands here: add it to match")
             return
         methods = [kind.upper()] if kind in _METHODS else ["GET"]
         if isinstance(listed := given.get("methods"), ast.List | ast.Tuple):

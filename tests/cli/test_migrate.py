@@ -114,3 +114,24 @@ def test_nothing_is_run_and_a_program_of_which_all_is_read_has_status_0(tmp_path
     done = migrated(tmp_path, text)
     assert (done.exit_code, done.stderr) == (0, "")
     assert [str(rule.quota) for rule in Rules.loads(done.stdout, format="toml")] == ["9/h"]
+
+
+def test_limits_that_are_applied_in_another_way_are_told(tmp_path: Path) -> None:
+    text = """
+twice = limiter.limit("2/hour")
+shared = limiter.shared_limit("6/hour", scope="z")
+@app.get("/a")
+@twice
+def a(request): ...
+app.add_api_route("/x", limiter.limit("9/hour")(x))
+app.mount("/sub", sub)
+@app.get(PATH)
+@app.get("/one")
+@limiter.limit("4/minute", methods=("POST",))
+def d(request): ...
+"""
+    done = migrated(tmp_path, text)
+    assert done.exit_code == 1
+    told = {line.split(":")[1] for line in done.stderr.splitlines()}
+    assert told == {"2", "3", "7", "8", "9"}
+    assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [("POST /one",)]
