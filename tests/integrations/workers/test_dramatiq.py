@@ -29,9 +29,12 @@ def broker(valkey: Server, prefix: str, limiter: RateLimiter) -> Iterator[RedisB
     broker = make(url=valkey.url, namespace=prefix)
     broker.add_middleware(LimitedActors(limiter))
     kept: Any = Results
-    broker.add_middleware(kept(backend=RedisBackend(url=valkey.url, namespace=f"{prefix}-results")))
+    backend: Any = RedisBackend(url=valkey.url, namespace=f"{prefix}-results")
+    broker.add_middleware(kept(backend=backend))
     yield broker
     broker.close()
+    for client in (broker.client, backend.client):  # neither closes its connections
+        client.connection_pool.disconnect()
 
 
 @contextlib.contextmanager
