@@ -5,7 +5,7 @@
 -- KEYS[1] line     (the hash)
 -- ARGV[1] wait     (us until the first turn, if nobody is in line)
 -- ARGV[2] spacing  (us from this turn to the next)
--- ARGV[3] longest  (us; a turn that is later is told, and not given)
+-- ARGV[3] longest  (us; a later turn stays free)
 -- returns {left}   (us until the turn)
 
 local call = redis.call

@@ -107,16 +107,17 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        transport, server, began = self._transport, self.part(key), time.monotonic()
-        latest = self._clocks.latest(server, self._within)
-        name, told = (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest)
-        reply = await self._talk(transport, lambda: transport.run("take", name, told))
-        if self._clocks.is_late(server, reply):
-            anew = take_arguments(quota, ask, self._seen, self._clocks.latest(server, self._left(began)))
-            reply = await self._talk(transport, lambda: transport.run("take", name, anew))
-            if self._clocks.is_late(server, reply):
+        began = time.monotonic()
+        reply = await self._asked(key, quota, ask, self._within)
+        if self._clocks.is_late(self.part(key), reply):  # by what was known of the server's clock
+            reply = await self._asked(key, quota, ask, self._left(began))
+            if self._clocks.is_late(self.part(key), reply):
                 raise too_late(self.address, self._within)
         return read_grant(reply)
+
+    async def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return await self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""
