@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_700,
+    "lines": 55_780,
     "functions": 4_460,
     "files": 427,
     "classes of one name": 27,

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
 
 __all__ = ["limit_client"]
 
@@ -85,4 +85,4 @@ def _close(response: AWSResponse) -> None:
     response.raw.close()
 
 
-_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), attrgetter("content"), _close)
+_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), content, _close)

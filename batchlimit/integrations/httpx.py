@@ -4,7 +4,7 @@ They import neither library: the requests that come say of which one they are. S
 either, by their `http_client` argument.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from importlib import import_module
 from operator import attrgetter, methodcaller
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import drive, run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, again, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -212,13 +212,35 @@ def _library(one: Any) -> Any:
 
 
 def _body(response: Any) -> bytes:
-    with closing(response.stream) as stream:
-        return _kept(response, b"".join(stream))
+    parts: list[bytes] = []
+    try:
+        with closing(response.stream) as stream:
+            parts.extend(stream)
+    except Exception as error:
+        response.stream = _streamed(response, again(parts, error))
+        raise
+    return _kept(response, b"".join(parts))
 
 
 async def _async_body(response: Any) -> bytes:
-    async with aclosing(response.stream) as stream:
-        return _kept(response, b"".join([part async for part in stream]))
+    parts: list[bytes] = []
+    try:
+        async with aclosing(response.stream) as stream:
+            async for part in stream:
+                parts.append(part)  # noqa: PERF401  what came before an error is kept
+    except Exception as error:
+        response.stream = _streamed(response, _async_again(parts, error))
+        raise
+    return _kept(response, b"".join(parts))
+
+
+async def _async_again(parts: list[bytes], error: Exception) -> AsyncIterator[bytes]:
+    for part in again(parts, error):
+        yield part
+
+
+def _streamed(response: Any, parts: Iterator[bytes] | AsyncIterator[bytes]) -> Any:
+    return _library(response).Response(response.status_code, content=parts).stream
 
 
 def _kept(response: Any, sent: bytes) -> bytes:

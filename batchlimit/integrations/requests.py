@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
 
 __all__ = ["LimitedAdapter"]
 
@@ -68,7 +68,7 @@ class LimitedAdapter(HTTPAdapter):
     ) -> None:
         super().__init__(**options)
         library = Library(
-            RateLimiter, _call, self._answered, attrgetter("status_code"), attrgetter("content"), methodcaller("close")
+            RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close")
         )  # fmt: skip
         self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe)
 

@@ -5,7 +5,7 @@ It is told once, as steps that threads and tasks go through alike.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from string import Formatter
@@ -80,7 +80,7 @@ class Library(NamedTuple):
         outgoing: returns what a key may name of a request.
         answer: returns the library's response to a request that is not sent.
         status: returns the status of a response.
-        body: reads the body of a response, which its caller can read all the same.
+        body: reads the body of a response; its caller can read it all the same, or as far as it came.
         close: closes a response that its caller does not get.
     """
 
@@ -153,7 +153,10 @@ class Upstream:
         response = yield send()
         status = self._library.status(response)
         try:
-            body = (yield self._library.body(response)) if self._asks_body(status, response.headers) else b""
+            body = b""
+            if self._asks_body(status, response.headers):
+                with suppress(Exception):  # its caller comes upon the same, and its key pauses all the same
+                    body = yield self._library.body(response)
             for name, seconds, why in self.pauses(key, status, response.headers, body):
                 with suppress(StoreUnavailable):  # this process pauses all the same
                     yield self._limiter.pause(name, seconds, why=why)
@@ -185,12 +188,38 @@ class Upstream:
         """Whether the body may say what the header fields do not: of a refusal, where the caller observes."""
         if self._pacer is None or status not in (*_REFUSALS, FORBIDDEN):
             return False
-        return "json" in headers.get("content-type", "") and "retry-after" not in headers
+        return "json" in headers.get("content-type", "") and told_to_wait(headers, time.time()) is None
 
     def _refused_for(self, status: int, after: float | None) -> float:
         if after is None:
             return self._unsaid if status == TOO_MANY else 0.0
         return min(after, self._longest)
+
+
+def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:
+    """Yield what was read of a body, and raise what ended it."""
+    yield from parts
+    raise error
+
+
+def content(response: Any) -> bytes:
+    """Read the body of a response of urllib3's, as `raw`; who reads it after that comes upon the same error."""
+    raw, parts = response.raw, list[bytes]()
+    stream = raw.stream
+
+    def noted(*args: Any, **options: Any) -> Iterator[bytes]:
+        for part in stream(*args, **options):
+            parts.append(part)
+            yield part
+
+    raw.stream = noted
+    try:
+        read: bytes = response.content
+    except Exception as error:
+        found = error
+        raw.stream = lambda *_, **__: again(parts, found)
+        raise
+    return read
 
 
 def _pacer(observe: object, longest: float) -> Pacer | None:

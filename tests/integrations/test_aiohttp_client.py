@@ -11,7 +11,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.aiohttp_client import LimitedClient
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore
-from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO
+from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO, UNREADABLE
 from tests.integrations.upstream import Said, Upstream, upstream
 
 T = TypeVar("T")
@@ -115,6 +115,28 @@ def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(serve
     body, wait = run("1000/s", work, observe=True)
     assert body == RETRY_INFO
     assert 30 < wait <= 34.1
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
+    server: Upstream, said: Said
+) -> None:
+    server.answers(said, said)
+
+    async def got(session: aiohttp.ClientSession) -> tuple[int, Any]:
+        async with session.get(server.url) as response:
+            try:
+                return response.status, await response.read()
+            except Exception as error:  # noqa: BLE001  as the library has it
+                return response.status, type(error)
+
+    async def work(session: aiohttp.ClientSession, limiter: AsyncRateLimiter) -> tuple[Any, Any, float]:
+        async with aiohttp.ClientSession() as plain:
+            return await got(session), await got(plain), (await limiter.decide("127.0.0.1")).retry_after
+
+    limited, plain, wait = run("1000/s", work, wait=0, observe=True, unsaid=60)
+    assert limited == plain
+    assert 50 < wait <= 60.1
 
 
 def test_each_redirect_is_charged(server: Upstream) -> None:

@@ -12,6 +12,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.botocore import limit_client
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
+from tests.integrations.test_httpx import UNREADABLE, came_of
 from tests.integrations.upstream import Said, Upstream, upstream
 
 Made = Callable[..., Any]
@@ -101,6 +102,16 @@ def test_what_upstream_says_pauses_its_key(make: Made, server: Upstream) -> None
         assert refused.value.response["Error"]["Code"] == code
     assert 50 < client.limiter.decide("127.0.0.1").retry_after <= 60.1
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
+    make: Made, server: Upstream, said: Said
+) -> None:
+    server.answers(said, said)
+    client, plain = make(wait=0, observe=True, unsaid=60), make()
+    assert came_of(lambda: _get(client)) == came_of(lambda: _get(plain))
+    assert 50 < client.limiter.decide("127.0.0.1").retry_after <= 60.1
 
 
 def test_each_attempt_is_charged(make: Made, server: Upstream) -> None:

@@ -179,6 +179,59 @@ def test_a_refusal_that_was_read_may_be_streamed(library: Any, server: Upstream)
         assert b"".join(response.iter_raw()) == RETRY_INFO
 
 
+JSON = {"content-type": "application/json"}
+UNREADABLE = [
+    pytest.param(Said(429, JSON | {"content-encoding": "gzip"}, b"no gzip"), id="broken gzip"),
+    pytest.param(Said(429, JSON | {"content-encoding": "gzip"}, gzip.compress(RETRY_INFO)[:40]), id="half of a gzip"),
+    pytest.param(Said(429, JSON, [b'{"error":', None]), id="truncated"),
+    pytest.param(Said(429, {"content-type": "application/json; charset=utf-16"}, b"\xff{"), id="another charset"),
+]
+"""Refusals whose body nobody can read, or not as JSON."""
+
+
+def came_of(work: Callable[[], Any]) -> Any:
+    """Return what came of a call, or of which class its error is."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001  of whatever library
+        return type(error)
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
+    make: Any, library: Any, server: Upstream, said: Said
+) -> None:
+    server.answers(said, said)
+    with library.Client(trust_env=False) as plain:
+        expected = came_of(lambda: plain.get(server.url).content)
+    client = make(wait=0, observe=True, unsaid=60)
+    assert came_of(lambda: client.get(server.url).content) == expected
+    assert 50 < client.decide("127.0.0.1").retry_after <= 60.1
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_such_a_refusal_may_be_streamed_as_far_as_it_came(library: Any, server: Upstream, said: Said) -> None:
+    def streamed(client: Any) -> Any:
+        parts: list[bytes] = []
+        with client.stream("GET", server.url) as response:
+            error = came_of(lambda: parts.extend(response.iter_raw()))
+        return response.status_code, b"".join(parts), error
+
+    server.answers(said, said)
+    limited = LimitedTransport(RateLimiter(MemoryStore(), "1000/s"), observe=True)
+    with library.Client(trust_env=False) as plain, library.Client(transport=limited, trust_env=False) as client:
+        assert streamed(client) == streamed(plain)
+
+
+def test_a_refusal_that_says_it_in_a_header_is_not_read(library: Any, server: Upstream) -> None:
+    server.answers(Said(429, REFUSED_BY_BODY.headers | {"retry-after-ms": "50000"}, RETRY_INFO))
+    limiter = RateLimiter(MemoryStore(), "1000/s")
+    limited = LimitedTransport(limiter, observe=True)
+    with library.Client(transport=limited, trust_env=False) as client, client.stream("GET", server.url) as response:
+        assert not isinstance(response.stream, library.ByteStream)
+        assert 40 < limiter.decide("127.0.0.1").retry_after <= 50.1
+
+
 def test_who_does_not_observe_is_not_held_back(make: Any, server: Upstream) -> None:
     server.answers(Said(200, LITTLE_IS_LEFT))
     client = make(wait=0)

@@ -10,7 +10,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.requests import LimitedAdapter
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
-from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO
+from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
 from tests.integrations.upstream import Said, Upstream, upstream
 
 
@@ -75,6 +75,25 @@ def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(serve
     with session(limiter, observe=True) as client, client.get(server.url, stream=stream) as response:
         assert b"".join(response.iter_content(9)) == RETRY_INFO
     assert 30 < limiter.decide("127.0.0.1").retry_after <= 34.1
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
+    server: Upstream, said: Said, stream: bool
+) -> None:
+    def got(client: requests.Session) -> Any:
+        with client.get(server.url, stream=stream) as response:
+            parts: list[bytes] = []
+            error = came_of(lambda: parts.extend(response.iter_content(9)))
+        return response.status_code, b"".join(parts), error
+
+    server.answers(said, said)
+    limiter = RateLimiter(MemoryStore(), "1000/s")
+    with requests.Session() as plain, session(limiter, wait=0, observe=True, unsaid=60) as client:
+        plain.trust_env = False
+        assert came_of(lambda: got(client)) == came_of(lambda: got(plain))
+    assert 50 < limiter.decide("127.0.0.1").retry_after <= 60.1
 
 
 def test_while_the_store_is_away_a_request_is_answered_503(server: Upstream) -> None:

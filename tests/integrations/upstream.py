@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """What it answers; a body of several parts is sent in chunks."""
+    """What it answers; a body of several parts is sent in chunks; None is a lost connection."""
 
     status: int = 200
     headers: dict[str, str] = {}  # noqa: RUF012  nobody changes it
-    body: bytes | list[bytes] = b"fine"
+    body: bytes | list[bytes] | list[bytes | None] = b"fine"
 
 
 class Upstream:
@@ -52,6 +52,9 @@ def upstream() -> Iterator[Upstream]:
                     self.wfile.write(body)
                 else:
                     for each in [*body, b""]:
+                        if each is None:
+                            self.close_connection = True
+                            break
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(each), each))
 
         do_POST = do_GET  # noqa: N815  as its base class calls it
