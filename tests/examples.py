@@ -6,6 +6,8 @@ import doctest
 from types import ModuleType
 from typing import Any
 
+from batchlimit import RateLimiter
+
 
 class _Parser(doctest.DocTestParser):
     """Hands the source of each example to the prompt."""
@@ -38,6 +40,7 @@ def run_examples(module: ModuleType) -> doctest.TestResults:
             continue
         loop = asyncio.new_event_loop()
         test.globs["_prompt_"] = _Prompt(loop)
+        test.globs.setdefault("RateLimiter", RateLimiter)  # the base of both limiters has their examples
         runner.run(test)
         loop.close()
     return runner.summarize(verbose=False)

@@ -35,7 +35,7 @@ FACE = [
 ELSEWHERE = "batchlimit.concurrency."
 """Its names are looked at in tests/concurrency."""
 PROMISED = {"AsyncStore", "Remote", "AsyncRemote", "RedisStore", "AsyncRedisStore", "MemoryStore"}
-PROMISED |= {"FaultStore", "AsyncFaultStore", "FakeLimiter", "AsyncFakeLimiter"}
+PROMISED |= {"FaultStore", "AsyncFaultStore", "FakeLimiter", "AsyncFakeLimiter", "KeyHandle", "AsyncKeyHandle"}
 """The methods of Store, and what Remote adds: the sections stand at Store, once. Those of RateLimiter stand there."""
 WITHOUT_EXAMPLE = {"BucketUnavailable", "WatcherUnavailable", "Remote", "AsyncRemote"}
 """Nobody makes them, or the example of their base is theirs."""
@@ -113,7 +113,7 @@ def test_a_public_class_describes_what_it_is_made_of(name: str) -> None:
     for field in [*fields, *getattr(found, "_fields", ())]:
         assert described(text_of(found), field), field
     for argument, parameter in arguments_of_users(found).items():
-        description = described(text_of(found) + text_of(vars(found)["__init__"]), argument)
+        description = described(text_of(found) + text_of(vars(found).get("__init__", found)), argument)
         assert description, argument
         assert parameter.default is parameter.empty or "default" in description, argument
 
@@ -140,7 +140,7 @@ def arguments_of_users(found: type) -> dict[str, inspect.Parameter]:
 
 
 def text_of(found: Any) -> str:
-    text = inspect.cleandoc(found.__doc__ or "")
+    text = inspect.getdoc(found) or ""
     assert text or found.__name__ == "__init__", found
     return text
 

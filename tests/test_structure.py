@@ -18,10 +18,10 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_780,
-    "functions": 4_460,
-    "files": 427,
-    "classes of one name": 27,
+    "lines": 55_275,
+    "functions": 4_431,
+    "files": 425,
+    "classes of one name": 25,
     "entries of batchlimit/": 27,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""

@@ -3,11 +3,13 @@
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.base.waiting import deadline
 from batchlimit.quota.template import Template, is_coroutine_function
+
+if TYPE_CHECKING:
+    from batchlimit.aio.limiter import AsyncRateLimiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +31,7 @@ class AsyncLimit:
 
     __slots__ = ("_limiter", "_template", "_timeout")
 
-    def __init__(self, limiter: AsyncKeyCalls, template: Template, timeout: float | None) -> None:
+    def __init__(self, limiter: "AsyncRateLimiter", template: Template, timeout: float | None) -> None:
         deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 

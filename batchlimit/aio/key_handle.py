@@ -1,9 +1,9 @@
 """The limiter of one key, for hot loops of tasks."""
 
 from threading import get_ident
+from typing import TYPE_CHECKING
 
 from batchlimit.aio.awaitable import Answer
-from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.base.decision import Decision
@@ -11,6 +11,9 @@ from batchlimit.base.redaction import shown
 from batchlimit.quota.key import place_of, stored
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
+
+if TYPE_CHECKING:
+    from batchlimit.aio.limiter import AsyncRateLimiter
 
 
 class AsyncKeyHandle:
@@ -31,7 +34,7 @@ class AsyncKeyHandle:
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "_registry", "key")
 
-    def __init__(self, limiter: AsyncKeyCalls, key: str) -> None:
+    def __init__(self, limiter: "AsyncRateLimiter", key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock, self._registry = limiter, limiter._clock, limiter._registry
         self._entry: KeyEntry | None = None
@@ -40,17 +43,7 @@ class AsyncKeyHandle:
         return f"<AsyncBucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> Answer[bool]:
-        """Admit the call or not, now.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-
-        Returns:
-            Whether the call may go ahead.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Admit the call or not, now."""
         entry, registry = self._entry, self._registry
         if cost is ONE and entry is not None and registry.thread == get_ident():
             for before in entry.tokens.lock_free:
@@ -67,97 +60,29 @@ class AsyncKeyHandle:
         return self._limiter.try_acquire(self.key, cost)
 
     async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-
-        Raises:
-            RateLimited: `timeout` cannot be met.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Wait until the call is admitted."""
         await self._limiter.acquire(self.key, cost, timeout=timeout)
 
     def decide(self, cost: int = 1) -> Answer[Decision]:
-        """Admit the call or not, and say what a caller wants to be told.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-
-        Returns:
-            A Decision, which is true if the call may go ahead.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Admit the call or not, and say what a caller wants to be told."""
         return self._limiter.decide(self.key, cost)
 
     def peek(self) -> Answer[Decision]:
-        """Say how the next call of cost 1 would fare. Nothing is charged.
-
-        Returns:
-            A Decision.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Say how the next call of cost 1 would fare. Nothing is charged."""
         return self._limiter.peek(self.key)
 
     async def refund(self, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen, once.
-
-        Args:
-            cost: whole tokens (default 1), as at the call.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Take back a call that was admitted and did not happen, once."""
         await self._limiter.refund(self.key, cost)
 
     async def pause(self, seconds: float, *, why: str = "") -> None:
-        """Have nobody admitted for a time, by any process.
-
-        Args:
-            seconds: until the pause ends; above 0.
-            why: the reason, which `batchlimit get` shows (one line, default "").
-
-        Raises:
-            StoreUnavailable: the store is away; this process pauses all the same.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Have nobody admitted for a time, by any process."""
         await self._limiter.pause(self.key, seconds, why=why)
 
     async def resume(self) -> bool:
-        """End the pause, for all processes.
-
-        Returns:
-            Whether there was a pause.
-
-        Raises:
-            StoreUnavailable: the store is away.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """End the pause, for all processes."""
         return await self._limiter.resume(self.key)
 
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> AsyncReservation:
-        """Charge an estimate now, and settle later what it really was.
-
-        Args:
-            cost: the estimate, in whole tokens.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-            on_error: what becomes of the estimate if the block raises: "keep" (default) or "refund".
-
-        Returns:
-            An AsyncReservation.
-
-        Raises:
-            Unfit: the estimate is above the burst.
-            RateLimited: `timeout` cannot be met.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
+        """Charge an estimate now, and settle later what it really was."""
         return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)

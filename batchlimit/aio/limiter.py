@@ -1,42 +1,52 @@
 """AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
-import weakref
-from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable, Mapping
+from threading import get_ident
+from typing import overload
 
 import redis.asyncio
 
 from batchlimit.aio import pausing
 from batchlimit.aio.acquire_all import AcquireAll
+from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.aio.decorator import AsyncLimit
-from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
-from batchlimit.base.clock import steady
+from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
+from batchlimit.aio.slow_path import SlowPath
 from batchlimit.base.decision import Decision, Remains
-from batchlimit.base.living import register
-from batchlimit.base.waiting import deadline
-from batchlimit.overrides.code import CodeSource, rule_of
-from batchlimit.overrides.key_rule import ModeSource
-from batchlimit.quota.failure_policy import FailureSource
-from batchlimit.quota.key import check_key
+from batchlimit.base.unique import AsyncClosing
+from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
+from batchlimit.quota.key import NeverFits, check_key
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
+from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
+from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.open import open_async_store
 from batchlimit.stores.protocols import AsyncStore, no_store
 
 
-class AsyncRateLimiter(AsyncKeyCalls):
+def _store_of(store: object, prefix: str) -> AsyncStore | TypeError:
+    if isinstance(store, redis.asyncio.Redis | redis.asyncio.RedisCluster):
+        return AsyncRedisStore(store, prefix=prefix)
+    if isinstance(store, MemoryStore):
+        return AsyncMemoryStore(store)
+    if isinstance(store, AsyncStore):
+        return store
+    return no_store(store, for_tasks=True)
+
+
+class AsyncRateLimiter(
+    BaseRateLimiter["redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore"], AsyncClosing
+):
     """Admits calls by key under one exact limit for all processes that share the store, for tasks of one event loop.
 
     It decides most calls from memory, by tokens that it has leased from the store. A hit spends its token when the
-    method is called, awaited or not. A caller may be cancelled at any time; its tokens stay with the limiter.
+    method is called, awaited or not. A caller may be cancelled at any time; its tokens stay with the limiter. It has
+    15 public methods: those of RateLimiter, which tells of each; here they are awaited.
 
     It may be made anywhere, and belongs to the loop that first uses it until that loop is closed. Meanwhile it raises
     RuntimeError in another thread, and on another loop of this thread as soon as it has to ask the store.
@@ -75,127 +85,102 @@ class AsyncRateLimiter(AsyncKeyCalls):
     """
 
     _open = staticmethod(open_async_store)
+    _opened = staticmethod(_store_of)
+    _keep = Registry
+    _registry: Registry
 
-    def __init__(
+    def _use(self, registry: Registry) -> None:
+        self._registry = registry
+        self._entries = registry.entries
+        self._clock = registry.clock
+        self._slow_path = SlowPath(registry)
+
+    def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
+        # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
+        # comes between. That a thread may is why its number is looked at; the loop itself would take 240 ns to ask.
+        registry = self._registry
+        if registry.thread == get_ident() and cost.__class__ is int and cost > 0:
+            try:
+                entry = self._entries[key]
+            except (KeyError, TypeError):
+                return Pending(self._slow_path.try_acquire(key, cost))
+            leased = entry.tokens
+            if cost is ONE:
+                for before in leased.lock_free:
+                    if self._clock() < before:
+                        return registry.yes
+                    leased.took_late(cost)
+                    break
+                else:
+                    if self._clock() < leased.denied_until:
+                        leased.refused += 1
+                        return registry.no
+            reservoir, now = entry.reservoir, self._clock()
+            if reservoir.state.is_short(now) and reservoir.admission.deny(cost, now):
+                return registry.no
+            if entry.take(cost) != NO_WAIT:
+                return registry.yes
+            return Pending(self._slow_path.try_at(entry, key, cost))
+        return Pending(self._slow_path.try_acquire(key, cost))
+
+    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        await self._slow_path.acquire(key, cost, timeout)
+
+    def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
+        return Pending(self._slow_path.decide(key, cost))
+
+    def peek(self, key: str) -> Answer[Decision]:
+        return Pending(self._slow_path.peek(key))
+
+    async def refund(self, key: str, cost: int = 1) -> None:
+        await self._slow_path.refund(key, cost)
+
+    async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
+        await self._slow_path.pause(key, seconds, why)
+
+    async def resume(self, key: str) -> bool:
+        return await self._slow_path.resume(key)
+
+    @overload  # type: ignore[override]
+    def reserve(
+        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+    ) -> AsyncReservation: ...
+    @overload
+    def reserve(
         self,
-        store: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncStore | MemoryStore",
-        quota: CodeSource,
+        key: Mapping[str, int] | Iterable[tuple[str, int]],
         *,
-        prefix: str = "batchlimit",
-        sizer: BatchSizer = DEFAULT_SIZER,
-        idle_after: float = 10.0,
-        fill: Fill = "share",
-        weight: int = 1,
-        max_keys: int = 100_000,
-        deadline: float = 0.05,
-        on_failure: FailureSource = "closed",
-        revision: int = 0,
-        mode: ModeSource = "enforce",
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        rule, clock = rule_of(quota, max_keys), clock or steady
-        opened = _opened(store, prefix)
-        if isinstance(opened, TypeError):
-            del store  # the frames of a traceback show no password
-            raise opened
-        options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
-        super().__init__(Registry(opened, rule, options, clock))
-        weakref.finalize(self, self._registry.abandon).atexit = False  # at exit there is no loop any more
-        register(self)
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> AsyncJointReservation: ...
+    def reserve(
+        self,
+        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        cost: int | None = None,
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "keep",
+    ) -> AsyncReservation | AsyncJointReservation:
+        estimate = Estimate(estimated(key, cost), on_error)
+        made = AsyncJointReservation if cost is None else AsyncReservation
+        return made(estimate, self._reserve(estimate.costs, timeout), self._slow_path.adjust)
 
     def bucket(self, key: str) -> AsyncKeyHandle:
-        """Return the limiter of one key, for loops in which even to look the key up takes too long.
-
-        Args:
-            key: what is limited.
-
-        Returns:
-            An AsyncKeyHandle, with the limiter's methods but for the key.
-
-        Raises:
-            ValueError, TypeError: the key is empty, or no str.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
-            >>> await limiter.bucket("ann").try_acquire()
-            True
-        """
         check_key(key)
         return AsyncKeyHandle(self, key)
 
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
-        """Return a decorator, or a context manager, that acquires before each call of a function, or each block.
-
-        Args:
-            key: text, whose fields name the function's parameters, as in "search:{user}"; or a function of the call's
-                arguments that returns the key.
-            cost: whole tokens (default 1), or a function of the call's arguments that returns them.
-            timeout: seconds that each call waits at most; 0 does not wait (default None: no limit).
-
-        Returns:
-            An AsyncLimit, for coroutine functions and `async with`. Their calls raise what `acquire` raises.
-
-        Raises:
-            ValueError, TypeError: an argument cannot work, such as an empty key.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
-            >>> @limiter.limit("search:{user}")
-            ... async def search(user):
-            ...     return f"hits for {user}"
-            >>> await search("ann")
-            'hits for ann'
-        """
         return AsyncLimit(self, Template(key, cost), timeout)
 
     async def acquire_all(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
     ) -> None:
-        """Wait until all of several keys are charged; none of them is until all can be.
-
-        A caller waits in the queue of one key at a time and holds nothing of the others meanwhile.
-
-        Args:
-            costs: whole tokens by key, as a dict or as pairs.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-
-        Raises:
-            RateLimited: `timeout` cannot be met; its `key` is the one that is short.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "2/hour", "*": "1000/s"})
-            >>> await limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
-        """
         until = deadline(timeout, self._clock())
         told = await spend_cold(self._registry, costs)
         if told is None or not all(told.values()):
             await AcquireAll(costs, self._registry).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
-        """Charge all of several keys now, or none of them, and say what a caller wants to be told.
-
-        `all(decisions.values())` says whether the call may go ahead.
-
-        Args:
-            costs: whole tokens by key, as a dict or as pairs.
-
-        Returns:
-            A Decision for each key if all are charged; else only the one of the key that is short.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for a key; its `key` says which.
-            LimiterClosed, ValueError, TypeError: as the class says.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "1/hour", "*": "9/hour"})
-            >>> for _ in range(2):
-            ...     decisions = await limiter.decide_all({"user:ann": 1, "everybody": 1})
-            ...     print({key: decision.allowed for key, decision in decisions.items()})
-            {'user:ann': True, 'everybody': True}
-            {'user:ann': False}
-        """
         if (known := decide_from_memory(self._registry, costs)) is not None:
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
@@ -206,81 +191,21 @@ class AsyncRateLimiter(AsyncKeyCalls):
         return await AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
-        """Charge all of several keys by tokens that this process has leased, or none of them; the store is not asked.
-
-        For callers that decide for each request, and have no use for a Decision. It is no coroutine function.
-
-        Args:
-            costs: whole tokens by key.
-
-        Returns:
-            By key, what this process could still admit, the Quota that holds, and which of its bandwidths binds, as a
-            Decision tells it; None: nothing was charged, so ask `decide_all`. It says what is wrong, too: nothing is
-            raised here.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})
-            >>> costs = {"user:ann": 1, "everybody": 1}
-            >>> limiter.take_leased(costs)  # nothing is leased yet
-            >>> all((await limiter.decide_all(costs)).values())
-            True
-        """
         return take_leased(self._registry, costs)
 
     async def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
-        """Give the caller its turn among all of the fleet that come back to a key later, one after the other.
-
-        Nothing is charged: it says when to come and ask. So refused work that is put off does not come back as a herd.
-
-        Args:
-            key: what is limited.
-            wait: seconds until the first turn, if nobody is in line: such as `retry_after`.
-            spacing: seconds from this turn to the next: what the quota takes to refill the cost.
-            longest: seconds (default 600); a turn that is later is told, and stays free.
-
-        Returns:
-            Seconds until the turn.
-
-        Raises:
-            StoreUnavailable: the store is away.
-            LimiterClosed, ValueError, TypeError: as the class says; or the store has no lines.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/s")
-            >>> [round(await limiter.line_up("mail", 1.0, 0.5), 1) for _ in range(3)]
-            [1.0, 1.5, 2.0]
-        """
         return await pausing.line_up(self._registry, key, wait, spacing, longest)
 
     async def close(self) -> None:
-        """Give all tokens back, wake all waiters with LimiterClosed, and close the store if the limiter opened it.
-
-        An `async with` block does the same at its end. To close twice is no error.
-
-        Example:
-            >>> limiter = AsyncRateLimiter.from_url("memory://", "2/hour")
-            >>> await limiter.close()
-            >>> await limiter.try_acquire("ann")
-            Traceback (most recent call last):
-            ...
-            batchlimit.errors.LimiterClosed: this limiter was closed
-        """
         await self._registry.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-def _opened(store: object, prefix: str) -> AsyncStore | TypeError:
-    if isinstance(store, redis.asyncio.Redis | redis.asyncio.RedisCluster):
-        return AsyncRedisStore(store, prefix=prefix)
-    if isinstance(store, MemoryStore):
-        return AsyncMemoryStore(store)
-    if isinstance(store, AsyncStore):
-        return store
-    return no_store(store, for_tasks=True)
+    async def _reserve(self, costs: dict[str, int], timeout: float | None) -> None:
+        """Charge all keys, or none."""
+        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
+        try:
+            if len(costs) == 1:
+                await self.acquire(*next(iter(costs.items())), timeout=timeout)
+            else:
+                await self.acquire_all(costs, timeout=timeout)
+        except NeverFits as never:
+            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None

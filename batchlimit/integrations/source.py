@@ -44,7 +44,7 @@ def options_of(rules: Rules | RuleFile) -> Options:
     return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode, "deadline": DEADLINE}
 
 
-def check_limiter(limiter: BaseRateLimiter, rules: Rules | RuleFile, checks: Checks) -> None:
+def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks: Checks) -> None:
     """Check that a limiter goes by the rules; ValueError: it would stay behind when their file changes."""
     if not isinstance(rules, RuleFile):
         checks.compare(rules, limiter.rules)

@@ -3,11 +3,13 @@
 import functools
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from batchlimit.base.waiting import deadline
 from batchlimit.quota.template import Template, is_coroutine_function, the_function
-from batchlimit.sync.key_calls import KeyCalls
+
+if TYPE_CHECKING:
+    from batchlimit.sync.limiter import RateLimiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +28,7 @@ class Limit:
 
     __slots__ = ("_limiter", "_template", "_timeout")
 
-    def __init__(self, limiter: KeyCalls, template: Template, timeout: float | None) -> None:
+    def __init__(self, limiter: "RateLimiter", template: Template, timeout: float | None) -> None:
         deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
         self._limiter, self._template, self._timeout = limiter, template, timeout
 

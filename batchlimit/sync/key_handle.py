@@ -1,13 +1,17 @@
 """The limiter of one key, for hot loops."""
 
+from typing import TYPE_CHECKING
+
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
 from batchlimit.quota.key import place_of, stored
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.reservation import Reservation
+
+if TYPE_CHECKING:
+    from batchlimit.sync.limiter import RateLimiter
 
 
 class KeyHandle:
@@ -24,7 +28,7 @@ class KeyHandle:
 
     __slots__ = ("_clock", "_entry", "_limiter", "_place", "key")
 
-    def __init__(self, limiter: KeyCalls, key: str) -> None:
+    def __init__(self, limiter: "RateLimiter", key: str) -> None:
         self.key, self._place = key, place_of(stored(key))
         self._limiter, self._clock = limiter, limiter._clock
         self._entry: KeyEntry | None = None
@@ -33,17 +37,7 @@ class KeyHandle:
         return f"<Bucket {shown(self.key)} of {self._limiter!r}>"
 
     def try_acquire(self, cost: int = 1) -> bool:
-        """Admit the call or not, now.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-
-        Returns:
-            Whether the call may go ahead.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Admit the call or not, now."""
         entry = self._entry
         if cost is ONE and entry is not None:
             for before in entry.tokens.lock_free:
@@ -58,99 +52,31 @@ class KeyHandle:
         return self._look_up(cost)
 
     def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until the call is admitted.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-
-        Raises:
-            RateLimited: `timeout` cannot be met.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Wait until the call is admitted."""
         self._limiter.acquire(self.key, cost, timeout=timeout)
 
     def decide(self, cost: int = 1) -> Decision:
-        """Admit the call or not, and say what a caller wants to be told.
-
-        Args:
-            cost: whole tokens (default 1); 0 is always admitted.
-
-        Returns:
-            A Decision, which is true if the call may go ahead.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Admit the call or not, and say what a caller wants to be told."""
         return self._limiter.decide(self.key, cost)
 
     def peek(self) -> Decision:
-        """Say how the next call of cost 1 would fare. Nothing is charged.
-
-        Returns:
-            A Decision.
-
-        Raises:
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Say how the next call of cost 1 would fare. Nothing is charged."""
         return self._limiter.peek(self.key)
 
     def refund(self, cost: int = 1) -> None:
-        """Take back a call that was admitted and did not happen, once.
-
-        Args:
-            cost: whole tokens (default 1), as at the call.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Take back a call that was admitted and did not happen, once."""
         self._limiter.refund(self.key, cost)
 
     def pause(self, seconds: float, *, why: str = "") -> None:
-        """Have nobody admitted for a time, by any process.
-
-        Args:
-            seconds: until the pause ends; above 0.
-            why: the reason, which `batchlimit get` shows (one line, default "").
-
-        Raises:
-            StoreUnavailable: the store is away; this process pauses all the same.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Have nobody admitted for a time, by any process."""
         self._limiter.pause(self.key, seconds, why=why)
 
     def resume(self) -> bool:
-        """End the pause, for all processes.
-
-        Returns:
-            Whether there was a pause.
-
-        Raises:
-            StoreUnavailable: the store is away.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """End the pause, for all processes."""
         return self._limiter.resume(self.key)
 
     def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
-        """Charge an estimate now, and settle later what it really was.
-
-        Args:
-            cost: the estimate, in whole tokens.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-            on_error: what becomes of the estimate if the block raises: "keep" (default) or "refund".
-
-        Returns:
-            A Reservation.
-
-        Raises:
-            Unfit: the estimate is above the burst.
-            RateLimited: `timeout` cannot be met.
-            StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
+        """Charge an estimate now, and settle later what it really was."""
         return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)
 
     def _look_up(self, cost: int) -> bool:

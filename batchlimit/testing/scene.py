@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from batchlimit.admin.admin import Admin
-from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.base.living import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.testing.gates import Gates
 from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTime
@@ -106,7 +104,7 @@ def _put(limiter: Any, registry: Any) -> None:
             entry.tokens = FreeTokens(LONG_AGO)  # a handle of a key may know it: it is to ask the limiter
         for entry in list(registry.entries.values()):
             entry.tokens = entry.reservoir.tokens
-        (KeyCalls if isinstance(limiter, KeyCalls) else AsyncKeyCalls).__init__(limiter, registry)
+        limiter._use(registry)
         if isinstance(registry, VirtualRegistry):
             limiter._slow_path = VirtualSlowPath(registry)
 

@@ -6,17 +6,14 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.decorator import AsyncLimit
-from batchlimit.aio.key_calls import AsyncKeyCalls
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.stores import AsyncStore, RedisStore, Store
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.sync.decorator import Limit
-from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.types import AsyncReservation, Reservation
 
 TWINS = [
-    (KeyCalls, AsyncKeyCalls),
     (RateLimiter, AsyncRateLimiter),
     (KeyHandle, AsyncKeyHandle),
     (Reservation, AsyncReservation),

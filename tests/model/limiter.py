@@ -360,7 +360,7 @@ class Limiter:
             self._admit_at_entry(caller)
 
     def _admit_at_entry(self, caller: Caller) -> None:
-        """See `KeyCalls.try_acquire` and `SlowPath.try_at`."""
+        """See `RateLimiter.try_acquire` and `SlowPath.try_at`."""
         entry, now = self._entry(), self.clock()
         tokens, reservoir = entry.tokens, entry.reservoir
         is_hasty = caller.deadline == NO_WAIT

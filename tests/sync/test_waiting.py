@@ -35,7 +35,6 @@ from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import (
-    key_calls,
     key_entry,
     refill_gate,
     registry,
@@ -45,6 +44,7 @@ from batchlimit.sync import (
     store_calls,
     waiting_thread,
 )
+from batchlimit.sync import limiter as limiter_module
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
@@ -481,7 +481,7 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 
 RULES = [
-    key_calls.__file__,
+    limiter_module.__file__,
     slow_path.__file__,
     waiting_thread.__file__,
     store_calls.__file__,

@@ -19,7 +19,6 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_calls import KeyCalls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.limiter import RateLimiter
 from batchlimit.sync.refresher import Refresher
@@ -89,7 +88,7 @@ class SimulatedLimiter(RateLimiter):
     """A RateLimiter of a fleet."""
 
     def __init__(self, registry: "_SimulatedRegistry") -> None:
-        KeyCalls.__init__(self, registry)
+        self._use(registry)
 
 
 class _SimulatedRegistry(Registry):

@@ -1,32 +1,15 @@
-"""The calls of a RateLimiter that concern one key, with the hit path."""
+"""What the calls of a rate limiter take, return and raise, in both APIs. A task awaits the answers."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import overload
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from batchlimit.base.decision import Decision
-from batchlimit.base.waiting import NO_WAIT
-from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import NeverFits
-from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
-from batchlimit.reservoir.tokens import ONE
-from batchlimit.sync.registry import Registry
-from batchlimit.sync.reservation import JointReservation, Reservation
-from batchlimit.sync.slow_path import SlowPath
+from batchlimit.reservoir.estimate import OnError
 
 
-class KeyCalls(BaseRateLimiter):
-    """Decides calls at one key at a time: from memory here, else by the slow path. RateLimiter builds on it."""
+class LimiterCalls:
+    """The calls that concern one key. Each of them also raises what the class of the limiter says."""
 
-    _registry: Registry
-    acquire_all: Callable[..., None]
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._entries = registry.entries
-        self._clock = registry.clock
-        self._slow_path = SlowPath(registry)
-
-    def try_acquire(self, key: str, cost: int = 1) -> bool:
+    def try_acquire(self, key: str, cost: int = 1) -> Any:
         """Admit the call or not, now: usually from memory, else after a bounded round trip or two; never after a sleep.
 
         Args:
@@ -36,47 +19,13 @@ class KeyCalls(BaseRateLimiter):
         Returns:
             Whether the call may go ahead. False also while the store is away and `on_failure` is "closed".
 
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the class says.
-
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "2/hour")
             >>> [limiter.try_acquire("ann") for _ in range(3)]
             [True, True, False]
         """
-        # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as the rest of a hit.
-        # tests/sync/test_shortcut.py compares the two. The loop steps an iterator once: next() took 20 ns more.
-        try:
-            entry = self._entries[key]
-        except (KeyError, TypeError):
-            return self._slow_path.try_acquire(key, cost)
-        leased = entry.tokens
-        if cost is ONE:
-            for before in leased.lock_free:
-                if self._clock() < before:
-                    return True
-                entry.took_late(cost)
-                break
-            else:
-                if self._clock() < leased.denied_until:
-                    leased.refused += 1
-                    return False
-        elif cost.__class__ is int and 0 < cost <= leased.free and not entry.lock._is_owned():
-            with entry.lock:  # no call inside: all threads would wait for one that lost the GIL there
-                left = leased.free - cost
-                if left >= leased.low_watermark:
-                    leased.free = left
-                    before = leased.expires
-                else:
-                    before = NO_WAIT
-            if self._clock() < before:
-                return True
-            if before != NO_WAIT:
-                entry.took_late(cost)
-        return self._slow_path.try_at(entry, key, cost)
 
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> Any:
         """Wait until the call is admitted. Callers are served in order of arrival.
 
         Args:
@@ -87,10 +36,8 @@ class KeyCalls(BaseRateLimiter):
         Raises:
             RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "1/hour")
             >>> limiter.acquire("ann")
             >>> limiter.acquire("ann", timeout=0.5)
@@ -98,9 +45,8 @@ class KeyCalls(BaseRateLimiter):
             ...
             batchlimit.errors.RateLimited: 'ann' is over its quota; retry after 3...
         """
-        self._slow_path.acquire(key, cost, timeout)
 
-    def decide(self, key: str, cost: int = 1) -> Decision:
+    def decide(self, key: str, cost: int = 1) -> Any:
         """Admit the call or not, like try_acquire, and say what a caller wants to be told.
 
         Args:
@@ -112,18 +58,15 @@ class KeyCalls(BaseRateLimiter):
 
         Raises:
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "2/hour")
             >>> decision = limiter.decide("ann")
             >>> decision.allowed, decision.limit, decision.remaining
             (True, 2, 1)
         """
-        return self._slow_path.decide(key, cost)
 
-    def peek(self, key: str) -> Decision:
+    def peek(self, key: str) -> Any:
         """Say how the next call of cost 1 would fare. Nothing is charged.
 
         Args:
@@ -134,17 +77,14 @@ class KeyCalls(BaseRateLimiter):
 
         Raises:
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "2/hour")
             >>> limiter.peek("ann").remaining
             2
         """
-        return self._slow_path.peek(key)
 
-    def refund(self, key: str, cost: int = 1) -> None:
+    def refund(self, key: str, cost: int = 1) -> Any:
         """Take back a call that was admitted and did not happen.
 
         Refund what was admitted, once, and no more. The bucket takes back at most what makes it full.
@@ -153,11 +93,7 @@ class KeyCalls(BaseRateLimiter):
             key: what the call was charged to.
             cost: whole tokens (default 1), as at the call.
 
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the class says.
-
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "1/hour")
             >>> limiter.try_acquire("ann")
             True
@@ -165,9 +101,8 @@ class KeyCalls(BaseRateLimiter):
             >>> limiter.try_acquire("ann")
             True
         """
-        self._slow_path.refund(key, cost)
 
-    def pause(self, key: str, seconds: float, *, why: str = "") -> None:
+    def pause(self, key: str, seconds: float, *, why: str = "") -> Any:
         """Have nobody admitted at a key for a time, by any process: as where an upstream says "Retry-After".
 
         Of two pauses the one that ends later counts. Callers with enough timeout wait through it, in order of arrival;
@@ -183,19 +118,17 @@ class KeyCalls(BaseRateLimiter):
 
         Raises:
             StoreUnavailable: the store is away; this process pauses all the same, whatever `on_failure` says.
-            LimiterClosed, ValueError, TypeError: as the class says; or the store cannot pause keys.
+            ValueError: the store cannot pause keys.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "100/s")
             >>> limiter.pause("api.example.com", 30, why="429 of upstream")
             >>> decision = limiter.decide("api.example.com")
             >>> decision.allowed, round(decision.retry_after)
             (False, 30)
         """
-        self._slow_path.pause(key, seconds, why)
 
-    def resume(self, key: str) -> bool:
+    def resume(self, key: str) -> Any:
         """End the pause of a key, for all processes; calls begin at the rate of the quota.
 
         Args:
@@ -206,30 +139,16 @@ class KeyCalls(BaseRateLimiter):
 
         Raises:
             StoreUnavailable: the store is away.
-            LimiterClosed, ValueError, TypeError: as the class says; or the store cannot pause keys.
+            ValueError: the store cannot pause keys.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "100/s")
             >>> limiter.pause("api.example.com", 3600)
             >>> limiter.resume("api.example.com")
             True
             >>> limiter.acquire("api.example.com", timeout=1)
         """
-        return self._slow_path.resume(key)
 
-    @overload
-    def reserve(
-        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
-    ) -> Reservation: ...
-    @overload
-    def reserve(
-        self,
-        key: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        on_error: OnError = "keep",
-    ) -> JointReservation: ...
     def reserve(
         self,
         key: str | Mapping[str, int] | Iterable[tuple[str, int]],
@@ -237,43 +156,28 @@ class KeyCalls(BaseRateLimiter):
         *,
         timeout: float | None = None,
         on_error: OnError = "keep",
-    ) -> Reservation | JointReservation:
+    ) -> Any:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
 
         Args:
             key: what is limited; or the estimates of several keys, as a dict or as pairs: all are charged, or none.
             cost: the estimate, in whole tokens; none with several keys.
             timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-            on_error: what becomes of the estimate if the `with` block raises: "keep" (default) or "refund".
+            on_error: what becomes of the estimate if the block raises or is cancelled: "keep" (default) or "refund".
 
         Returns:
-            A Reservation, or for several keys a JointReservation, to be used in a `with` block or kept.
+            A Reservation, or for several keys a JointReservation, to be used in a `with` block or kept. An
+            AsyncReservation charges the estimate when it is awaited, or entered by `async with`.
 
         Raises:
             Unfit: an estimate is above the burst of its key.
             RateLimited: `timeout` cannot be met.
             StoreUnavailable: the store is away and `on_failure` is "closed" for this key.
-            LimiterClosed, ValueError, TypeError: as the class says.
 
         Example:
-            >>> from batchlimit import RateLimiter
             >>> limiter = RateLimiter.from_url("memory://", "20/hour")
             >>> with limiter.reserve("ann", 5) as reservation:
             ...     reservation.settle(2)
             >>> limiter.decide("ann", 0).remaining
             18
         """
-        estimate = Estimate(estimated(key, cost), on_error)
-        self._charge(estimate.costs, timeout)
-        return (JointReservation if cost is None else Reservation)(estimate, self._slow_path.adjust)
-
-    def _charge(self, costs: dict[str, int], timeout: float | None) -> None:
-        """Charge all keys, or none."""
-        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
-        try:
-            if len(costs) == 1:
-                self.acquire(*next(iter(costs.items())), timeout=timeout)
-            else:
-                self.acquire_all(costs, timeout=timeout)
-        except NeverFits as never:
-            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None
