@@ -200,13 +200,16 @@ class Spending(Generic[E]):
         return self._dormant.keep(spend.place, spend.packed(now), now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
-        """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket."""
+        """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket.
+
+        One call alone is no demand yet: of keys that are seen once and again, most would lease in vain.
+        """
         last, is_rich = 0, False
         if snapshot is not None:
             if snapshot.active_instances and now - snapshot.heard < _QUIET:
                 return True
             last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
-        asked_for = demand.left(now) if demand.rate else 0.0
+        asked_for = demand.left(now) if demand.is_repeated(cost) else 0.0
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
 
     def _known(self, quota: Quota, snapshot: KeySnapshot, now: float) -> tuple[int, float, float]:

@@ -28,6 +28,10 @@ class Demand:
         """Return what it is by now if nobody asked since the last observation."""
         return self.rate * math.exp(min(0.0, self.at - now) / _KERNEL)
 
+    def is_repeated(self, cost: int) -> bool:
+        """Whether more was asked for lately than by one call of this cost."""
+        return self.rate * _KERNEL > cost
+
     def observe(self, tokens: int, now: float) -> None:
         """Count `tokens` asked for since the last observation; negative when callers have left the queue."""
         elapsed = now - self.at

@@ -123,6 +123,9 @@ class Keys:
         (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, False),
         (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 2, True),
         (KNOWN._replace(demand=5.0, counted_at=NOW - 1), TimeBatch(0.4, 0.4), 1, True),
+        (KNOWN._replace(demand=4.0, counted_at=NOW), TimeBatch(1.2, 1.2), 1, True),
+        (KNOWN._replace(demand=4.1, counted_at=NOW), TimeBatch(1.2, 1.2), 1, False),
+        (KNOWN._replace(demand=40.0, counted_at=NOW), TimeBatch(1.2, 1.2), 10, True),
         (KNOWN._replace(level=50), AT_HALF, 1, False),
         (KNOWN._replace(level=49), AT_HALF, 1, True),
         (KNOWN._replace(active_instances=1), FixedBatch(1), 1, False),
@@ -132,6 +135,7 @@ class Keys:
     ids=[
         "an unknown key", "a sizer that wants more", "but not more than the call costs", "nobody asked lately",
         "or seldom", "less than the next call in a lease", "more", "more, but not more than it costs", "a while ago",
+        "one call alone just now", "more than one", "one call that cost as much",
         "half of the bucket is there", "less than half",
         "leased of a second ago", "and ten seconds ago, nearly", "ten seconds ago",
     ],
