@@ -33,7 +33,7 @@ def test_below_the_limit_all_is_admitted_and_hardly_anyone_waits() -> None:
 @pytest.mark.parametrize("instances", [1, 2, 8] if DEEP else [2])
 @pytest.mark.parametrize("quota", ["1000/s", "2000/s burst 400", "200/2s; 150/s"])
 def test_above_it_what_flows_in_is_used_and_shared(quota: str, instances: int) -> None:
-    shown = simulate(plan_of(quota, instances, 3.0, depth(10.0, 20.0)), ours, 0.001)
+    shown = simulate(plan_of(quota, instances, 3.0, depth(20.0, 40.0)), ours, 0.001)
     assert shown.excess == 0
     assert shown.used_share >= 0.98
     assert instances == 1 or shown.evenness >= 0.85
