@@ -1,15 +1,17 @@
 """Many simulated limiters share one simulated server; what they reach is measured against the best limiter there is."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from batchlimit.concurrency.laws import Fixed, Knee
 from batchlimit.concurrency.queue import NO_QUEUE
-from benchmarks import pooled_fleet
+from benchmarks import harmless, pooled_fleet
 from benchmarks.queueing.fleet.best import served
 from benchmarks.queueing.fleet.callers import callers
 from benchmarks.queueing.fleet.contestants import CONTESTANTS
+from benchmarks.queueing.fleet.harmless import HARMLESS
 from benchmarks.queueing.fleet.plain import simulate
 from benchmarks.queueing.fleet.pooled import PooledRun
 from benchmarks.queueing.fleet.run import FleetRun
@@ -106,6 +108,37 @@ def test_the_table_of_one_limit_for_all_has_a_row_for_each_law_and_scenario(
     pooled_fleet.main()
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| AIMD")]
     assert [row.split("|")[2].strip() for row in rows] == ["4 at 0.7x", "4 at 2x"]
+
+
+def test_a_caller_asks_as_many_limiters_as_it_may_each_before_a_server_of_its_own() -> None:
+    scenario = replace(of("4 at 2x", LONG), queue=NO_QUEUE, servers=4)
+    scenario = replace(scenario, phases=(replace(scenario.phases[0], load=0.95),))
+    once, again = (fixed(replace(scenario, tries=tries), 10) for tries in (1, 4))
+    assert again.false_refusals < once.false_refusals - 0.02
+    assert once.fairness > 0.9
+
+
+def test_the_worst_tenth_of_a_second_is_the_one_with_most_refusals() -> None:
+    bursts = replace(SCENARIOS["alone: 3x for 200 ms a second, no queue"], seconds=25.0)
+    assert fixed(bursts, 5).worst_moment > 0.8
+    assert fixed(bursts, 10**6).worst_moment == 0
+
+
+def test_limiters_that_start_late_are_counted_from_the_first_call_on() -> None:
+    scenario = replace(HARMLESS["start of 8 at 0.5x"], seconds=5.0)
+    assert len(scenario.members) == 8
+    assert 0.9 < fixed(scenario, 10**6).goodput <= 1
+
+
+def test_where_a_limiter_should_do_no_harm_each_scenario_has_a_row_for_each_law(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(harmless, "HARMLESS", {name: of(name, 25.0) for name in ("1 at 0.7x", "4 at 0.7x")})
+    monkeypatch.setattr(harmless, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr("sys.argv", ["harmless", "--only", "^1", "--laws", "^(Knee|Vegas)$", "--seeds", "5-6"])
+    harmless.main()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 1 at")]
+    assert [row.split("|")[2].strip() for row in rows] == ["Vegas", "Knee"]
 
 
 @only_deep

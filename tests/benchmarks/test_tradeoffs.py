@@ -17,7 +17,7 @@ from benchmarks.queueing.seeds import Runs
 
 
 def figures(goodput: float, p50: float) -> FleetFigures:
-    return FleetFigures(goodput, 1.0, 0.0, 1.0, 1.0, 1.0, p50)
+    return FleetFigures(goodput, 1.0, 0.0, 1.0, 1.0, 1.0, p50, 0.0)
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ _PART = 0.5
 def served(scenario: FleetScenario, calls: Iterable[Call]) -> Iterator[bool]:
     """Tell of each caller, in order of time, whether the best limiter has it answered in time.
 
-    One line before all workers, first come first served. It admits whoever it can serve after half of the deadline. It
-    does not know how long a call will take.
+    One line before all workers of all servers, first come first served. It admits whoever it can serve after half of
+    the deadline. It does not know how long a call will take.
     """
     phases = list(scenario.phases)
-    phase, free = phases.pop(0), [0] * scenario.workers
+    phase, free = phases.pop(0), [0] * (scenario.servers * scenario.workers)
     deadline = int(scenario.deadline * 1e9)
     for call in calls:
         while phases and call.came >= phases[0].since * 1e9:
             phase = phases.pop(0)
-            _resize(free, phase.workers, call.came)
+            _resize(free, scenario.servers * phase.workers, call.came)
         start = max(call.came, free[0])
         if start - call.came > _PART * deadline:
             yield False

@@ -31,9 +31,9 @@ class PooledRun(FleetRun):
         super()._admit(now, self._own[limiter.place], call, limiter)  # a law sees the calls of its own limiter only
 
     def _finish(self, now: int, call: Call, limiter: _Limiter) -> None:
-        self._busy -= 1
+        limiter.backend.busy -= 1
         self._own[limiter.place] -= 1
-        self._serve_line(now)
+        self._serve_line(now, limiter.backend)
         start, pool = call.admitted + limiter.skew, self._pool
         limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
         entered = list(pool.leave(pool.partitions.rest, now))

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from itertools import count
 
@@ -33,13 +33,23 @@ def _nothing() -> None:
     pass
 
 
+class _Backend:
+    """How many are served, and who stands in line."""
+
+    __slots__ = ("busy", "line")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.line: deque[tuple[Call, _Limiter]] = deque()
+
+
 class _Limiter:
     """A gate, its law, and callers that wait there."""
 
-    __slots__ = ("gate", "law", "member", "place", "skew", "waiting")
+    __slots__ = ("backend", "gate", "law", "member", "place", "skew", "waiting")
 
-    def __init__(self, place: int, member: Member, law: Law, scenario: FleetScenario) -> None:
-        self.place, self.member, self.law = place, member, law
+    def __init__(self, place: int, member: Member, law: Law, scenario: FleetScenario, backend: _Backend) -> None:
+        self.place, self.member, self.law, self.backend = place, member, law, backend
         self.skew = int(member.skew * 1e9)
         self.gate = Gate(law.limit, None, scenario.queue)
         self.waiting: dict[GateWaiter, Call] = {}
@@ -55,11 +65,14 @@ class FleetRun:
         self, scenario: FleetScenario, law: Callable[[FleetScenario], Law], seed: int, watch: Watch | None = None
     ) -> None:
         self._scenario, self._watch = scenario, watch
-        self._limiters = [_Limiter(place, each, law(scenario), scenario) for place, each in enumerate(scenario.members)]
+        self._backends = [_Backend() for _ in range(scenario.servers)]
+        self._limiters = [
+            _Limiter(place, each, law(scenario), scenario, self._backends[place % scenario.servers])
+            for place, each in enumerate(scenario.members)
+        ]
         self._phases = list(scenario.phases)
         phase = self._phases.pop(0)
-        self._workers, self._slowness, self._busy = phase.workers, phase.slowness, 0
-        self._line: deque[tuple[Call, _Limiter]] = deque()
+        self._workers, self._slowness = phase.workers, phase.slowness
         self._tally = FleetTally(scenario)
         self._callers = callers(scenario, seed)
         self._best = iter(served(scenario, (call for call, _ in callers(scenario, seed))))
@@ -102,13 +115,19 @@ class FleetRun:
     def _come(self, now: int, call: Call, limiter: _Limiter) -> None:
         self._next()
         self._tally.come(now, next(self._best))
-        gate = limiter.gate
-        if gate.enter(gate.partitions.rest, now):
-            self._admit(now, gate.in_flight, call, limiter)
-        elif self._gate_waits:
+        for each in self._asked(limiter):
+            if each.gate.enter(each.gate.partitions.rest, now):
+                self._admit(now, each.gate.in_flight, call, each)
+                return
+        if self._gate_waits:
             self._wait(now, call, limiter)
         else:
             self._tally.refuse(now)
+
+    def _asked(self, first: _Limiter) -> Iterator[_Limiter]:
+        """The limiters that a caller asks: those at the next places after its own."""
+        for more in range(self._scenario.tries):
+            yield self._limiters[(first.place + more) % len(self._limiters)]
 
     def _wait(self, now: int, call: Call, limiter: _Limiter) -> None:
         waiter = GateWaiter(_nothing)
@@ -125,22 +144,22 @@ class FleetRun:
 
     def _admit(self, now: int, in_flight: int, call: Call, limiter: _Limiter) -> None:
         call.admitted, call.in_flight = now, in_flight
-        if self._busy < self._workers:
+        if limiter.backend.busy < self._workers:
             self._serve(now, call, limiter)
         else:
-            self._line.append((call, limiter))
+            limiter.backend.line.append((call, limiter))
 
     def _serve(self, now: int, call: Call, limiter: _Limiter) -> None:
-        self._busy += 1
+        limiter.backend.busy += 1
         self._plan(now + int(call.work * self._slowness), _Event.OVER, call, limiter)
 
-    def _serve_line(self, now: int) -> None:
-        while self._line and self._busy < self._workers:
-            self._serve(now, *self._line.popleft())
+    def _serve_line(self, now: int, backend: _Backend) -> None:
+        while backend.line and backend.busy < self._workers:
+            self._serve(now, *backend.line.popleft())
 
     def _finish(self, now: int, call: Call, limiter: _Limiter) -> None:
-        self._busy -= 1
-        self._serve_line(now)
+        limiter.backend.busy -= 1
+        self._serve_line(now, limiter.backend)
         gate, start = limiter.gate, call.admitted + limiter.skew
         # A caller whose deadline has passed does not say so: the law sees a slow call, not a dropped one.
         limit = limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
@@ -156,7 +175,8 @@ class FleetRun:
     def _change(self, now: int) -> None:
         phase = self._phases.pop(0)
         self._workers, self._slowness = phase.workers, phase.slowness
-        self._serve_line(now)
+        for each in self._backends:
+            self._serve_line(now, each)
 
     def _look(self, now: int) -> None:
         self._plan(now + _LOOK, _Event.LOOK)

@@ -53,7 +53,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class FleetScenario:
-    """An open loop of callers, who come to limiters by weight, before workers that serve one line."""
+    """An open loop of callers, who come to limiters by weight, before servers: each has workers that serve one line."""
 
     name: str
     phases: tuple[Phase, ...]
@@ -67,9 +67,14 @@ class FleetScenario:
     measured: float = 20.0
     """Seconds from the start: callers that come before are not counted."""
     seconds: float = 900.0
+    servers: int = 1
+    """Limiters stand before them in turn."""
+    tries: int = 1
+    """How many limiters a caller asks, one after the other at once, before it counts as refused."""
 
     @property
     def workers(self) -> int:
+        """Of one server."""
         return self.phases[0].workers
 
     @property
@@ -79,7 +84,7 @@ class FleetScenario:
 
     def rates(self, phase: Phase, end: float) -> Iterator[tuple[float, float, float]]:
         """Since when, until when, and how many callers come per second, from the phase until `end`."""
-        unit = self.workers / self.service
+        unit = self.servers * self.workers / self.service
         if self.burst is None:
             yield phase.since, end, phase.load * unit
             return
@@ -104,7 +109,7 @@ class FleetScenario:
         """Whether fewer callers come than can be served, all the time."""
         return all(
             sum((until - since) * rate for since, until, rate in self.rates(phase, end))
-            < (end - phase.since) * phase.workers / (self.service * phase.slowness)
+            < (end - phase.since) * self.servers * phase.workers / (self.service * phase.slowness)
             for phase, end in zip(self.phases, self.ends(), strict=True)
         )
 

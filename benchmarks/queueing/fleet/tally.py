@@ -7,6 +7,8 @@ from benchmarks.queueing.fleet.scenario import FleetScenario
 
 _SLICE = 20 * 10**9
 """ns: no such stretch of a run may be bad, however good the mean is."""
+_MOMENT, _CROWD = 10**8, 50
+"""ns, and callers that are enough for a share to tell something."""
 
 
 class FleetFigures(NamedTuple):
@@ -25,6 +27,8 @@ class FleetFigures(NamedTuple):
     p99: float
     """Of the callers that were answered, from when they came."""
     p50: float
+    worst_moment: float
+    """The share of callers refused in the worst 100 ms in which at least 50 came."""
 
 
 class FleetTally:
@@ -39,6 +43,7 @@ class FleetTally:
         self._came = self._refused = self._best = 0
         self._answered = [0] * len(scenario.members)
         self._slices: dict[int, list[int]] = {}
+        self._moments: dict[int, list[int]] = {}
         self._spans: list[int] = []
         self._limits = [0.0, 0.0, 0.0]
         self._looks = [0, 0, 0]
@@ -48,10 +53,12 @@ class FleetTally:
             self._came += 1
             self._best += best
             self._slices.setdefault(came // _SLICE, [0, 0])[0] += best
+            self._moments.setdefault(came // _MOMENT, [0, 0])[0] += 1
 
     def refuse(self, came: int) -> None:
         if self._from <= came < self._until:
             self._refused += 1
+            self._moments[came // _MOMENT][1] += 1
 
     def answer(self, came: int, now: int, member: int) -> None:
         if self._from <= came < self._until:
@@ -79,4 +86,5 @@ class FleetTally:
             min(answered) / max(answered) if self._scenario.is_equal and max(answered) else math.nan,
             spans[int(0.99 * len(spans))] / 1e9 if spans else math.nan,
             spans[len(spans) // 2] / 1e9 if spans else math.nan,
+            max((refused / came for came, refused in self._moments.values() if came >= _CROWD), default=math.nan),
         )
