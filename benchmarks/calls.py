@@ -5,7 +5,7 @@ from itertools import cycle
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.overrides.overrides import FORMAT, RULE
+from batchlimit.quota.overrides.overrides import FORMAT, RULE
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name, digest, give_back_arguments, script, take_arguments

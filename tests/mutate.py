@@ -32,7 +32,7 @@ PARTS = {
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
     "keyspace": ["tests/keyspace", "tests/apis/test_spends.py", "tests/life/test_dormant_keys.py", _MODEL],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
-    "overrides": ["tests/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
+    "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
     "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
 }
 """By folder of the library: where the tests of its rules are, those first that take least."""

@@ -6,8 +6,8 @@ import pytest
 
 from batchlimit.admin import Admin, plan
 from batchlimit.bucket.messages import Ask
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.protocols import Store

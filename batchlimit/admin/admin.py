@@ -11,10 +11,10 @@ from batchlimit.admin.plan import Plan, planned
 from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
 from batchlimit.base.living import register
 from batchlimit.base.unique import Closing, Unique
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.override import Override, check_name
-from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import Difference, Until, applying, difference, removal, setting
+from batchlimit.quota.overrides.log import Change, Entry
+from batchlimit.quota.overrides.override import Override, check_name
+from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.plan import Difference, Until, applying, difference, removal, setting
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure
 from batchlimit.stores.open import open_store

@@ -11,10 +11,10 @@ from batchlimit.admin.plan import Plan
 from batchlimit.admin.terms import Terms, Wish
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.state import BucketState
-from batchlimit.overrides.log import Entry
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import Difference, Until
+from batchlimit.quota.overrides.log import Entry
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.plan import Difference, Until
 from batchlimit.quota.quota import Quota
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from batchlimit.errors import RulesChanged
-from batchlimit.overrides.log import Change
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import setting
+from batchlimit.quota.overrides.log import Change
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.plan import setting
 from batchlimit.stores.protocols import RuleStore
 
 _TRIES = 10

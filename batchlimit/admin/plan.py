@@ -7,8 +7,8 @@ import redis
 
 from batchlimit.bucket.state import read_bucket
 from batchlimit.errors import BucketUnavailable
-from batchlimit.overrides.override import FOR_ALL, Override, literal_start
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.overrides.override import FOR_ALL, Override, literal_start
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.rulebook import text

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.key_rule import Mode
-from batchlimit.overrides.override import Override, check_name
-from batchlimit.overrides.plan import Until, end_of
 from batchlimit.quota.failure_policy import FailurePolicy, Kind
+from batchlimit.quota.overrides.key_rule import Mode
+from batchlimit.quota.overrides.override import Override, check_name
+from batchlimit.quota.overrides.plan import Until, end_of
 from batchlimit.quota.quota import Quota
 
 

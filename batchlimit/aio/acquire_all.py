@@ -13,7 +13,7 @@ from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 
 
-class AcquireAll:
+class AsyncAcquireAll:
     """Charges several keys for one caller, as in the threaded API.
 
     All keys of which nothing is known are asked for at the same time.
@@ -31,7 +31,7 @@ class AcquireAll:
         self._places: dict[KeyEntry, int] = {}
 
     def __repr__(self) -> str:
-        return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
+        return f"<AsyncAcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     async def acquire(self, until: float) -> None:
         """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""

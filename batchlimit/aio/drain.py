@@ -17,7 +17,7 @@ _AT_ONCE = 64
 """Give-backs that are under way at the same time when a limiter with many keys is closed."""
 
 
-class Drain:
+class AsyncDrain:
     """Ends key entries; `wrong` is the first thing that went wrong, at whichever key."""
 
     def __init__(self, error: Exception) -> None:
@@ -26,7 +26,7 @@ class Drain:
         self.wrong: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<Drain, {self.wrong!r}>"
+        return f"<AsyncDrain, {self.wrong!r}>"
 
     def close(self, entry: KeyEntry) -> None:
         """Fail the waiters of this key; `run` follows when its request in flight has ended."""

@@ -35,7 +35,7 @@ class GuardedStore(Timeouts):
         super().__init__(store, deadline)
         self._store = store
         self._inherited: object = None
-        self._remote = store if isinstance(store, AsyncRemote) else _Whole(store)
+        self._remote = store if isinstance(store, AsyncRemote) else _AsyncWhole(store)
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
         self._spend_sender = store if isinstance(store, AsyncSpendSender) and self._remote.is_prompt else None
         self._spender = store if isinstance(store, AsyncSpender) else None
@@ -252,7 +252,7 @@ class GuardedStore(Timeouts):
             self._answered(probe.part)
 
 
-class _Whole:
+class _AsyncWhole:
     """A store that is no AsyncRemote: it has one part, and is not prompt."""
 
     is_prompt = False

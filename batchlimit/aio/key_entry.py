@@ -7,7 +7,7 @@ from random import uniform
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
-from batchlimit.aio.waiting_task import NO_GATE, RefillGate, WaitingTask
+from batchlimit.aio.waiting_task import NO_GATE, LoopRefillGate, WaitingTask
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import HEARTBEAT
@@ -131,7 +131,7 @@ class KeyEntry:
     def _granted(self, fetch: Fetch, grant: Grant) -> None:
         """Take in what the store granted, before any caller is woken."""
         if self.refill_gate is NO_GATE and grant.granted >= MANY:
-            self.refill_gate = RefillGate(self.home.store.brief)
+            self.refill_gate = LoopRefillGate(self.home.store.brief)
         now = self.home.clock()
         self.refill_gate.learn(grant.granted, now - fetch.sent)
         self.reservoir.granted(fetch, grant, now, uniform(0.75, 1.25))

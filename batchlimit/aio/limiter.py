@@ -7,14 +7,14 @@ from typing import overload
 import redis.asyncio
 
 from batchlimit.aio import pausing
-from batchlimit.aio.acquire_all import AcquireAll
+from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
-from batchlimit.aio.slow_path import SlowPath
+from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
@@ -93,7 +93,7 @@ class AsyncRateLimiter(
         self._registry = registry
         self._entries = registry.entries
         self._clock = registry.clock
-        self._slow_path = SlowPath(registry)
+        self._slow_path = AsyncSlowPath(registry)
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
@@ -178,7 +178,7 @@ class AsyncRateLimiter(
         until = deadline(timeout, self._clock())
         told = await spend_cold(self._registry, costs)
         if told is None or not all(told.values()):
-            await AcquireAll(costs, self._registry).acquire(until)
+            await AsyncAcquireAll(costs, self._registry).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         if (known := decide_from_memory(self._registry, costs)) is not None:
@@ -188,7 +188,7 @@ class AsyncRateLimiter(
             return {key: await self.decide(key, cost)}
         if (known := await spend_cold(self._registry, costs)) is not None:
             return known
-        return await AcquireAll(costs, self._registry).decide()
+        return await AsyncAcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         return take_leased(self._registry, costs)

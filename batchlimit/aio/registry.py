@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from batchlimit.aio.awaitable import ImmediateAnswer
-from batchlimit.aio.drain import Drain
+from batchlimit.aio.drain import AsyncDrain
 from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.rule_reader import RuleReader
+from batchlimit.aio.rule_reader import AsyncRuleReader
 from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
@@ -22,9 +22,9 @@ from batchlimit.base.clock import steady
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
+from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
@@ -52,7 +52,7 @@ class Registry:
         self.closed, self._options = False, options
         self.file = rule if isinstance(rule, CodeFile) else None
         rules = store.rules if isinstance(store, AsyncRuled) else None
-        self.rules = RuleReader(rules, clock, self._start, self._reconsider)
+        self.rules = AsyncRuleReader(rules, clock, self._start, self._reconsider)
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
         made_with = unsaid if isinstance(rule, CodeFile) else rule
         self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
@@ -96,7 +96,7 @@ class Registry:
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
-        self._drained = Drain(LimiterClosed(_CLOSED))
+        self._drained = AsyncDrain(LimiterClosed(_CLOSED))
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def _settle_in(self) -> None:

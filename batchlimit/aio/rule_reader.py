@@ -6,14 +6,14 @@ from typing import Any
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event
-from batchlimit.overrides.known import OverridesCache
-from batchlimit.overrides.override import Lost, NotUnderstood
+from batchlimit.quota.overrides.known import OverridesCache
+from batchlimit.quota.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import AsyncRuleStore
 
 Work = Coroutine[Any, Any, None]
 
 
-class RuleReader:
+class AsyncRuleReader:
     """What the limiter knows of the overrides, and the task that reads them."""
 
     def __init__(
@@ -28,7 +28,7 @@ class RuleReader:
         self.known = OverridesCache(clock, self._begin)
 
     def __repr__(self) -> str:
-        return f"<RuleReader: {self.known!r}>"
+        return f"<AsyncRuleReader: {self.known!r}>"
 
     def expire(self) -> float:
         """Let overrides end that are over; return when the next one ends."""

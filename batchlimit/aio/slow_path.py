@@ -13,14 +13,14 @@ from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.admission import AdmissionResult
 
 
-class SlowPath:
+class AsyncSlowPath:
     """Decides calls at the keys of a registry. If a key entry retires while a call waits, the call begins anew."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self._clock = registry, registry.clock
 
     def __repr__(self) -> str:
-        return f"<SlowPath of {self._registry!r}>"
+        return f"<AsyncSlowPath of {self._registry!r}>"
 
     async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from batchlimit.aio.home import Home
-from batchlimit.aio.waiting_task import RefillGate
+from batchlimit.aio.waiting_task import LoopRefillGate
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
@@ -22,13 +22,13 @@ T = TypeVar("T")
 CANCELLED = BucketUnavailable("the request was cancelled")
 
 
-class Entry(Protocol):
+class _AskingEntry(Protocol):
     """The key entry that asks."""
 
     key: str
     reservoir: Reservoir
     home: Home
-    refill_gate: RefillGate
+    refill_gate: LoopRefillGate
 
     def report(self, request: Fetch, outcome: object) -> None:
         """Report what became of a request."""
@@ -39,7 +39,7 @@ class Entry(Protocol):
         ...
 
 
-def fetch_by_task(entry: Entry, request: Fetch) -> "asyncio.Future[Any] | None":
+def fetch_by_task(entry: _AskingEntry, request: Fetch) -> "asyncio.Future[Any] | None":
     """Ask the store by a task; return that, or None if there is none and the request has failed."""
     try:
         task = entry.home.start(outcome(entry.home.store.take, entry.key, request.quota, request.ask))
@@ -54,14 +54,14 @@ def fetch_by_task(entry: Entry, request: Fetch) -> "asyncio.Future[Any] | None":
     return task
 
 
-def give_back(entry: Entry, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
+def give_back(entry: _AskingEntry, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
     """Return tokens, once; those that the store does not take expire there."""
     task = entry.home.start(outcome(entry.home.store.give_back, entry.key, entry.reservoir.quota, back))
     task.add_done_callback(partial(_gave, entry, back))
     return task
 
 
-def refund(entry: Entry, cost: int) -> "asyncio.Task[int | Exception] | None":
+def refund(entry: _AskingEntry, cost: int) -> "asyncio.Task[int | Exception] | None":
     """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
     back = entry.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
@@ -91,7 +91,7 @@ async def arrived(key: str, task: "asyncio.Task[int | Exception] | None") -> Non
         raise Fail(result).to_raise(key)
 
 
-async def _refunded(entry: Entry, task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
+async def _refunded(entry: _AskingEntry, task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
     """Return how many tokens arrived, or what its caller is told: nothing, unless the key fails closed."""
     if isinstance(result := await task, int):
         return result
@@ -100,12 +100,12 @@ async def _refunded(entry: Entry, task: "asyncio.Task[int | StoreUnavailable]") 
     return entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
 
 
-def _taken(entry: Entry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+def _taken(entry: _AskingEntry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
     """Report after the task, which may be cancelled before it begins."""
     entry.report(request, CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
-def failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
+def failure(entry: _AskingEntry, request: Fetch, outcome: object) -> Exception | None:
     """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
     if outcome is CANCELLED and not request.repeated:
         return None
@@ -114,7 +114,7 @@ def failure(entry: Entry, request: Fetch, outcome: object) -> Exception | None:
     return addressed(uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}")), entry.home.store.address)
 
 
-def _gave(entry: Entry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
+def _gave(entry: _AskingEntry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
     error = None if task.cancelled() or task.exception() else task.result()
     if isinstance(error, StoreUnavailable):
         message = "tokens of %s were not given back; they will expire: %s"

@@ -103,7 +103,7 @@ class WaitingTask:
             self._entry.reservoir.state.waits.add(clock() - began)
 
 
-class RefillGate:
+class LoopRefillGate:
     """Shut while a fetch is under way that brings tokens for many. Tasks wait here for its end, and not in the queue.
 
     In the queue each task has a waiter, is served its token, and is woken with it. With 64 tasks and batches of 1,000
@@ -122,7 +122,7 @@ class RefillGate:
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<RefillGate of {len(self._waiting)} with room for {self._room}>"
+        return f"<LoopRefillGate of {len(self._waiting)} with room for {self._room}>"
 
     @property
     def patience(self) -> float:
@@ -169,5 +169,5 @@ class RefillGate:
         return turn
 
 
-NO_GATE = RefillGate(0.0)
+NO_GATE = LoopRefillGate(0.0)
 """Of all keys whose fetches bring few: it admits nobody."""

@@ -12,7 +12,7 @@ from batchlimit.admin import Difference
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.output import Output, Row, json_of, say, show
 from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, end, opened
-from batchlimit.overrides.override import FOR_ALL
+from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.document import SyntaxProblem
 from batchlimit.rules.files.loader import Loader, decoded, format_of

@@ -15,8 +15,8 @@ from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, lost, opened
 from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.override import is_pattern
 from batchlimit.quota.key import stored
+from batchlimit.quota.overrides.override import is_pattern
 
 Watch = Annotated[
     list[str] | None, typer.Option("--watch", "-w", help="A key, or a pattern of keys; it is a label. Repeat it.")

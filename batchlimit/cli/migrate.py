@@ -65,7 +65,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
     found = _Found()
     for path in sorted({file for each in paths for file in (each.rglob("*.py") if each.is_dir() else [each])}):
         try:
-            _Source(path, ast.parse(path.read_bytes(), str(path)), found).read()
+            _SourceFile(path, ast.parse(path.read_bytes(), str(path)), found).read()
         except (OSError, SyntaxError, ValueError) as error:
             found.problems.append(f"{path}: it cannot be read: {error}")
     text = "\n".join(_toml(found))
@@ -80,7 +80,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
         raise typer.Exit(NOTHING_DONE)
 
 
-class _Source:
+class _SourceFile:
     """Reads one file.
 
     Args:

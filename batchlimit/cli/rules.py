@@ -23,12 +23,12 @@ from batchlimit.cli.store import (
     opened,
     told,
 )
-from batchlimit.overrides.key_rule import Mode
-from batchlimit.overrides.log import Entry
-from batchlimit.overrides.override import FOR_ALL, NotUnderstood, Override
-from batchlimit.overrides.view import spelled
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
+from batchlimit.quota.overrides.key_rule import Mode
+from batchlimit.quota.overrides.log import Entry
+from batchlimit.quota.overrides.override import FOR_ALL, NotUnderstood, Override
+from batchlimit.quota.overrides.view import spelled
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
 

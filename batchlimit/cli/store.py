@@ -11,7 +11,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.output import Output, say
 from batchlimit.errors import RulesChanged, StoreUnavailable
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.redis import RedisStore
 
 NOTHING_DONE, WRONG, AWAY = 1, 2, 3

@@ -18,7 +18,7 @@ from batchlimit.rules.file import rules_of
 E = TypeVar("E", Enforcer, AsyncEnforcer)
 
 
-class Options(TypedDict, total=False):
+class FrontOptions(TypedDict, total=False):
     """Arguments that faces pass on as they are; `Front` says what each one means."""
 
     headers: Form | Fields
@@ -29,7 +29,7 @@ class Options(TypedDict, total=False):
     enabled: bool
 
 
-class WebOptions(Options, total=False):
+class WebOptions(FrontOptions, total=False):
     """Those of faces that browsers speak to."""
 
     limit_preflight: bool

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.integrations.arguments import Arguments, Options, counted
+from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
 from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response
@@ -49,7 +49,7 @@ class AsyncFront:
         identify: Callable[..., object] | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[FrontOptions],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
         self._home = LimiterHome(given.maker(AsyncRateLimiter))

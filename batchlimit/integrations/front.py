@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.arguments import Arguments, Options, counted
+from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response
 from batchlimit.integrations.headers import Header
@@ -51,7 +51,7 @@ class Front:
         identify: Callable[..., object] | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[FrontOptions],
     ) -> None:
         given = Arguments(limiter, rules, messages=messages, **options)
         self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)))

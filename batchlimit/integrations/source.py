@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from batchlimit import FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations.checks import Checks
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.overrides.key_rule import Mode
+from batchlimit.quota.overrides.key_rule import Mode
 from batchlimit.rules import RuleFile, Rules
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 L = TypeVar("L", RateLimiter, "AsyncRateLimiter")
 
 
-class Options(TypedDict):
+class LimiterTerms(TypedDict):
     """Arguments of a limiter that rules decide."""
 
     quota: Mapping[str, Quota] | RuleFile
@@ -30,7 +30,7 @@ DEADLINE = 0.25
 """Seconds that a request waits for the store: on a starved machine a live one takes longer than the 0.05 of a call."""
 
 
-def options_of(rules: Rules | RuleFile) -> Options:
+def options_of(rules: Rules | RuleFile) -> LimiterTerms:
     """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests.
 
     Args:

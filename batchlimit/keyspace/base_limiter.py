@@ -9,10 +9,10 @@ from batchlimit.base.living import register
 from batchlimit.base.redaction import misplaced
 from batchlimit.base.unique import Unique
 from batchlimit.keyspace.limiter_calls import LimiterCalls
-from batchlimit.overrides.code import CodeSource, rule_of
-from batchlimit.overrides.key_rule import ModeSource
-from batchlimit.overrides.view import LimiterRules
 from batchlimit.quota.failure_policy import FailureSource
+from batchlimit.quota.overrides.code import CodeSource, rule_of
+from batchlimit.quota.overrides.key_rule import ModeSource
+from batchlimit.quota.overrides.view import LimiterRules
 from batchlimit.quota.template import Cost, Key
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options, check_seconds

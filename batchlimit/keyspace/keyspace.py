@@ -9,9 +9,9 @@ from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.spending import Spending
-from batchlimit.overrides.code import Code
-from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.overrides.code import Code
+from batchlimit.quota.overrides.key_rule import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance, ObeyedRules

@@ -13,10 +13,10 @@ from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
-from batchlimit.overrides.code import Code
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.overrides.code import Code
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, fastest_rate
 from batchlimit.reservoir.instance import Instance

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.overrides.known import REFRESH
+from batchlimit.quota.overrides.known import REFRESH
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import fastest_rate
 from batchlimit.reservoir.waiter import Fetch

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from batchlimit.overrides.overrides import NONE, InForce
+from batchlimit.quota.overrides.overrides import NONE, InForce
 from batchlimit.reservoir.bucket_view import InstanceCount
 
 

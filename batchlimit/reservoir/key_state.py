@@ -6,10 +6,10 @@ from operator import length_hint
 from batchlimit.base.histogram import Durations
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.overrides.code import Rank
-from batchlimit.overrides.key_rule import Mode
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
+from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.key_rule import Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -17,7 +17,7 @@ from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
-from batchlimit.reservoir.statistics import Figures, KeyStatistics
+from batchlimit.reservoir.statistics import Figures, KeyFigures
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
@@ -186,9 +186,9 @@ class KeyState:
         self.fallback.unrefunded += cost
 
     @property
-    def statistics(self) -> KeyStatistics:
+    def statistics(self) -> KeyFigures:
         """What happened up to this moment, and what is here."""
-        return KeyStatistics(*self.figures()[: len(KeyStatistics._fields)])
+        return KeyFigures(*self.figures()[: len(KeyFigures._fields)])
 
     def figures(self) -> Figures:
         """Return the statistics and more, as fast as can be: they are read of all keys at once."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.bucket.fair_share import LONGEST
-from batchlimit.overrides.key_rule import ModeSource, check_weight, mode_rule
-from batchlimit.overrides.override import check_line
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
+from batchlimit.quota.overrides.key_rule import ModeSource, check_weight, mode_rule
+from batchlimit.quota.overrides.override import check_line
 from batchlimit.reservoir.bucket_view import FILLS, Fill
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 

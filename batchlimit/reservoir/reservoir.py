@@ -78,10 +78,10 @@ import math
 
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
-from batchlimit.overrides.code import Rank
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.overrides import NONE
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty

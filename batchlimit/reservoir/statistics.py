@@ -145,10 +145,10 @@ def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, de
 
 
 Figures = tuple[int, ...]
-"""Counts of one key as `KeyState.figures` returns them: those of KeyStatistics, and what its policy has beside."""
+"""Counts of one key as `KeyState.figures` returns them: those of KeyFigures, and what its policy has beside."""
 
 
-class KeyStatistics(NamedTuple):
+class KeyFigures(NamedTuple):
     """Counts of one key: tokens, but for `calls` of the store, `losses` of the bucket's state, and `waiting` callers.
 
     The first six count what happened, and outlast the reservoir. The others tell what is there now, and end with it.

@@ -6,7 +6,7 @@ from itertools import chain, combinations, pairwise
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.code import CodeLimit
+from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate

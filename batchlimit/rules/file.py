@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchlimit.base.patterns import by_name
 from batchlimit.base.unique import Forkables, Unique
 from batchlimit.events import log_event
-from batchlimit.overrides.code import CodeLimits, Follower, Reviewer
+from batchlimit.quota.overrides.code import CodeLimits, Follower, Reviewer
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.rule import Rule

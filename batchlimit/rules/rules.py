@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Self
 
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
 from batchlimit.rules.conflicts import (
     by_key,

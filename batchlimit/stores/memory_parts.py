@@ -6,9 +6,9 @@ from collections.abc import Callable
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import SlotTable
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORMAT, RULE, Overrides
+from batchlimit.quota.overrides.known import Published
+from batchlimit.quota.overrides.log import Change, Entry
+from batchlimit.quota.overrides.overrides import FORMAT, RULE, Overrides
 from batchlimit.stores.expiring import Expiring
 
 _LOGGED = 1000

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.overrides.known import Published
+from batchlimit.quota.overrides.log import Change, Entry
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event
-from batchlimit.overrides.known import OverridesCache
-from batchlimit.overrides.override import Lost, NotUnderstood
+from batchlimit.quota.overrides.known import OverridesCache
+from batchlimit.quota.overrides.override import Lost, NotUnderstood
 from batchlimit.stores.protocols import RuleStore
 
 

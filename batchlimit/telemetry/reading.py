@@ -183,7 +183,7 @@ class Labelled(NamedTuple):
     limiter: str
 
 
-class _Source:
+class _NamedSource:
     """One limiter or front, and the counters that were last read of it."""
 
     def __init__(self, name: str, find: Callable[[], Any]) -> None:
@@ -215,7 +215,7 @@ class Sources:
     """Limiters and fronts that are read together; each is gone when nobody else has it any more."""
 
     def __init__(self) -> None:
-        self._found: list[_Source] = []
+        self._found: list[_NamedSource] = []
         self._told: set[str] = set()
         self._process = os.getpid()
 
@@ -243,9 +243,9 @@ class Sources:
         if not callable(getattr(source, "statistics", None)):
             raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")
         try:
-            self._found.append(_Source(name, weakref.ref(source)))
+            self._found.append(_NamedSource(name, weakref.ref(source)))
         except TypeError:  # it cannot be referred to weakly
-            self._found.append(_Source(name, lambda: source))
+            self._found.append(_NamedSource(name, lambda: source))
 
     def read(self) -> dict[Labelled, Value]:
         """Return the value of each series now. A source that fails is left out, and the log says so once."""
@@ -268,7 +268,7 @@ class Sources:
             for source in self._found:
                 source.forget()
 
-    def _read(self, source: _Source) -> Reading | None:
+    def _read(self, source: _NamedSource) -> Reading | None:
         try:
             return source.read()
         except Exception as error:  # noqa: BLE001  the other sources are read

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from batchlimit.aio.limiter import AsyncRateLimiter
-from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
+from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.base.decision import Decision
 from batchlimit.base.patterns import by_name
 from batchlimit.base.waiting import patience

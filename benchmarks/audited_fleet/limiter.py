@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
-from batchlimit.aio.slow_path import SlowPath as AsyncSlowPath
+from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult

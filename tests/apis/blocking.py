@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
 from batchlimit.base.decision import Remains
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.overrides.view import LimiterRules
+from batchlimit.quota.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from tests.awaiting import awaited

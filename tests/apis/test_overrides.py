@@ -13,7 +13,7 @@ from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.known import EVERY, UNTOLD
+from batchlimit.quota.overrides.known import EVERY, UNTOLD
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api

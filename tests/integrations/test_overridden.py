@@ -11,7 +11,7 @@ from batchlimit.admin import Admin
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, RouteLimit
 from batchlimit.integrations.headers import Fields, Form
-from batchlimit.overrides.known import EVERY
+from batchlimit.quota.overrides.known import EVERY
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.structured import read_limits

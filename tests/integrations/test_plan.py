@@ -9,7 +9,7 @@ import pytest
 from batchlimit import RateLimiter
 from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.enforcement.bill import Bill
-from batchlimit.integrations.enforcement.plan import Bills, Plan
+from batchlimit.integrations.enforcement.plan import Bills, RequestPlan
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
 from tests.integrations.garbage import kept
@@ -33,7 +33,7 @@ class Planned:
     def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
         matching = RULES.templates("GET", path)
         hits = self._hits.setdefault(tuple(rule.name for rule, _, _ in matching), count())
-        plan = Plan(matching, hits, self.bills)
+        plan = RequestPlan(matching, hits, self.bills)
         plan.remember(bill := plan.bill(identity), identity)
         return bill
 

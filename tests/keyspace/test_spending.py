@@ -13,11 +13,11 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome
 from batchlimit.keyspace.spending import Spending
-from batchlimit.overrides.code import Code, Rank
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.overrides.code import Code, Rank
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance

@@ -10,9 +10,9 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.pages import Page
-from batchlimit.overrides.code import Code, Rank
-from batchlimit.overrides.known import OverridesCache, Published
 from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.overrides.code import Code, Rank
+from batchlimit.quota.overrides.known import OverridesCache, Published
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.instance import NoRules
 from batchlimit.reservoir.options import Options

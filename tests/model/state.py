@@ -22,9 +22,9 @@ from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
 from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.pages import Page, Pages
-from batchlimit.overrides.code import Code
-from batchlimit.overrides.overrides import Overrides
 from batchlimit.quota.lookup import Policies
+from batchlimit.quota.overrides.code import Code
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import Overrides
-from batchlimit.overrides.plan import setting
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.plan import setting
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.waiter import Fetch

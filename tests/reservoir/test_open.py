@@ -6,9 +6,9 @@ import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.overrides.known import UNTOLD
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.overrides.known import UNTOLD
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch

@@ -8,7 +8,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from tests.reservoir.world import Waking, answer, made
 
@@ -229,4 +229,4 @@ def test_what_is_owed_is_in_the_figures() -> None:
 def test_a_rate_of_zero_owes_nothing() -> None:
     reservoir = made(Quota(0))
     reservoir.corrections.debit(5, 0.0)
-    assert reservoir.state.statistics == KeyStatistics()
+    assert reservoir.state.statistics == KeyFigures()

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.overrides.known import UNTOLD
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import NONE, InForce, Overrides
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.overrides.known import UNTOLD
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import NONE, InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait

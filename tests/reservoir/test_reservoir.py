@@ -11,7 +11,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
@@ -538,7 +538,7 @@ def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
     assert set(entry.woken()) >= {asked[1], others[1]}
-    assert entry.reservoir.state.statistics == KeyStatistics(refused=3, calls=1, waiting=3)
+    assert entry.reservoir.state.statistics == KeyFigures(refused=3, calls=1, waiting=3)
 
 
 def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
@@ -982,29 +982,29 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
 def test_the_figures_are_exact() -> None:
     entry = Entry(tokens=20, sizer=FixedBatch(20))
     reservoir = entry.reservoir
-    assert reservoir.state.statistics == KeyStatistics(1, 0, 1, held=20, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
-    assert reservoir.state.statistics == KeyStatistics(6, 0, 1, held=15, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=15, waiting=0)
     reservoir.corrections.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
-    assert reservoir.state.statistics == KeyStatistics(6, 0, 1, held=17, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=17, waiting=0)
     waiter = entry.join(30, NO_WAIT)
-    assert reservoir.state.statistics == KeyStatistics(6, 0, 1, held=17, waiting=1)
+    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=17, waiting=1)
     fetch = entry.fetch(waiter, 0.2)
-    assert reservoir.state.statistics == KeyStatistics(6, 0, 2, held=17, waiting=1)
+    assert reservoir.state.statistics == KeyFigures(6, 0, 2, held=17, waiting=1)
     entry.refuse(fetch, 0.2)
-    assert reservoir.state.statistics == KeyStatistics(6, 30, 2, held=17, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(6, 30, 2, held=17, waiting=0)
     reservoir.tokens.refused += 40  # from memory, by an API
     reservoir.tokens.take(17)
-    assert reservoir.state.statistics == KeyStatistics(23, 70, 2, held=0, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(23, 70, 2, held=0, waiting=0)
     entry.grant(entry.fetch(entry.join(1), 0.7), 0.7, 9)
-    assert reservoir.state.statistics == KeyStatistics(24, 70, 3, held=8, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(24, 70, 3, held=8, waiting=0)
     late = entry.join(8)
     assert entry.step(late, 0.8) == Admit(1.7)
-    assert reservoir.state.statistics == KeyStatistics(32, 70, 3, held=0, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(32, 70, 3, held=0, waiting=0)
     assert isinstance(entry.step(late, 1.7), Fetch)
-    assert reservoir.state.statistics == KeyStatistics(24, 70, 4, held=0, waiting=1)
+    assert reservoir.state.statistics == KeyFigures(24, 70, 4, held=0, waiting=1)
     reservoir.leave(late, 1.7)
-    assert reservoir.state.statistics == KeyStatistics(24, 70, 4, held=0, waiting=0)
+    assert reservoir.state.statistics == KeyFigures(24, 70, 4, held=0, waiting=0)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter

@@ -11,7 +11,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.bucket.spendable import SpendableBucket
-from batchlimit.overrides.known import OverridesCache
+from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lease import Lease

@@ -13,8 +13,8 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.spending import Spending
-from batchlimit.overrides.code import Code
 from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Refuse
 from tests.simulation.agenda import Agenda

@@ -15,8 +15,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA, SILENT
 from batchlimit.bucket.messages import Ask, Grant, Spend
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.overrides import InForce, Overrides
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Refuse
 from tests.simulation.agenda import SECOND, Agenda

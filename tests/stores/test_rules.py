@@ -8,8 +8,8 @@ from fakeredis import FakeRedis
 
 from batchlimit.bucket.messages import Ask
 from batchlimit.errors import BucketUnavailable
-from batchlimit.overrides.known import UNTOLD
-from batchlimit.overrides.log import Change
+from batchlimit.quota.overrides.known import UNTOLD
+from batchlimit.quota.overrides.log import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.rulebook import rules_name

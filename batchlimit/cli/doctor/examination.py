@@ -15,7 +15,7 @@ from batchlimit.cli.doctor import findings
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
 from batchlimit.cli.store import REMEDY, buckets_of, lost, told
 from batchlimit.errors import StoreUnavailable
-from batchlimit.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
 from batchlimit.stores.client.scripts import bucket_name

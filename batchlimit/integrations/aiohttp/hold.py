@@ -1,4 +1,4 @@
-"""Hold: what the rules say of one request of aiohttp, and how its response goes."""
+"""AiohttpHold: what the rules say of one request of aiohttp, and how its response goes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ def put(fields: list[Header], response: web.StreamResponse) -> None:
         response.headers[name] = value
 
 
-class Hold:
+class AiohttpHold:
     """One request that was admitted.
 
     Args:
@@ -119,7 +119,7 @@ class Hold:
         websocket.receive = limited  # type: ignore[method-assign]
 
 
-HOLD = web.RequestKey("batchlimit", Hold)
-"""Where a request has its Hold."""
+HOLD = web.RequestKey("batchlimit", AiohttpHold)
+"""Where a request has its AiohttpHold."""
 CALL_PERMIT = web.RequestKey("batchlimit.permit", object)
 """Where a request has its permit."""

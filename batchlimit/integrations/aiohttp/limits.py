@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from aiohttp import web
 
-from batchlimit.integrations.aiohttp.hold import HOLD, Hold, answer, put
+from batchlimit.integrations.aiohttp.hold import HOLD, AiohttpHold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
 from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.async_front import AsyncFront
@@ -106,7 +106,7 @@ class Limits:
             )
             if outcome.refusal is not None:
                 return await self._reject(request, outcome.refusal)
-            request[HOLD] = hold = Hold(self._front, outcome, self._reject)
+            request[HOLD] = hold = AiohttpHold(self._front, outcome, self._reject)
             vars(request)[HOLD_NAME] = hold
             try:
                 response = await handler(request)
@@ -139,7 +139,7 @@ class Limits:
 
 
 async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
-    hold: Hold | None = request.get(HOLD)
+    hold: AiohttpHold | None = request.get(HOLD)
     if hold is not None:
         hold.prepare(response)
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, Hold, answer
+from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, AiohttpHold, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.held_permit import PERMIT, spared
@@ -51,7 +51,7 @@ def limited(
         @wraps(handler)
         async def asks_first(*args: Any, **kwargs: Any) -> Any:
             request: Any = args[-1] if isinstance(args[-1], web.BaseRequest) else args[-1].request
-            hold: Hold | None = request.get(HOLD)
+            hold: AiohttpHold | None = request.get(HOLD)
             refusal = _unlimited(limit) if hold is None else await hold.ask(limit, request)
             if refusal is None:
                 return await handler(*args, **kwargs)

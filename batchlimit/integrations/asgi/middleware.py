@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
-from batchlimit.integrations.arguments import Arguments, Options, counted
+from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import Exchange, with_fields
 from batchlimit.integrations.asgi.lifespan import lifespan
@@ -104,7 +104,7 @@ class RateLimitMiddleware:
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
         concurrency: "ConcurrencyLimit | None" = None,
-        **options: Unpack[Options],
+        **options: Unpack[FrontOptions],
     ) -> None:
         self.app = app
         given = Arguments(limiter, rules, messages=messages, **options)

@@ -9,13 +9,13 @@ from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
 from batchlimit.integrations.enforcement.charging import Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
-from batchlimit.integrations.enforcement.plan import EXEMPT, Bills, Plan
+from batchlimit.integrations.enforcement.plan import EXEMPT, Bills, RequestPlan
 from batchlimit.integrations.enforcement.settlement import checked_cost
 from batchlimit.rules import Applicable, Request, Rules, Template, Unmade
 from batchlimit.rules.memory import Memory
 
 
-class Admission:
+class RequestAdmission:
     """Has a request charged to the rules that apply to it.
 
     Args:
@@ -39,11 +39,11 @@ class Admission:
         self._charging = charging
         self._admits_unidentified = admits_unidentified
 
-    def plans(self, rules: Rules, *, enabled: bool) -> Memory[Plan | None]:
+    def plans(self, rules: Rules, *, enabled: bool) -> Memory[RequestPlan | None]:
         """Return what becomes of requests by method, path and root; not `enabled`: all are exempt."""
         bills: Bills = {}
 
-        def plan(method: str, path: str, root: str) -> Plan | None:
+        def plan(method: str, path: str, root: str) -> RequestPlan | None:
             if not enabled or rules.exemption.by_path(method, path, root):
                 return EXEMPT
             return self.plan(rules.templates(method, path, root), bills)
@@ -58,14 +58,14 @@ class Admission:
             self._counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
             return False
 
-    def plan(self, matching: Sequence[Template], bills: Bills) -> Plan | None:
+    def plan(self, matching: Sequence[Template], bills: Bills) -> RequestPlan | None:
         """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
         if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
             return None
-        return Plan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
+        return RequestPlan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
 
     def decide(
-        self, request: Request, plan: Plan, identity: Mapping[str, object], timeout: float | None = 0.0
+        self, request: Request, plan: RequestPlan, identity: Mapping[str, object], timeout: float | None = 0.0
     ) -> Outcome | Steps[Outcome] | None:
         """Charge a request by tokens that are here, or return the steps by which it is charged.
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 from batchlimit.base.steps import Steps, ahead, drive, run
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
-from batchlimit.integrations.enforcement.admission import Admission
+from batchlimit.integrations.enforcement.admission import RequestAdmission
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
-from batchlimit.integrations.enforcement.plan import Plan
+from batchlimit.integrations.enforcement.plan import RequestPlan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks, UnderwayThreads
@@ -57,7 +57,9 @@ class _Enforcement(Generic[L]):
         self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
         self._settlement = Settlement(self._limiter, self.counters, self._underway())
         charging = Charging(self._limiter, self.counters, self.fields, self._settlement)
-        self._admission = Admission(self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit")
+        self._admission = RequestAdmission(
+            self._limiter, charging, self.counters, admits_unidentified=unidentified == "admit"
+        )
         self._asked_for: set[RouteLimit] = set()
         self._enabled = enabled
         self._hold(self.rules)
@@ -72,7 +74,7 @@ class _Enforcement(Generic[L]):
     def _hold(self, rules: Rules) -> None:
         self.rules, self._routes = rules, RouteRules(rules)
         self.has_routes = bool(self._routes)
-        self._route_plans: dict[RouteLimit, Plan | None] = {}
+        self._route_plans: dict[RouteLimit, RequestPlan | None] = {}
         self._plans = self._admission.plans(rules, enabled=self._enabled)
         self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
 
@@ -148,7 +150,7 @@ class _Enforcement(Generic[L]):
                 return decided
         return self._admission.begin(request, self._routes.applicable(limit, known, parameters))
 
-    def _route_plan(self, limit: RouteLimit) -> Plan | None:
+    def _route_plan(self, limit: RouteLimit) -> RequestPlan | None:
         try:
             return self._route_plans[limit]
         except KeyError:

@@ -15,7 +15,7 @@ _LONGEST = 256
 """Characters of all values in a Bill that is remembered."""
 
 
-class Plan:
+class RequestPlan:
     """The rules that match a request, each of a fixed cost.
 
     Args:
@@ -34,7 +34,7 @@ class Plan:
         self._values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
 
     def __repr__(self) -> str:
-        return f"<Plan of {len(self.rules)} rules>"
+        return f"<RequestPlan of {len(self.rules)} rules>"
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
@@ -63,5 +63,5 @@ class Plan:
         return tuple(asked)
 
 
-EXEMPT = Plan((), count(), {})
+EXEMPT = RequestPlan((), count(), {})
 """That of requests that no rule is for."""

@@ -9,14 +9,14 @@ from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.held_permit import spared
 from batchlimit.integrations.rejected import Rejected, rejected
-from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp
+from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange
 from batchlimit.integrations.wsgi.middleware import fields_of, target_of
 
 _PROXY_FIX = "werkzeug.proxy_fix.orig"
 """Where Werkzeug's ProxyFix keeps what it has replaced: it has read the forwarding fields itself."""
 
 
-class Hold:
+class FlaskHold:
     """What the rules say of one request.
 
     Its methods take the request itself, and not Flask's proxy: each look through that takes half a microsecond.
@@ -33,11 +33,11 @@ class Hold:
         self._refusal: Refusal | None = None
 
     def __repr__(self) -> str:
-        return f"<Hold {self._outcome or 'before the rules were asked'}>"
+        return f"<FlaskHold {self._outcome or 'before the rules were asked'}>"
 
-    def serve(self, app: WSGIApp, environ: Environ, start_response: StartResponse) -> Exchange:
+    def serve(self, app: WSGIApp, environ: Environ, start_response: StartResponse) -> WSGIExchange:
         """Run the application, and settle what was charged when its response has ended."""
-        return Exchange(start_response, (), self._settle).run(app, environ)
+        return WSGIExchange(start_response, (), self._settle).run(app, environ)
 
     def admit(self, request: FlaskRequest) -> Rejected | None:
         """Charge the request to the rules that match; return what refuses it. A second call does nothing."""

@@ -14,7 +14,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, source_for, statistics_of
-from batchlimit.integrations.flask.hold import Hold
+from batchlimit.integrations.flask.hold import FlaskHold
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
@@ -177,7 +177,7 @@ class Limits:
         slot = _slot(front)
 
         def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            hold = environ[slot] = Hold(front)
+            hold = environ[slot] = FlaskHold(front)
             try:
                 return hold.serve(app, environ, start_response) if self._charges else app(environ, start_response)
             finally:
@@ -192,16 +192,16 @@ def _request() -> FlaskRequest:
     return found
 
 
-def _hold(asking: FlaskRequest) -> Hold:
+def _hold(asking: FlaskRequest) -> FlaskHold:
     """Return what holds the rules against a request, which is the current one."""
     front: Front | None = current_app.extensions.get(NAME)
     if front is None:
         unprotected(str(asking.endpoint), "the application has no limits: call init_app")
         raise ServiceUnavailable
     slot = _slot(front)
-    hold: Hold | None = asking.environ.get(slot)
+    hold: FlaskHold | None = asking.environ.get(slot)
     if hold is None:  # the view is called without the application, as in a test
-        hold = asking.environ[slot] = Hold(front)
+        hold = asking.environ[slot] = FlaskHold(front)
     return hold
 
 

@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 
 from batchlimit.integrations import async_source, source
-from batchlimit.integrations.arguments import Options
+from batchlimit.integrations.arguments import FrontOptions
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
@@ -70,7 +70,7 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
         *,
         identify: Callable[[grpc.ServicerContext], Identity | None] | None = None,
         messages: Rules | Iterable[Rule] = (),
-        **options: Unpack[Options],
+        **options: Unpack[FrontOptions],
     ) -> None:
         self._front = Front(limiter, rules, identify=identify, messages=messages, **options)
 
@@ -147,7 +147,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
         *,
         identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
         messages: Rules | Iterable[Rule] = (),
-        **options: Unpack[Options],
+        **options: Unpack[FrontOptions],
     ) -> None:
         self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 

@@ -9,7 +9,7 @@ from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.operation import noting_route, route_of
 from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
-from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer
+from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
 
@@ -79,5 +79,5 @@ class ConcurrencyLimitMiddleware:
             return answer(refusal_of(error), environ, start_response)
         environ[PERMIT] = permit
         start = noting_route(environ, start_response)
-        exchange = Exchange(start, (), lambda response: self._permits.complete(permit, environ, response))
+        exchange = WSGIExchange(start, (), lambda response: self._permits.complete(permit, environ, response))
         return exchange.run(self.app, environ)

@@ -38,7 +38,7 @@ def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> St
     return start
 
 
-class Exchange:
+class WSGIExchange:
     """Adds fields to one response, and knows how it ended: its body was read to the end, closed before, or it failed.
 
     Args:

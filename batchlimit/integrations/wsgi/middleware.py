@@ -11,7 +11,7 @@ from batchlimit.integrations.headers import Header
 from batchlimit.integrations.held_permit import behind, spared
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.integrations.wsgi.exchange import Environ, Exchange, StartResponse, WSGIApp, answer, with_headers
+from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer, with_headers
 from batchlimit.rules import Rule, RuleFile, Rules
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class RateLimitMiddleware:
         return self.app(environ, start_response)
 
     def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        exchange = Exchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
+        exchange = WSGIExchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
         return exchange.run(self.app, environ)
 
     def _reject(self, refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

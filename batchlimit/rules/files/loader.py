@@ -10,8 +10,8 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, get_args
 
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.code import CodeLimit
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 from batchlimit.rules.pattern import Pattern

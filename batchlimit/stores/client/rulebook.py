@@ -1,4 +1,4 @@
-"""Where overrides are in Redis: names, commands and replies. `batchlimit.overrides` says what they mean.
+"""Where overrides are in Redis: names, commands and replies. `batchlimit.quota.overrides` says what they mean.
 
 The hash has a slot of its own in a cluster. Its name matches no bucket's: those end with a brace.
 """
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.errors import BucketUnavailable
-from batchlimit.overrides.known import Published
-from batchlimit.overrides.log import Change, Entry
-from batchlimit.overrides.overrides import FORMAT, MOST, RULE, Overrides, is_number
+from batchlimit.quota.overrides.known import Published
+from batchlimit.quota.overrides.log import Change, Entry
+from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Overrides, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"

@@ -5,14 +5,14 @@ from typing import Any
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.overrides.code import Rank
-from batchlimit.overrides.key_rule import KeyRule
 from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
+from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.key_rule import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyStatistics
+from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import Waking, about
@@ -35,7 +35,7 @@ def test_closed_fails_a_caller_without_time() -> None:
     fail(entry, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
     assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.state.statistics == KeyStatistics(refused=2, calls=1)
+    assert entry.reservoir.state.statistics == KeyFigures(refused=2, calls=1)
 
 
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
@@ -52,7 +52,7 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     assert forecast.denied_for(3, 0.12) == about(0.03)
     assert forecast.denied_for(101, 0.12) == 0.0, "what never fits is an error"
     assert forecast.denied_for(3, 0.151) == 0.0
-    assert entry.reservoir.state.statistics == KeyStatistics(1, 6, 2, held=2), "what was not sent is no call"
+    assert entry.reservoir.state.statistics == KeyFigures(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
@@ -94,7 +94,7 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
     assert entry.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
     assert entry.reservoir.forecast.denied_for(1, 1.05) == 0.0
-    assert entry.reservoir.state.statistics == KeyStatistics(25, 6, 2, fallback=25)
+    assert entry.reservoir.state.statistics == KeyFigures(25, 6, 2, fallback=25)
 
 
 def test_who_is_refused_is_told_when_the_share_has_its_tokens() -> None:

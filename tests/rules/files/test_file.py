@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchlimit import FailurePolicy, Quota
-from batchlimit.overrides.code import CodeLimit
+from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.rules import RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of
 

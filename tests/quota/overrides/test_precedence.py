@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import InForce, Overrides
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 
 CODE, LOW, LOWER, TRIED, NOTHING = Quota(100.0), Quota(10.0), Quota(5.0), Quota(7.0), Quota(0.0)

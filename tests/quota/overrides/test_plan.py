@@ -2,9 +2,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from batchlimit.overrides.override import Override
-from batchlimit.overrides.overrides import MOST, Overrides
-from batchlimit.overrides.plan import Difference, Until, difference, end_of, removal, setting
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import MOST, Overrides
+from batchlimit.quota.overrides.plan import Difference, Until, difference, end_of, removal, setting
 from batchlimit.quota.quota import Quota
 
 NOW = 1_000_000.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from batchlimit.overrides.code import Code, CodeLimit, CodeLimits, Rank
 from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.overrides.code import Code, CodeLimit, CodeLimits, Rank
 from batchlimit.quota.quota import Quota
 
 FIVE = Quota(5.0)

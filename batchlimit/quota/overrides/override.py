@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.key_rule import KeyRule, Mode, check_mode, check_weight
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.overrides.key_rule import KeyRule, Mode, check_mode, check_weight
 from batchlimit.quota.quota import Quota
 
 LONGEST_NAME = 1024
@@ -51,7 +51,7 @@ class Override:
 
     Example:
         >>> from batchlimit import Quota
-        >>> from batchlimit.overrides.override import Override
+        >>> from batchlimit.quota.overrides.override import Override
         >>> print(Override("search:*", Quota.parse("20/s"), why="the index is slow"))
         search:* 20/s (the index is slow)
     """

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from batchlimit.overrides.override import Lost, NotUnderstood
-from batchlimit.overrides.overrides import NONE, InForce, Overrides
+from batchlimit.quota.overrides.override import Lost, NotUnderstood
+from batchlimit.quota.overrides.overrides import NONE, InForce, Overrides
 
 EVERY = 0.5
 """Seconds between two answers that tell one instance the revision: for a script it is a twentieth of its work."""

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from batchlimit.overrides.override import NotUnderstood, Override, check_name
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
+from batchlimit.quota.overrides.override import NotUnderstood, Override, check_name
 from batchlimit.quota.quota import Quota
 
 OPEN = Override("search:*", None, until=1000.5, mode="open")

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from batchlimit.base.redaction import escaped
-from batchlimit.overrides.code import CodeFile
-from batchlimit.overrides.known import OverridesCache
-from batchlimit.overrides.override import Override
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.lookup import Constant
+from batchlimit.quota.overrides.code import CodeFile
+from batchlimit.quota.overrides.known import OverridesCache
+from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.quota import Quota
 
 
-class Explanation(NamedTuple):
+class QuotaExplanation(NamedTuple):
     """Which quota counts for a key.
 
     Attributes:
@@ -87,14 +87,14 @@ class LimiterRules:
         """How often the overrides in the store were damaged, gone or of a later version; those known before stayed."""
         return self._known.trouble.count
 
-    def explain(self, key: str) -> Explanation:
+    def explain(self, key: str) -> QuotaExplanation:
         """Say which quota counts for a key.
 
         Args:
             key: what is limited.
 
         Returns:
-            The Explanation; `str` makes a line of it.
+            The QuotaExplanation; `str` makes a line of it.
 
         Raises:
             ValueError, TypeError: the key is empty or no str, or the code has no quota for it.
@@ -102,7 +102,7 @@ class LimiterRules:
         in_force, code = self._known.in_force, self._rule(check_key(key))
         override = in_force.overrides.find(stored(key), in_force.as_of)
         trial = in_force.overrides.trial(stored(key), in_force.as_of)
-        return Explanation(key, (override and override.quota) or code, code, override, trial)
+        return QuotaExplanation(key, (override and override.quota) or code, code, override, trial)
 
     def stated(self, key: str) -> Quota | None:
         """Return what the code says of a key in so many words, by one quota for all, a mapping or a file.

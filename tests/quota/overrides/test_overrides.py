@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.override import NotUnderstood, Override
-from batchlimit.overrides.overrides import MOST, InForce, Overrides
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import NotUnderstood, Override
+from batchlimit.quota.overrides.overrides import MOST, InForce, Overrides
 from batchlimit.quota.quota import Quota
 
 CODE = Quota(1000.0)

@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
 from batchlimit.quota.key import stored
 from batchlimit.quota.lookup import Policies, QuotaSource, policies_of, quota_rule
+from batchlimit.quota.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.quota.quota import Quota
 
 

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from batchlimit.base.redaction import shown
-from batchlimit.overrides.key_rule import KeyRule
-from batchlimit.overrides.override import NotUnderstood, Override, literal_start, literals
+from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import NotUnderstood, Override, literal_start, literals
 
 MOST = 10_000
 """Overrides under one prefix."""
@@ -85,8 +85,8 @@ class Overrides:
 
     Example:
         >>> from batchlimit import Quota
-        >>> from batchlimit.overrides.override import Override
-        >>> from batchlimit.overrides.overrides import Overrides
+        >>> from batchlimit.quota.overrides.override import Override
+        >>> from batchlimit.quota.overrides.overrides import Overrides
         >>> overrides = Overrides(7, [Override("*", Quota(9.0)), Override("search:*", Quota(5.0), until=100.0)])
         >>> [overrides.find("search:ann", now).name for now in (99.0, 100.0)]
         ['search:*', '*']
