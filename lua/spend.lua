@@ -107,13 +107,13 @@ local function spend(first, last)
         kept, is_due = expiry(kept, passed, max(ceil((to_full + bands.lease) / 1000) + MARGIN, ceil(refund / 1000)))
         times = format('%d %d %d %d', now, swept, kept, since)
         if refund > 0 then times = times .. format(' %d 0', refund) end
-        if not found then
+        if found then
+            if over then forget(key) end
+            call('HSET', key, 'level', level, 'used', (tonumber(used or 0) or 0) + cost, 'times', times)
+        else
             call('HSET', key, 'quota', ARGV[2 * n + 1], 'epoch', epoch, 'version', 1, 'format', FORMAT, 'outstanding', 0,
-                'shares', '0 0 0')
-        elseif over then
-            forget(key)
+                'shares', '0 0 0', 'level', level, 'used', cost, 'times', times)
         end
-        call('HSET', key, 'level', level, 'used', (tonumber(used or 0) or 0) + cost, 'times', times)
         if (heard and now - heard >= HEARD) or (claim ~= '0 0' and not found) then
             call('HSET', key, 'rank', claim, 'heard', now)
         end
