@@ -52,6 +52,7 @@ docs/how-to/testing
 :caption: The web
 
 docs/web
+docs/charged
 docs/rules
 docs/how-to/moving
 docs/how-to/fastapi

@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -455,3 +456,43 @@ def test_the_example_limits_searches_logins_and_messages(monkeypatch: pytest.Mon
             assert (len(heard), websocket.close_code) == (20, 1008)
 
     asyncio.run(main())
+
+
+# What aiohttp sends after the rules have looked
+
+
+def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+    ended = asyncio.Event()
+
+    def charge(response: Any) -> bool:
+        ended.set()
+        return bool(response.complete)
+
+    async def endless(request: web.Request) -> web.Response:
+        async def parts() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x" * 1000
+                await asyncio.sleep(0)
+
+        return web.Response(body=parts())
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_static("/static", tmp_path)
+        app.router.add_get("/endless", endless)
+        Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)]).setup(app)
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            for _ in range(2):
+                async with client.get(f"{url}/static/file") as reply:
+                    assert await reply.read() == b"file"
+            ended.clear()
+            async with client.get(f"{url}/endless") as reply:
+                await reply.content.readexactly(1000)
+                reply.close()
+            await asyncio.wait_for(ended.wait(), 100.0)
+
+    asyncio.run(main())
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

@@ -167,3 +167,11 @@ def test_a_preflight_that_a_handler_would_answer_is_charged(face: Any) -> None:
         assert await ask(HANDLED) == 429
 
     asyncio.run(face(refused))
+
+
+@pytest.mark.parametrize("face", [on_aiohttp, on_starlette, on_litestar])
+def test_a_preflight_that_nobody_answers_is_charged(face: Any) -> None:
+    async def refused(ask: Ask) -> None:
+        assert await ask("/nowhere") == 429
+
+    asyncio.run(face(refused))

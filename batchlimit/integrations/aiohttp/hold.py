@@ -66,12 +66,17 @@ class AiohttpHold:
             self._count(response)
 
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Send the response, and settle: with it, or with what went wrong."""
+        """Send the response, and settle: with it, or with what went wrong.
+
+        aiohttp sends it again, which does nothing, and hears then of a client that has gone.
+        """
         if not self.outcome.charges:
             return
         try:
-            await response.prepare(request)
-            await response.write_eof()
+            await _send(request, response)
+        except ConnectionError as error:
+            self.settle(error)
+            return
         except BaseException as error:
             self.settle(error)
             raise
@@ -117,6 +122,19 @@ class AiohttpHold:
             return WSMessage(WSMsgType.CLOSED, None, None)
 
         websocket.receive = limited  # type: ignore[method-assign]
+
+
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
+    """Send a response to its end."""
+    prepare = response.prepare
+    if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
+        response.prepare = _sent  # type: ignore[method-assign]
+    await prepare(request)
+    await response.write_eof()
+
+
+async def _sent(request: web.BaseRequest) -> None:
+    """Prepare a file that was sent: nothing is left to do."""
 
 
 HOLD = web.RequestKey("batchlimit", AiohttpHold)

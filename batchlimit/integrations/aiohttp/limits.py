@@ -151,9 +151,8 @@ def _path(request: web.Request) -> str:
 
 
 def _is_answered(request: web.Request) -> bool:
-    """Whether no handler of the application answers: there is none, or it is that of aiohttp-cors."""
-    found = request.match_info
-    return found.http_exception is not None or found.handler.__module__.startswith("aiohttp_cors.")
+    """Whether the handler of aiohttp-cors answers."""
+    return request.match_info.handler.__module__.startswith("aiohttp_cors.")
 
 
 def _fields(request: web.Request) -> list[Header]:
