@@ -93,14 +93,16 @@ _FOREIGN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-_LONG = re.compile(r"(?:/|\bper\b)\s*([1-9][0-9]?)?\s*(month|year)s?\b", re.IGNORECASE | re.ASCII)
+_BETWEEN = re.compile(r"(?<=[a-z])\s*[,|]\s*(?=[0-9])", re.IGNORECASE | re.ASCII)
+"""What others write between bandwidths. A comma after a digit may be one of thousands."""
+_LONG = re.compile(r"(?<!\s)\s*(?:/|\bper\b)\s*([1-9][0-9]?)?\s*(month|year)s?\b", re.IGNORECASE | re.ASCII)
 """Units without a length of their own."""
 _POWERS = {"k": 3, "m": 6, "g": 9, "b": 9}
 
 
 def respelled(text: str) -> str | None:
     """Return a text as quotas have it: "2_000_000/minute" for "2M/minute", "5/30d" for "5/month"; None: it is so."""
-    found = _LONG.sub(_in_days, _FOREIGN.sub(_own, text)).strip()
+    found = _LONG.sub(_in_days, _FOREIGN.sub(_own, _BETWEEN.sub("; ", text))).strip()
     return None if found == text.strip() else found
 
 
