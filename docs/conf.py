@@ -55,6 +55,7 @@ docs/web
 docs/charged
 docs/rules
 docs/how-to/moving
+docs/how-to/peers-tests
 docs/how-to/fastapi
 docs/how-to/starlette
 docs/how-to/litestar

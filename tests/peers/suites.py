@@ -1,0 +1,139 @@
+"""What of the suites of peers is run over batchlimit, and which of their tests fail there, each for a reason."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.peers.fetched import Run
+
+BUCKET = "a bucket refills all the time, so some requests are admitted before the window ends, and fewer right after it"
+TOLD = "the reset that is told is when the bucket is full, not when a window ends"
+UNITS = "`month` has no length; the error says to write `30d`"
+COMMAS = "a quota has `;` between its parts; the error says so"
+SEC = "`2/sec` is no limit there, and is one here"
+REDIS_PY = "the test breaks a method of redis-py that is not called here, so the store is not away"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of a package, and what came of them.
+
+    Args:
+        package: its name on the package index.
+        version: the one that was published last, in November 2026.
+        needs: packages that its tests import, and no other test here.
+        port: of the Redis that its tests name.
+        runs: what is run.
+        face: what stands for the package, in words.
+        left_out: what is not run, and why.
+        passed: how many tests pass.
+        skipped: how many tests are skipped.
+        failing: the tests that fail, by reason.
+    """
+
+    package: str
+    version: str
+    needs: Sequence[str]
+    port: int
+    runs: Sequence[Run]
+    face: str
+    left_out: str
+    passed: int
+    skipped: int
+    failing: Mapping[str, Sequence[str]]
+
+    def __str__(self) -> str:
+        return self.package
+
+
+_PLUGINS = ["-p", "pytest_asyncio.plugin", "-p", "pytest_lazy_fixtures.plugin", "-o", "asyncio_mode=auto"]
+_STRATEGIES = ["tests/test_strategy.py", "tests/aio/test_strategy.py", "tests/integration"]
+
+_STORAGES = {
+    "test_strategy.Test": ("[in-memory]", "[redis_basic]"),
+    "aio.test_strategy.TestAsync": ("[in-memory]", "[redis]"),
+}
+
+
+def _by_storage(*tests: str) -> list[str]:
+    """Return the names of tests for threads and for tasks, in memory and on Redis."""
+    return [f"{where}{test}{storage}" for where, both in _STORAGES.items() for storage in both for test in tests]
+
+
+LIMITS = Suite(
+    "limits",
+    "5.8.0",
+    needs=["pytest-asyncio", "pytest-lazy-fixtures", "pymemcache", "pymongo", "dnspython"],
+    port=7379,
+    runs=[
+        Run(["-p", "virtual_time", "-p", "of_limits", *_PLUGINS, "-m", "memory", *_STRATEGIES], {}),
+        Run(["-p", "of_limits", "tests/test_ratelimit_parser.py"], {}),
+        Run(
+            # A test that compares within 10 ms of real time says how busy the machine is.
+            ["-p", "of_limits", *_PLUGINS, "-m", "redis", "-k", "not total_reset", *_STRATEGIES],
+            {"ASYNC_REDIS_IMPLEMENTATION": "redispy"},
+        ),
+    ],
+    face="its three strategies, for threads and for tasks, in memory and on Redis, and `parse`",
+    left_out="its storages themselves, and memcached, MongoDB, clusters",
+    passed=62,
+    skipped=0,
+    failing={
+        BUCKET: _by_storage(
+            "FixedWindow.test_fixed_window",
+            "MovingWindow.test_moving_window",
+            "MovingWindow.test_moving_window_huge_cost",
+            "MovingWindow.test_moving_window_multiple_cost",
+            "SlidingWindow.test_sliding_window_counter",
+        ),
+        TOLD: [
+            *_by_storage(
+                "MovingWindow.test_moving_window_stats", "SlidingWindow.test_sliding_window_counter_previous_window"
+            ),
+            "aio.test_strategy.TestAsyncSlidingWindow.test_sliding_window_counter_stats[in-memory]",
+            "aio.test_strategy.TestAsyncSlidingWindow.test_sliding_window_counter_stats[redis]",
+        ],
+        UNITS: ["test_ratelimit_parser.TestRatelimitParser.test_singles"],
+        COMMAS: ["test_ratelimit_parser.TestRatelimitParser.test_parse_many_csv"],
+    },
+)
+FLASK_LIMITER = Suite(
+    "flask-limiter",
+    "4.1.1",
+    needs=[
+        *("hiro", "pytest-check", "pytest-mock", "pymemcache", "pymongo", "dnspython"),
+        *("flask-restful", "aniso8601", "pytz", "six"),
+    ],
+    port=46379,
+    runs=[Run(["-p", "pytest_check.plugin", "-p", "pytest_mock", "-p", "of_limits", "tests"], {})],
+    face="the strategies and `parse` of limits below it",
+    left_out="memcached, MongoDB",
+    passed=106,
+    skipped=7,
+    failing={
+        BUCKET: [
+            "test_decorators.test_decorated_dynamic_limits",
+            "test_flask_ext.test_multiple_apps",
+            "test_flask_ext.test_multiple_instances_no_key_prefix",
+            "test_flask_ext.test_multiple_limiters_default_limits",
+            "test_flask_ext.test_headers_breach",
+            "test_flask_ext.test_custom_headers_from_config",
+        ],
+        TOLD: ["test_flask_ext.test_headers_no_breach", "test_flask_ext.test_headers_application_limits"],
+        COMMAS: [
+            "test_views.test_pluggable_views",
+            "test_views.test_pluggable_method_views",
+            "test_views.test_flask_restful_resource",
+        ],
+        SEC: [
+            "test_blueprints.test_invalid_decorated_static_limit_blueprint",
+            "test_blueprints.test_invalid_decorated_dynamic_limits_blueprint",
+            "test_decorators.test_invalid_decorated_static_limits",
+            "test_decorators.test_invalid_decorated_dynamic_limits",
+        ],
+        REDIS_PY: [
+            "test_error_handling.test_fallback_to_memory",
+            "test_error_handling.test_fallback_to_memory_with_global_override",
+        ],
+    },
+)
+SUITES = [LIMITS, FLASK_LIMITER]
