@@ -33,7 +33,8 @@ def _pip(*arguments: str) -> None:
 def fetch(name: str, version: str, needs: Sequence[str], directory: Path) -> Path:
     """Unpack the sdist of a package, and install what its suite needs beside it; return where it is."""
     _pip("download", "--no-binary", name, "--no-deps", "--dest", str(directory), f"{name}=={version}")
-    _pip("install", "--no-deps", "--target", str(directory / "needs"), *needs)
+    if needs:
+        _pip("install", "--no-deps", "--target", str(directory / "needs"), *needs)
     (archive,) = directory.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(directory, filter="data")

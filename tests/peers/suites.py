@@ -21,7 +21,7 @@ class Suite:
         package: its name on the package index.
         version: the one that was published last, in November 2026.
         needs: packages that its tests import, and no other test here.
-        port: of the Redis that its tests name.
+        port: of the Redis that its tests name; 0 for none.
         runs: what is run.
         face: what stands for the package, in words.
         left_out: what is not run, and why.
@@ -136,4 +136,26 @@ FLASK_LIMITER = Suite(
         ],
     },
 )
-SUITES = [LIMITS, FLASK_LIMITER]
+DJANGO_RATELIMIT = Suite(
+    "django-ratelimit",
+    "4.1.0",
+    needs=[],
+    port=0,
+    runs=[Run(["-p", "of_django_ratelimit", "django_ratelimit/tests.py"], {})],
+    face="the counts and windows below its decorators, on Redis, and where Redis is away",
+    left_out="",
+    passed=49,
+    skipped=0,
+    failing={
+        "a refusal costs nothing, so it is not counted": [
+            "django_ratelimit.tests.FunctionsTests.test_not_increment_after_increment"
+        ],
+        "a look raises while the store is away, and theirs says that nobody is limited": [
+            "django_ratelimit.tests.CacheFailTests.test_is_ratelimited_cache_connection_error_without_increment"
+        ],
+        "the cache of the test forgets at once, and Redis does not": [
+            "django_ratelimit.tests.CacheFailTests.test_cache_timeout"
+        ],
+    },
+)
+SUITES = [LIMITS, FLASK_LIMITER, DJANGO_RATELIMIT]
