@@ -37,7 +37,7 @@ BREAKS = {
         ),
         Break(
             "an override that has ended counts on",
-            "overrides.override:Override.has_ended",
+            "quota.overrides.override:Override.has_ended",
             "self.until <= now",
             "self.until <= now - 1",
             "an override that ends",
