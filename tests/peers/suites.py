@@ -48,6 +48,7 @@ class Suite:
 _PLUGINS = ["-p", "pytest_asyncio.plugin", "-p", "pytest_lazy_fixtures.plugin", "-o", "asyncio_mode=auto"]
 _STRATEGIES = ["tests/test_strategy.py", "tests/aio/test_strategy.py", "tests/integration"]
 
+_STEADY = "not total_reset and not (TestAsyncConcurrency and sliding_window)"
 _STORAGES = {
     "test_strategy.Test": ("[in-memory]", "[redis_basic]"),
     "aio.test_strategy.TestAsync": ("[in-memory]", "[redis]"),
@@ -68,14 +69,14 @@ LIMITS = Suite(
         Run(["-p", "virtual_time", "-p", "of_limits", *_PLUGINS, "-m", "memory", *_STRATEGIES], {}),
         Run(["-p", "of_limits", "tests/test_ratelimit_parser.py"], {}),
         Run(
-            # A test that compares within 10 ms of real time says how busy the machine is.
-            ["-p", "of_limits", *_PLUGINS, "-m", "redis", "-k", "not total_reset", *_STRATEGIES],
+            # Tests that compare within 10 ms of real time, or ask first 100 times at once, say how busy the machine is.
+            ["-p", "of_limits", *_PLUGINS, "-m", "redis", "-k", _STEADY, *_STRATEGIES],
             {"ASYNC_REDIS_IMPLEMENTATION": "redispy"},
         ),
     ],
     face="its three strategies, for threads and for tasks, in memory and on Redis, and `parse`",
-    left_out="its storages themselves, and memcached, MongoDB, clusters",
-    passed=62,
+    left_out="its storages themselves, and memcached, MongoDB, clusters; 3 tests that count on a fast machine",
+    passed=61,
     skipped=0,
     failing={
         BUCKET: _by_storage(
