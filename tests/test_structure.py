@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_275,
-    "functions": 4_431,
-    "files": 425,
+    "lines": 55_330,
+    "functions": 4_436,
+    "files": 426,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from batchlimit.cli.constants import Constants, listed
 from batchlimit.cli.output import say
 from batchlimit.cli.store import NOTHING_DONE
 from batchlimit.quota.quota import Quota
@@ -46,6 +47,7 @@ class _Rule:
     match: list[str] = field(default_factory=list)
     cost: int = 1
     replaces: bool = True
+    key: str = ""  # that of another rule, with another cost
 
 
 @dataclass
@@ -90,8 +92,9 @@ class _SourceFile:
     """
 
     def __init__(self, path: Path, tree: ast.Module, found: _Found) -> None:
-        self._path, self._tree, self._found = path, tree, found
+        self._path, self._tree, self._found = path, Constants(tree).visit(tree), found
         self._prefixes: dict[str, str] = {}
+        self._by_url = set[str]()  # patterns that slowapi counts by URL
         self._read: set[ast.AST] = set()
 
     def read(self) -> None:
@@ -149,32 +152,59 @@ class _SourceFile:
             )
         elif is_exempt:
             self._found.exempt += patterns
-        for call in limits:
-            assert isinstance(call, ast.Call)
-            if patterns:
-                self._limit(function, call, patterns)
+        read = [self._limit(function, call, patterns) for call in limits if isinstance(call, ast.Call) and patterns]
+        if not all(read):
+            self._in_part(function, patterns)
 
-    def _limit(self, function: _Function, call: ast.Call, patterns: list[str]) -> None:
+    def _limit(self, function: _Function, call: ast.Call, patterns: list[str]) -> bool:
+        """Take one limit of a function; return whether all of it was read."""
         self._hint(call)
         given = {each.arg: each.value for each in call.keywords}
-        quotas = self._quotas(call.args[0] if call.args else given.get("limit_value"))
-        scope = given.get("scope")
-        is_shared = _last(call.func) == "shared_limit" and isinstance(scope, ast.Constant)
-        name = str(scope.value) if is_shared and isinstance(scope, ast.Constant) else function.name
-        if not is_shared and (before := self._found.rules.get(name)) is not None and before.match != patterns:
-            name = f"{self._path.stem}.{name}"
-        rule = self._found.rules.setdefault(name, _Rule(name, []))
+        asked = call.args[0] if call.args else given.get("limit_value")
+        quotas = self._quotas(asked)
+        cost, override = given.get("cost"), given.get("override_defaults")
+        rule = self._rule(function, call, patterns, _number(cost))
         rule.quotas += [quota for quota in quotas if quota not in rule.quotas]
         rule.match += [pattern for pattern in patterns if pattern not in rule.match]
         if isinstance(methods := given.get("methods"), ast.List | ast.Tuple) and patterns:
             names = ",".join(str(each.value).upper() for each in methods.elts if isinstance(each, ast.Constant))
             rule.match = [f"{names} {pattern.split()[-1]}" for pattern in patterns]
-        if isinstance(cost := given.get("cost"), ast.Constant) and isinstance(cost.value, int):
-            rule.cost = cost.value
-        elif cost is not None:
+        if cost is not None and not isinstance(cost, ast.Constant):
             self._tell(cost, "its cost is a function: name it as cost, and pass functions={...}")
-        if isinstance(override := given.get("override_defaults"), ast.Constant):
+        if isinstance(override, ast.Constant):
             rule.replaces = bool(override.value)
+        return len(quotas) == len(listed(asked)) and (override is None or isinstance(override, ast.Constant))
+
+    def _rule(self, function: _Function, call: ast.Call, patterns: list[str], cost: int) -> _Rule:
+        """Return the rule of a limit. Where others share it with another cost, it is one more rule of the same key."""
+        scope = next((each.value for each in call.keywords if each.arg == "scope"), None)
+        is_shared = _last(call.func) == "shared_limit" and isinstance(scope, ast.Constant)
+        name = key = str(scope.value) if is_shared and isinstance(scope, ast.Constant) else function.name
+        before = self._found.rules.get(name)
+        if is_shared and before is not None and before.cost != cost:
+            name = f"{name}-{cost}"
+        elif not is_shared and before is not None and before.match != patterns:
+            name = key = f"{self._path.stem}.{name}"
+        if not is_shared:
+            self._tell_of_urls(call, function.name, patterns)
+        return self._found.rules.setdefault(name, _Rule(name, [], cost=cost, key=key))
+
+    def _tell_of_urls(self, call: ast.Call, name: str, patterns: list[str]) -> None:
+        """Tell of a bucket that all URLs of a path with parameters share."""
+        fields = {each for pattern in self._by_url.intersection(patterns) for each in re.findall(r"\{\w+\}", pattern)}
+        if fields:
+            what = (
+                f"slowapi counts each URL by itself, this rule all of them together: write {', '.join(sorted(fields))}"
+            )
+            self._tell(call, f"{name}: {what} into its key for that")
+
+    def _in_part(self, function: _Function, patterns: list[str]) -> None:
+        """Leave the default limits in force for a function of whose limits some were not read."""
+        rules = [rule for rule in self._found.rules.values() if rule.quotas and rule.match == patterns]
+        for rule in rules:
+            rule.replaces = False
+        if rules:
+            self._tell(function, f"{function.name} is read in part, so its rule does not replace the default limits")
 
     def _patterns(self, decorator: ast.expr) -> Iterator[str]:
         """Return the patterns of a decorator, if it is one of a route."""
@@ -194,12 +224,14 @@ class _SourceFile:
         router = owner.id if isinstance(owner, ast.Name) else ""
         if router in self._prefixes:
             self._tell(decorator, f"{router} may be included below a prefix, which is not seen: check its match")
-        yield f"{','.join(methods)} {_pattern(self._prefixes.get(router, '') + str(path.value))}"
+        pattern = f"{','.join(methods)} {_pattern(self._prefixes.get(router, '') + str(path.value))}"
+        if "{" in str(path.value):
+            self._by_url.add(pattern)
+        yield pattern
 
     def _quotas(self, given: ast.expr | None) -> list[str]:
-        values = given.elts if isinstance(given, ast.List | ast.Tuple) else [] if given is None else [given]
         found = []
-        for each in values:
+        for each in listed(given):
             text = each.value if isinstance(each, ast.Constant) else None
             try:
                 found.append(str(Quota.parse(re.sub(r"\s*[,|;]\s*", "; ", text)))) if isinstance(text, str) else None
@@ -218,6 +250,10 @@ class _SourceFile:
 
     def _tell(self, node: ast.expr | _Function, problem: str) -> None:
         self._found.problems.append(f"{self._path}:{node.lineno}: {problem}")
+
+
+def _number(cost: ast.expr | None) -> int:
+    return cost.value if isinstance(cost, ast.Constant) and isinstance(cost.value, int) else 1
 
 
 def _called(decorator: ast.expr) -> ast.expr:
@@ -247,7 +283,7 @@ def _toml(found: _Found) -> Iterator[str]:
         if not rule.quotas:
             continue
         yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
-        yield f"key = {json.dumps(f'{rule.name}:{{{found.value}}}')}\nmatch = {json.dumps(rule.match)}"
+        yield f"key = {json.dumps(f'{rule.key or rule.name}:{{{found.value}}}')}\nmatch = {json.dumps(rule.match)}"
         yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
         yield from ['replaces = "default"'] if rule.replaces and found.defaults else []
         yield ""

@@ -135,3 +135,105 @@ def d(request): ...
     told = {line.split(":")[1] for line in done.stderr.splitlines()}
     assert told == {"2", "3", "7", "8", "9"}
     assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [("POST /one",)]
+
+
+def test_constants_of_a_module_are_read_and_names_that_change_are_not(tmp_path: Path) -> None:
+    text = """
+DEFAULTS: list[str] = ["100/day"]
+SEARCH = "5/minute"
+ROOT = "/v1"
+WRITES = ("POST", "PUT")
+CHANGED = "1/day"
+CHANGED = "2/day"
+limiter = Limiter(get_remote_address, default_limits=DEFAULTS)
+
+@app.get(ROOT + "/search")
+@limiter.limit(SEARCH)
+def search(request): ...
+
+@app.api_route(ROOT, methods=WRITES)
+@limiter.limit(SEARCH, methods=WRITES)
+def write(request): ...
+
+@app.get("/changed")
+@limiter.limit(CHANGED)
+def changed(request, SEARCHED="9/day"): ...
+"""
+    done = migrated(tmp_path, text)
+    found = {rule.name: rule for rule in Rules.loads(done.stdout, format="toml")}
+    assert {name: (str(rule.quota), rule.match) for name, rule in found.items()} == {
+        "default": ("100/d", ("*",)),
+        "search": ("5/m", ("GET /v1/search",)),
+        "write": ("5/m", ("POST,PUT /v1",)),
+    }
+    assert [line.split(":")[1] for line in done.stderr.splitlines()] == ["19"]
+
+
+def test_a_limit_that_is_read_in_part_does_not_replace_the_default(tmp_path: Path) -> None:
+    text = """
+limiter = Limiter(get_remote_address, default_limits=["100/day"])
+
+@app.get("/a")
+@limiter.limit("5/minute")
+@limiter.limit(of_plan)
+def a(request): ...
+
+@app.get("/b")
+@limiter.limit("5/minute", override_defaults=OVERRIDES)
+def b(request): ...
+
+@app.get(path_of("c"))
+@app.get("/c")
+@limiter.limit("5/minute")
+def c(request): ...
+"""
+    done = migrated(tmp_path, text)
+    found = {rule.name: rule.replaces for rule in Rules.loads(done.stdout, format="toml")}
+    assert found == {"default": (), "a": (), "b": (), "c": ("default",)}
+    assert "app.py:7: a is read in part, so its rule does not replace the default limits" in done.stderr
+    assert "app.py:11: b is read in part" in done.stderr
+    assert "c is read in part" not in done.stderr  # where its path is not read, the default limits hold
+
+
+def test_a_cost_in_a_shared_limit_is_that_of_its_route_alone(tmp_path: Path) -> None:
+    text = """
+@app.post("/a")
+@limiter.shared_limit("5/minute", scope="writes")
+def a(): ...
+
+@app.post("/b")
+@limiter.shared_limit("5/minute", scope="writes", cost=2)
+def b(): ...
+
+@app.post("/c")
+@limiter.shared_limit("5/minute", scope="writes", cost=2)
+def c(): ...
+"""
+    done = migrated(tmp_path, text)
+    rules = Rules.loads(done.stdout, format="toml")
+    assert [(rule.key, rule.match, rule.cost) for rule in rules] == [
+        ("writes:{ip}", ("POST /a",), 1),
+        ("writes:{ip}", ("POST /b", "POST /c"), 2),
+    ]
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_path_with_parameters_has_one_bucket_where_slowapi_has_one_for_each_url(tmp_path: Path) -> None:
+    text = """
+@app.get("/items/{id}/{part:path}")
+@limiter.limit("5/minute")
+def item(request): ...
+
+@app.get("/a/{id}")
+@limiter.shared_limit("5/minute", scope="z")
+def a(request): ...
+
+@app.get("/b/<id>")
+@limiter.limit("5/minute")
+def of_flask(id): ...
+"""
+    done = migrated(tmp_path, text)
+    assert done.stderr.splitlines() == [
+        f"{tmp_path}/app.py:3: item: slowapi counts each URL by itself, this rule all of them together: write {{id}}"
+        " into its key for that"
+    ]
