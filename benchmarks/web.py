@@ -27,7 +27,7 @@ from os import getloadavg
 from typing import NamedTuple
 
 from batchlimit.stores.embedded import EmbeddedStore
-from benchmarks import web_asgi, web_wsgi
+from benchmarks import web_asgi, web_django, web_wsgi
 from benchmarks.distance import distant
 from benchmarks.figures import ran_on
 from benchmarks.web_rules import EMPTY, FLOOR
@@ -43,7 +43,7 @@ _PACKAGES: tuple[str, ...] = (
     "limits",
     "fastapi",
 )
-_PACKAGES += ("starlette", "Flask", "redis")
+_PACKAGES += ("starlette", "Flask", "Django", "django-ratelimit", "redis")
 _WARM = 100
 """Requests at the start of each turn that are not timed: leases are those of a service that is in use."""
 
@@ -96,6 +96,15 @@ def runs_of_threads(apps: Mapping[str, web_wsgi.App]) -> dict[str, Run]:
     return {name: partial(run, app) for name, app in apps.items()}
 
 
+def runs_in_a_thread(apps: Mapping[str, web_wsgi.App]) -> dict[str, Run]:
+    """Return what serves requests by each, without a loop that runs: with one, views of Django are asynchronous."""
+
+    async def run(app: web_wsgi.App, requests: int) -> None:
+        await asyncio.to_thread(web_wsgi.serve, app, requests)
+
+    return {name: partial(run, app) for name, app in apps.items()}
+
+
 async def report(title: str, runs: Mapping[str, Run], requests: int, rounds: int) -> dict[str, Cost]:
     """Measure, print a table, and return what each adds."""
     costs = await measure(runs, requests, rounds)
@@ -130,6 +139,8 @@ async def run(url: str, requests: int, rounds: int, profile: bool) -> int:
     with ExitStack() as threads:
         flask = web_wsgi.entered(threads, web_wsgi.stacks(url))
         added["Flask"] = await report("Flask", runs_of_threads(flask), requests, rounds)
+        sites = threads.enter_context(web_django.opened(url))
+        added["Django"] = await report("Django", runs_in_a_thread(sites), requests, rounds)
     print()
     return int(not all(list(starmap(judged, added.items()))))
 

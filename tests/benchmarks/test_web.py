@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import web, web_asgi, web_wsgi
+from benchmarks import web, web_asgi, web_django, web_wsgi
 from benchmarks.web_rules import FLOOR, FLOOR_OF_FOUR, FLOOR_OF_ONE
 
 MEMORY = "memory://"
@@ -50,6 +50,12 @@ def test_the_fixed_fields_are_as_long_as_those_of_the_rules(stacks: Callable[[st
 def test_each_of_ours_and_each_floor_answers_as_flask_does_alone() -> None:
     with ExitStack() as stack:
         for app in web_wsgi.entered(stack, own(web_wsgi.stacks(MEMORY))).values():
+            web_wsgi.serve(app, 3)
+
+
+def test_each_of_ours_answers_as_django_does_alone() -> None:
+    with web_django.opened(MEMORY) as sites:
+        for app in own(sites).values():
             web_wsgi.serve(app, 3)
 
 
