@@ -67,6 +67,8 @@ class Attempt(Generic[P]):
     def _charged(self, permit: P) -> Steps[bool]:
         """Charge the tokens at once, holding a permit; if they are not there, it goes back, and there is time."""
         try:
+            if self._rates.take_leased(self._costs) is not None:  # a hit by `decide_all` takes longer
+                return True
             decisions = yield self._rates.decide_all(self._costs)
             short = next(((key, each) for key, each in decisions.items() if not each), None)
             if short is not None and self._until < self._clock() + short[1].retry_after:

@@ -17,10 +17,10 @@ _LOAD = (TimeoutError, ConcurrencyLimited, ConnectionError, MemoryError)
 def classify(error: BaseException) -> Outcome:
     """Return what an exception that ended a call tells about the load.
 
-    It knows Python's own errors and those of httpx, requests, urllib3, aiohttp, redis, grpc, SQLAlchemy, asyncpg,
-    psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names of classes and of
-    their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED
-    are load.
+    It knows Python's own errors and those of httpx, requests, urllib3, aiohttp, botocore, redis, grpc, SQLAlchemy,
+    asyncpg, psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names of classes
+    and of their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and
+    RESOURCE_EXHAUSTED are load.
 
     Cancellation and wrong arguments tell nothing. Errors that are not load are ignored, not counted as successes: an
     error is often faster than an answer, and the service would look faster the more it fails.
@@ -202,6 +202,9 @@ _VERDICTS: dict[tuple[str, str], Callable[[Any], bool]] = {
     **_all(_yes, "http", "IncompleteRead"),
     **_all(_yes, "aiohttp", "ClientConnectionError ClientPayloadError"),
     **_all(_no, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
+    **_all(_yes, "botocore", "ConnectionError ConnectionClosedError ReadTimeoutError"),
+    **_all(_yes, "botocore", "ResponseStreamingError IncompleteReadError"),
+    **_all(_no, "botocore", "SSLError"),
     **_all(_yes, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
     **_all(_no, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
     **_all(_by_status, "grpc", "RpcError"),

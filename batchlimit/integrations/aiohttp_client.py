@@ -1,14 +1,15 @@
 """A middleware for clients of aiohttp that limits what a session sends."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from operator import attrgetter, methodcaller
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
-    from aiohttp import ClientRequest, ClientResponse, HttpVersion11, StreamReader
+    from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, HttpVersion11, StreamReader
     from aiohttp.base_protocol import BaseProtocol
     from multidict import CIMultiDict, CIMultiDictProxy
 except ModuleNotFoundError as error:
@@ -21,6 +22,9 @@ except ModuleNotFoundError as error:
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
 from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
 
 __all__ = ["LimitedClient"]
 
@@ -37,7 +41,7 @@ class LimitedClient:
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -62,8 +66,9 @@ class LimitedClient:
         longest: float = 600.0,
         unsaid: float = 1.0,
         observe: Observe = False,
+        concurrency: "Concurrency | None" = None,
     ) -> None:
-        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe)
+        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
 
     def __repr__(self) -> str:
         return f"<LimitedClient {self._upstream!r}>"
@@ -105,6 +110,24 @@ def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
     return found
 
 
+def _hold(response: ClientResponse, permit: "OutgoingPermit") -> None:
+    """Hold a permit until the connection is released: all of the body has come, or nobody wants it any more."""
+    if response.connection is None:
+        permit.end()
+    else:
+        before = sys.exception()
+        response.connection.add_callback(lambda: permit.end(_failure(response, before)))
+
+
+def _failure(response: ClientResponse, before: BaseException | None) -> BaseException | None:
+    """Return what ended the reading of a response too soon; None: it has ended, or its reader left."""
+    found = response.content.exception()
+    if found is not None and type(found) is not ClientConnectionError:  # which says that it was released
+        return found
+    now = sys.exception()
+    return now if isinstance(now, TimeoutError | asyncio.CancelledError) and now is not before else None
+
+
 _LIBRARY = Library(
-    AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("read"), methodcaller("close")
+    AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("read"), methodcaller("close"), _hold
 )

@@ -3,11 +3,13 @@
 import io
 from collections.abc import Callable
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 try:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from botocore.client import BaseClient
+    from urllib3.exceptions import HTTPError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "batchlimit.integrations.botocore needs botocore, of the 'botocore' extra: pip install 'batchlimit[botocore]'",
@@ -17,6 +19,9 @@ except ModuleNotFoundError as error:
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
 
 __all__ = ["limit_client"]
 
@@ -38,6 +43,7 @@ def limit_client(
     longest: float = 600.0,
     unsaid: float = 1.0,
     observe: Observe = False,
+    concurrency: "Concurrency | None" = None,
 ) -> None:
     """Limit what a client of boto3 or botocore sends, over the whole fleet.
 
@@ -49,7 +55,7 @@ def limit_client(
     Args:
         client: of botocore or boto3, such as `boto3.client("s3")`.
         limiter: a RateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -62,7 +68,7 @@ def limit_client(
         >>> client = botocore.session.get_session().create_client("bedrock-runtime", region_name="eu-central-1")
         >>> limit_client(client, limiter, wait=10)
     """
-    upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe)
+    upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
     sender = client._endpoint.http_session  # noqa: SLF001  there is no public way to what sends
 
     def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -85,4 +91,10 @@ def _close(response: AWSResponse) -> None:
     response.raw.close()
 
 
-_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), content, _close)
+def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
+    from batchlimit.integrations.outgoing_permit import hold_by_connection
+
+    hold_by_connection(response.raw, permit, HTTPError, ValueError)  # the latter in a chunk that was cut off
+
+
+_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), content, _close, _hold)

@@ -6,6 +6,7 @@ either, by their `http_client` argument.
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
+from functools import cache
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from types import TracebackType
@@ -18,6 +19,8 @@ from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent,
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
 if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
+
     _Base: Any = object
 else:
     _Base = object
@@ -58,6 +61,10 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
         observe: whether calls are held back where upstream says that little is left, before its 429 (default False); or
             a dict from what it counts, such as "requests" or "tokens", to the key to hold back.
+        concurrency: how many requests of a key may be under way at once from here, until their responses were read or
+            closed: a whole number, or what makes a law, such as `AIMD`. Others wait for a place, in `wait`, and are
+            answered 429 after it. A KeyedConcurrencyLimiter has limits by key, a SharedConcurrencyLimiter has those of
+            the fleet; their owner closes them (default None: no limit).
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -83,8 +90,9 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         longest: float = 600.0,
         unsaid: float = 1.0,
         observe: Observe = False,
+        concurrency: "Concurrency | None" = None,
     ) -> None:
-        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe))
+        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency))
 
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -127,7 +135,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
         transport: what sends the requests (default None: an `AsyncHTTPTransport()` of their library).
 
     Raises:
@@ -155,8 +163,11 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         longest: float = 600.0,
         unsaid: float = 1.0,
         observe: Observe = False,
+        concurrency: "Concurrency | None" = None,
     ) -> None:
-        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid, observe))
+        super().__init__(
+            transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
+        )
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -243,6 +254,62 @@ def _streamed(response: Any, parts: Iterator[bytes] | AsyncIterator[bytes]) -> A
     return _library(response).Response(response.status_code, content=parts).stream
 
 
+class _Stream:
+    """A body that is read in a thread: its request is under way until it is closed, or an error ends it."""
+
+    def __init__(self, stream: Any, permit: "OutgoingPermit") -> None:
+        self._stream, self._permit = stream, permit
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._stream
+        except GeneratorExit:  # who read it goes away, and closes it
+            raise
+        except BaseException as error:
+            self._permit.end(error)
+            raise
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._permit.end()
+
+
+class _AsyncStream(_Stream):
+    """The same for tasks."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield part
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._permit.end(error)
+            raise
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            self._permit.end()
+
+
+@cache
+def _stream_class(kind: type[_Stream], base: type) -> Any:
+    """Return a class of streams that a client of the library of this base takes."""
+    return type(kind.__name__, (kind, base), {})
+
+
+def _hold(response: Any, permit: "OutgoingPermit") -> None:
+    response.stream = _stream_class(_Stream, _library(response).SyncByteStream)(response.stream, permit)
+
+
+def _async_hold(response: Any, permit: "OutgoingPermit") -> None:
+    response.stream = _stream_class(_AsyncStream, _library(response).AsyncByteStream)(response.stream, permit)
+
+
 def _kept(response: Any, sent: bytes) -> bytes:
     """Let the caller of a response read what was sent; return that, decoded."""
     library = _library(response)
@@ -251,5 +318,7 @@ def _kept(response: Any, sent: bytes) -> bytes:
     return decoded
 
 
-_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"))
-_ASYNC_LIBRARY = _LIBRARY._replace(limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"))
+_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)
+_ASYNC_LIBRARY = _LIBRARY._replace(
+    limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"), hold=_async_hold
+)

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from operator import attrgetter, methodcaller
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 try:
     from requests import PreparedRequest, Response
     from requests.adapters import HTTPAdapter
     from urllib3 import HTTPResponse
+    from urllib3.exceptions import HTTPError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "batchlimit.integrations.requests needs requests, of the 'requests' extra: pip install 'batchlimit[requests]'",
@@ -21,6 +22,9 @@ except ModuleNotFoundError as error:
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
 
 __all__ = ["LimitedAdapter"]
 
@@ -37,7 +41,7 @@ class LimitedAdapter(HTTPAdapter):
 
     Args:
         limiter: a RateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
         options: those of HTTPAdapter, such as `pool_maxsize`.
 
     Raises:
@@ -64,13 +68,14 @@ class LimitedAdapter(HTTPAdapter):
         longest: float = 600.0,
         unsaid: float = 1.0,
         observe: Observe = False,
+        concurrency: "Concurrency | None" = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         library = Library(
-            RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close")
+            RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
         )  # fmt: skip
-        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe)
+        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe, concurrency)
 
     def __repr__(self) -> str:
         return f"<LimitedAdapter {self._upstream!r}>"
@@ -100,3 +105,9 @@ class LimitedAdapter(HTTPAdapter):
 def _call(request: PreparedRequest) -> Outgoing:
     url = urlsplit(str(request.url))
     return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, url.path)
+
+
+def _hold(response: Response, permit: "OutgoingPermit") -> None:
+    from batchlimit.integrations.outgoing_permit import hold_by_connection
+
+    hold_by_connection(response.raw, permit, HTTPError, ValueError)  # the latter in a chunk that was cut off

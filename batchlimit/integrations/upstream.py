@@ -9,21 +9,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import whole_seconds
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
-from batchlimit.errors import RateLimited, StoreUnavailable, Unfit
+from batchlimit.errors import ConcurrencyLimited, RateLimited, StoreUnavailable, Unfit
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.pacing import Pacer
-from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded
+from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded, reduced_capacity
 from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.key import NeverFits, check_cost, check_key
 from batchlimit.reservoir.options import check_seconds
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
 
 TOO_MANY, UNAVAILABLE = 429, 503
 FORBIDDEN, OVERLOADED = 403, 529
@@ -82,6 +85,7 @@ class Library(NamedTuple):
         status: returns the status of a response.
         body: reads the body of a response; its caller can read it all the same, or as far as it came.
         close: closes a response that its caller does not get.
+        hold: holds a permit until a response was read or closed; ends it where that is so already.
     """
 
     limiter: type[RateLimiter | AsyncRateLimiter]
@@ -90,6 +94,7 @@ class Library(NamedTuple):
     status: Callable[[Any], int]
     body: Callable[[Any], Any]
     close: Callable[[Any], Any]
+    hold: "Callable[[Any, OutgoingPermit], None]"
 
 
 class Upstream:
@@ -105,16 +110,18 @@ class Upstream:
         longest: seconds; of a longer Retry-After only so many are believed.
         unsaid: seconds of the pause where a 429 does not say when to come back; 0: none.
         observe: whether what upstream says is left holds calls back; or, by kind of that, the key to hold back.
+        concurrency: how many requests of a key may be under way at once; None: no limit.
 
     Raises:
         ValueError, TypeError: one of them cannot work.
     """
 
-    __slots__ = ("_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_unsaid", "_wait")
+    __slots__ = ("_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_unsaid", "_wait")
 
     def __init__(
         self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]",
         cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float, observe: Observe,
+        concurrency: "Concurrency | None",
     ) -> None:  # fmt: skip
         if not isinstance(limiter, library.limiter):
             raise TypeError(f"this client needs limiter={library.limiter.__name__}(...), not {limiter!r}")
@@ -132,6 +139,7 @@ class Upstream:
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
         self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
+        self._admission = _admission(limiter, concurrency)
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
@@ -140,16 +148,24 @@ class Upstream:
         """Charge a request, and send or answer it; return the response."""
         call = self._library.outgoing(request)
         key, cost = self.charge(request, call)
+        permit = None
         try:
-            if self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
+            if self._admission is not None:
+                permit = yield self._admission.admit(key, key, cost=cost, timeout=self._wait)
+            elif self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
                 yield self._limiter.acquire(key, cost, timeout=self._wait)
-        except (RateLimited, StoreUnavailable) as error:
+        except (RateLimited, ConcurrencyLimited, StoreUnavailable) as error:
             return self._library.answer(request, refused(error, call.method))
         except NeverFits as never:
             if not callable(self._cost):
                 raise
             answer = Unfit(never.key, never.cost, never.largest)  # of this request
             return self._library.answer(request, refused(answer, call.method))
+        sent = self._sent(key, send)
+        return (yield from sent if permit is None else self._held(permit, sent))
+
+    def _sent(self, key: str, send: Callable[[], Any]) -> Steps[Any]:
+        """Send a request, and heed what its response says; return the response."""
         response = yield send()
         status = self._library.status(response)
         try:
@@ -162,6 +178,20 @@ class Upstream:
                     yield self._limiter.pause(name, seconds, why=why)
         except BaseException:  # such as a cancellation
             yield self._library.close(response)
+            raise
+        return response
+
+    def _held(self, permit: Any, sent: Steps[Any]) -> Steps[Any]:
+        """Send a request that has this permit, which is given back when its response was read, or there is none."""
+        from batchlimit.integrations.outgoing_permit import OutgoingPermit
+
+        held = OutgoingPermit(permit)
+        try:
+            response = yield from sent
+            held.answered(response)
+            self._library.hold(response, held)
+        except BaseException as error:
+            held.end(error)
             raise
         return response
 
@@ -230,11 +260,23 @@ def _pacer(observe: object, longest: float) -> Pacer | None:
     return Pacer({kind: check_key(key) for kind, key in observe.items()}, longest)
 
 
-def refused(error: RateLimited | StoreUnavailable, method: str) -> Unsent:
+def _admission(limiter: RateLimiter | AsyncRateLimiter, concurrency: "Concurrency | None") -> Any:
+    if concurrency is None:
+        return None
+    from batchlimit.integrations.outgoing_permit import admission
+
+    return admission(limiter, concurrency)
+
+
+def refused(error: RateLimited | ConcurrencyLimited | StoreUnavailable, method: str) -> Unsent:
     """Return the response to a request of this method that is not sent, because of this error."""
     if isinstance(error, RateLimited):
         detail = str(error) if isinstance(error, Unfit) else ""
         status, problem, after = TOO_MANY, replace(quota_exceeded(()), detail=detail).body(), error.retry_after
+    elif isinstance(error, ConcurrencyLimited):
+        detail = "too many requests are under way from here"
+        status, problem, after = TOO_MANY, replace(reduced_capacity((), detail), status=TOO_MANY).body(), 1.0
+        after = after if error.retry_after is None else error.retry_after
     else:
         title = "The store of the rate limit cannot be reached"
         status, problem, after = UNAVAILABLE, Problem(UNAVAILABLE, REDUCED_CAPACITY, title).body(), 1.0

@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 import asyncpg
+import botocore.exceptions
+import botocore.session
 import grpc
 import httpx
 import psycopg
@@ -22,6 +24,7 @@ import requests
 import sqlalchemy
 import sqlalchemy.exc
 import urllib3
+from botocore.config import Config
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -109,6 +112,17 @@ def by_aiohttp(port: int) -> object:
     return asyncio.run(get())
 
 
+def by_botocore(port: int) -> object:
+    config = Config(read_timeout=BRIEF, retries={"total_max_attempts": 1}, proxies={})
+    client = botocore.session.Session().create_client(
+        "sqs", "eu-central-1", endpoint_url=url(port), aws_access_key_id="a", aws_secret_access_key="b", config=config
+    )
+    try:
+        return client.list_queues()
+    finally:
+        client.close()
+
+
 def by_redis(port: int) -> object:
     with redis.Redis(port=port, socket_timeout=BRIEF, retry=Retry(NoBackoff(), 0)) as client:
         return client.ping()
@@ -167,8 +181,8 @@ def by_async_sqlalchemy(port: int) -> object:
 
 
 CALLS: list[Callable[[int], object]] = [
-    by_httpx, by_requests, by_urllib3, by_urllib3_once, by_urllib, by_aiohttp, by_redis, by_async_redis, by_grpc,
-    by_grpc_stream, by_async_grpc, by_asyncpg, by_psycopg, by_sqlalchemy, by_async_sqlalchemy,
+    by_httpx, by_requests, by_urllib3, by_urllib3_once, by_urllib, by_aiohttp, by_botocore, by_redis, by_async_redis,
+    by_grpc, by_grpc_stream, by_async_grpc, by_asyncpg, by_psycopg, by_sqlalchemy, by_async_sqlalchemy,
 ]  # fmt: skip
 
 
@@ -269,6 +283,8 @@ def test_a_timeout_a_lost_connection_and_a_refusal_further_down_are_drops(error:
         requests.exceptions.InvalidURL(),
         requests.exceptions.SSLError(),
         requests.HTTPError(),
+        botocore.exceptions.SSLError(endpoint_url="a", error=ValueError()),
+        botocore.exceptions.NoCredentialsError(),
         urllib3.exceptions.LocationParseError("no"),
         aiohttp.InvalidURL("no"),
         aiohttp.ServerFingerprintMismatch(b"", b"", "a", 1),

@@ -27,13 +27,13 @@ def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 NOW = 1_790_000_000.0
 A_MINUTE_LATER = "Mon, 21 Sep 2026 14:14:20 GMT"
 OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
-LIBRARY = Library(RateLimiter, *[lambda *_: None] * 5)  # type: ignore[arg-type]  # nothing is sent
+LIBRARY = Library(RateLimiter, *[lambda *_: None] * 6)  # type: ignore[arg-type]  # nothing is sent
 
 
 def made(
     key: Any = "{host}", cost: Any = 1, wait: Any = 30, longest: Any = 600, unsaid: Any = 1, observe: Any = False
 ) -> Upstream:
-    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid, observe)
+    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid, observe, None)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
 """A real HTTP server in a thread that answers what a test says, and notes what it was asked."""
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """What it answers; a body of several parts is sent in chunks; None is a lost connection."""
+    """What it answers; a body of several parts is sent in chunks, and the iterator of one may block.
+
+    None among the parts is a lost connection.
+    """
 
     status: int = 200
     headers: dict[str, str] = {}  # noqa: RUF012  nobody changes it
-    body: bytes | list[bytes] | list[bytes | None] = b"fine"
+    body: bytes | Iterable[bytes | None] = b"fine"
 
 
 class Upstream:
@@ -44,20 +48,22 @@ def upstream() -> Iterator[Upstream]:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            is_whole = isinstance(body, bytes)
-            self.send_header(*(("content-length", str(len(body))) if is_whole else ("transfer-encoding", "chunked")))
+            whole = ("content-length", str(len(body))) if isinstance(body, bytes) else None
+            self.send_header(*(whole or ("transfer-encoding", "chunked")))
             self.end_headers()
             with contextlib.suppress(OSError):  # its client has left
-                if isinstance(body, bytes):
+                if self.command == "HEAD":
+                    pass
+                elif isinstance(body, bytes):
                     self.wfile.write(body)
                 else:
-                    for each in [*body, b""]:
+                    for each in itertools.chain(body, [b""]):
                         if each is None:
                             self.close_connection = True
                             break
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(each), each))
 
-        do_POST = do_GET  # noqa: N815  as its base class calls it
+        do_POST = do_HEAD = do_GET  # noqa: N815  as its base class calls it
 
         def log_message(self, *_: object) -> None:
             pass

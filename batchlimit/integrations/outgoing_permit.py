@@ -1,0 +1,105 @@
+"""The permits of outgoing requests: each is held until its response was read or closed."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from batchlimit import AsyncRateLimiter, Queue
+from batchlimit.admission import Admission, AsyncAdmission
+from batchlimit.concurrency import (
+    AsyncKeyedConcurrencyLimiter,
+    AsyncPermit,
+    AsyncPermits,
+    Keyed,
+    KeyedConcurrencyLimiter,
+    Law,
+    Outcome,
+    Permit,
+    Permits,
+)
+from batchlimit.concurrency.classification import outcome_of_answer
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
+
+AnyLimiter = (
+    KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
+)
+Concurrency = int | Callable[[], Law] | AnyLimiter
+"""How many requests of a key may be under way at once."""
+_LONGEST_QUEUE = 10_000
+
+
+def admission(limiter: Any, given: Concurrency) -> Admission[Any] | AsyncAdmission[Any]:
+    """Return what gives a request its tokens and its permit; TypeError, ValueError: `given` limits nothing."""
+    is_async = isinstance(limiter, AsyncRateLimiter)
+    concurrency: Any = given
+    if not isinstance(given, AnyLimiter):
+        limits = {"*": Keyed(given, queue=Queue(_LONGEST_QUEUE, max_wait=None))}
+        concurrency = AsyncKeyedConcurrencyLimiter(limits) if is_async else KeyedConcurrencyLimiter(limits)
+    return AsyncAdmission(limiter, concurrency) if is_async else Admission(limiter, concurrency)
+
+
+class OutgoingPermit:
+    """The permit of a request that is sent.
+
+    Args:
+        permit: of any limiter of concurrency.
+    """
+
+    __slots__ = ("_outcome", "_permit")
+
+    def __init__(self, permit: Any) -> None:
+        self._permit, self._outcome = permit, Outcome.IGNORED
+
+    def __repr__(self) -> str:
+        return f"<OutgoingPermit {self._permit!r}>"
+
+    def answered(self, response: object) -> None:
+        """Note what a response tells about the load; the permit is held on."""
+        self._outcome = outcome_of_answer(response)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Give the permit back: nothing of the response will be read, or an error ended it. The first time counts."""
+        permit = self._permit
+        if not isinstance(permit, Permit | Permits | AsyncPermit | AsyncPermits):
+            permit.release()
+        elif error is not None:
+            permit.__exit__(type(error), error, None)
+        else:
+            {Outcome.SUCCESS: permit.success, Outcome.DROPPED: permit.drop, Outcome.IGNORED: permit.ignore}[
+                self._outcome
+            ]()
+
+
+class Raw(Protocol):
+    """A response of urllib3, below those of requests and botocore."""
+
+    connection: Any
+    close: Callable[[], None]
+    release_conn: Callable[[], None]
+
+
+def hold_by_connection(raw: Raw, permit: OutgoingPermit, *failures: type[Exception]) -> None:
+    """Hold a permit until the connection of a response goes back to its pool, or is closed.
+
+    Args:
+        raw: the response, of which nothing was read, or all.
+        permit: what to end then.
+        failures: the errors of reading a response.
+    """
+    if raw.connection is None:
+        permit.end()
+        return
+    before = sys.exception()
+
+    def ending(call: Callable[[], None]) -> Callable[[], None]:
+        def end() -> None:
+            try:
+                call()
+            finally:
+                vars(raw).pop("close", None), vars(raw).pop("release_conn", None)
+                error = sys.exception()
+                permit.end(error if isinstance(error, failures) and error is not before else None)
+
+        return end
+
+    raw.close, raw.release_conn = ending(raw.close), ending(raw.release_conn)

@@ -1,0 +1,216 @@
+"""Clients of every library whose requests can be limited, with one face: a response is opened, read and closed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import botocore.session
+import httpx
+import httpx2
+import requests
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.integrations.aiohttp_client import LimitedClient
+from batchlimit.integrations.botocore import limit_client
+from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
+from batchlimit.integrations.requests import LimitedAdapter
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
+from batchlimit.stores import MemoryStore
+from tests.awaiting import awaited
+
+FAILURES = (
+    httpx.HTTPError, httpx2.HTTPError, requests.RequestException, aiohttp.ClientError, TimeoutError, BotoCoreError
+)  # fmt: skip
+"""What the libraries raise where a request fails."""
+
+
+class Opened:
+    """A response of which the body was not read yet."""
+
+    def __init__(self, status: int, read: Callable[[], bytes], close: Callable[[], object]) -> None:
+        self.status, self.read, self.close = status, read, close
+
+
+class Client:
+    """A client of one of the libraries.
+
+    Args:
+        concurrency: what the transport is given; a dict: the limits of a keyed limiter.
+        shared: limits of a limiter that the fleet shares.
+        patience: seconds that each read may take.
+    """
+
+    is_async = False
+    refused = 429
+
+    def __init__(
+        self,
+        concurrency: Any = None,
+        *,
+        quota: Any = "1000/s",
+        shared: Any = None,
+        patience: float = 60,
+        **options: Any,
+    ) -> None:
+        self.rates: Any = (AsyncRateLimiter if self.is_async else RateLimiter)(MemoryStore(), quota)
+        self.concurrency: Any = concurrency
+        if isinstance(concurrency, dict):
+            self.concurrency = (AsyncKeyedConcurrencyLimiter if self.is_async else KeyedConcurrencyLimiter)(concurrency)
+        if shared is not None:
+            kind = AsyncSharedConcurrencyLimiter if self.is_async else SharedConcurrencyLimiter
+            self.concurrency = kind(MemoryStore(), shared)
+        self.make(patience, concurrency=self.concurrency, **options)
+
+    def make(self, patience: float, **options: Any) -> None:
+        raise NotImplementedError
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        raise NotImplementedError
+
+    def get(self, url: str) -> tuple[int, bytes]:
+        """Ask, read and close."""
+        opened = self.open(url)
+        try:
+            return opened.status, opened.read()
+        finally:
+            opened.close()
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """How many requests are under way, succeeded, were dropped and ignored."""
+        (found,) = self.concurrency.statistics().patterns.values()
+        return found.in_flight, found.succeeded, found.dropped, found.ignored
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Threads(Client):
+    """httpx and httpx2."""
+
+    library: Any = httpx
+
+    def make(self, patience: float, **options: Any) -> None:
+        transport = LimitedTransport(self.rates, **options)
+        self.client = self.library.Client(transport=transport, trust_env=False, timeout=patience, follow_redirects=True)
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        response = self.client.send(self.client.build_request(method, url), stream=True)
+        return Opened(response.status_code, response.read, response.close)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Tasks(Client):
+    """The same for tasks."""
+
+    is_async = True
+    library: Any = httpx
+
+    def make(self, patience: float, **options: Any) -> None:
+        transport = AsyncLimitedTransport(self.rates, **options)
+        self.client = self.library.AsyncClient(
+            transport=transport, trust_env=False, timeout=patience, follow_redirects=True
+        )
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        response = awaited(self.client.send, self.client.build_request(method, url), stream=True)
+        return Opened(response.status_code, lambda: awaited(response.aread), lambda: awaited(response.aclose))
+
+    def close(self) -> None:
+        awaited(self.client.aclose)
+
+
+class Threads2(Threads):
+    library = httpx2
+
+
+class Tasks2(Tasks):
+    library = httpx2
+
+
+class Requests(Client):
+    """requests."""
+
+    def make(self, patience: float, **options: Any) -> None:
+        self.client = requests.Session()
+        self.client.trust_env = False
+        self.client.mount("http://", LimitedAdapter(self.rates, **options))
+        self.patience = patience
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        response = self.client.request(method, url, stream=True, timeout=self.patience)
+        return Opened(response.status_code, lambda: response.content, response.close)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Aiohttp(Client):
+    """aiohttp."""
+
+    is_async = True
+
+    def make(self, patience: float, **options: Any) -> None:
+        async def session() -> aiohttp.ClientSession:
+            limited = LimitedClient(self.rates, **options)
+            return aiohttp.ClientSession(middlewares=(limited,), timeout=aiohttp.ClientTimeout(sock_read=patience))
+
+        self.client = awaited(session)
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        async def request() -> Any:
+            return await self.client.request(method, url)
+
+        response = awaited(request)
+        return Opened(response.status, lambda: awaited(response.read), lambda: awaited(_called, response.close))
+
+    def close(self) -> None:
+        awaited(self.client.close)
+
+
+async def _called(call: Callable[[], object]) -> object:
+    return call()
+
+
+class Botocore(Client):
+    """S3 of botocore."""
+
+    refused = 503
+
+    def make(self, patience: float, **options: Any) -> None:
+        self.options, self.patience = options, patience
+        self.clients: dict[str, Any] = {}
+
+    def client(self, url: str) -> Any:
+        if url not in self.clients:
+            config = Config(
+                retries={"total_max_attempts": 1, "mode": "standard"}, s3={"addressing_style": "path"}, proxies={},
+                read_timeout=self.patience,
+            )  # fmt: skip
+            self.clients[url] = botocore.session.Session().create_client(
+                "s3", "eu-central-1", endpoint_url=url, config=config, aws_access_key_id="a", aws_secret_access_key="b"
+            )
+            limit_client(self.clients[url], self.rates, **self.options)
+        return self.clients[url]
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        try:
+            if method == "HEAD":
+                self.client(url).head_object(Bucket="bucket", Key="key")
+                return Opened(200, bytes, bool)
+            found = self.client(url).get_object(Bucket="bucket", Key="key")
+        except ClientError as error:
+            told: Any = error.response["ResponseMetadata"]
+            return Opened(told["HTTPStatusCode"], bytes, bool)
+        return Opened(200, found["Body"].read, found["Body"].close)
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.close()
+
+
+CLIENTS = [Threads, Tasks, Threads2, Tasks2, Requests, Aiohttp, Botocore]
