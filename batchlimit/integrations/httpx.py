@@ -303,19 +303,18 @@ def _stream_class(kind: type[_Stream], base: type) -> Any:
 
 
 def _hold(response: Any, permit: "OutgoingPermit") -> None:
-    response.stream = _stream_class(_Stream, _library(response).SyncByteStream)(response.stream, permit)
+    _held(response, permit, _stream_class(_Stream, _library(response).SyncByteStream))
 
 
 def _async_hold(response: Any, permit: "OutgoingPermit") -> None:
-    response.stream = _stream_class(_AsyncStream, _library(response).AsyncByteStream)(response.stream, permit)
+    _held(response, permit, _stream_class(_AsyncStream, _library(response).AsyncByteStream))
 
 
-def _kept(response: Any, sent: bytes) -> bytes:
-    """Let the caller of a response read what was sent; return that, decoded."""
-    library = _library(response)
-    response.stream = library.ByteStream(sent)
-    decoded: bytes = library.Response(response.status_code, headers=response.headers, content=sent).content
-    return decoded
+def _held(response: Any, permit: "OutgoingPermit", kind: Any) -> None:
+    if response.is_closed:  # one that was made from its whole content, as by a MockTransport
+        permit.end()
+    else:
+        response.stream = kind(response.stream, permit)
 
 
 _LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)

@@ -277,6 +277,14 @@ def test_a_request_that_waits_in_vain_for_a_connection_is_a_drop(library: Any, s
     assert limiter.statistics().patterns["*"].in_flight == 0
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_response_that_was_made_whole_is_not_under_way(library: Any) -> None:
+    inner = library.MockTransport(lambda request: library.Response(200, content=b"fine"))
+    limited = LimitedTransport(RateLimiter(MemoryStore(), "1000/s"), wait=0, transport=inner, concurrency=1)
+    with library.Client(transport=limited) as client:
+        assert [client.get("http://a/").status_code for _ in range(2)] == [200, 200]
+
+
 def test_an_sdk_that_tries_again_does_not_wait_for_itself(server: Upstream) -> None:
     server.answers(TOO_MANY, CHAT)
     limiter = KeyedConcurrencyLimiter({"*": 1})
