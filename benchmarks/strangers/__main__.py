@@ -4,7 +4,7 @@
 
 In virtual time, so alike on every machine: each client makes 60 calls that succeed, one after the other, 50 ms each.
 Strangers call 20 times a second and 80 times, for 10 s each, and come never again. The provider tells what is left as
-OpenAI does (a bucket), by draft 11 (windows), or not at all. Ours are ten processes with ten clients each.
+OpenAI does (a bucket), by draft 11 (windows), or not at all ("silent" says Retry-After, "mute" nothing). Ours are ten processes with ten clients each.
 
 "as ATB", "as AATB": what is known of arXiv 2510.04516 from its abstract, rebuilt. They are no runs of its code.
 `--real`: a bucket in real time as well, four processes of 25 clients over httpx2 and a real Valkey, for two minutes.
@@ -51,9 +51,9 @@ def _of(name: str, run: Run) -> Iterator[Figure]:
 
 
 def _beside(provider: str, runs: dict[str, Run]) -> Iterator[Figure]:
-    tells = provider != "silent"
+    tells = provider not in ("silent", "mute")
     for other in (BACKOFF, ASSISTED):
-        if other in runs:
+        if other in runs and runs[other].refused:
             fewer = 100 * (1 - runs[OURS].refused / runs[other].refused)
             least = _FEWER if tells and other == BACKOFF else 0.0 if tells else None
             yield Figure(f"{provider}: 429s fewer than {other}", fewer, "%", at_least=least)

@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from batchlimit import AsyncRateLimiter
+from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, Queue
+from batchlimit.admission import AsyncAdmission
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.integrations.pacing import Pacer
 from batchlimit.integrations.told import observe
+from batchlimit.laws import AIMD
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 
@@ -143,10 +145,16 @@ class FarStore(AsyncMemoryStore):
 
 
 class Fleet:
-    """Our clients, ten in each of ten processes; as the transports do, but for the library of requests."""
+    """Our clients, ten in each of ten processes; as the transports do, but for the library of requests.
 
-    def __init__(self, *, observes: bool) -> None:
-        self._observes, self._buckets = observes, MemoryStore(asyncio.get_running_loop().time)
+    Args:
+        observes: whether what is left holds calls back.
+        adapts: whether each process limits how many of its calls are under way by AIMD, whose drops are the 429s.
+    """
+
+    def __init__(self, *, observes: bool = False, adapts: bool = False) -> None:
+        self._observes, self._adapts = observes, adapts
+        self._buckets = MemoryStore(asyncio.get_running_loop().time)
         self.stores: list[FarStore] = []
         self.pauses = 0
 
@@ -158,17 +166,26 @@ class Fleet:
         loop, store, pacer = asyncio.get_running_loop(), FarStore(self._buckets), Pacer(None, 600.0)
         self.stores.append(store)
         limiter = AsyncRateLimiter(store, QUOTA, clock=loop.time, deadline=1.0)
+        permits = _by_process() if self._adapts else None
 
         async def pause(seconds: float) -> None:
             self.pauses += 1
             await limiter.pause(KEY, seconds)
 
+        async def called(send: Send) -> Response:
+            if permits is None:
+                await limiter.acquire(KEY)
+                return await send()
+            permit = await AsyncAdmission(limiter, permits).admit(KEY, timeout=None)
+            response = await send()
+            permit.answered(429 if response.is_refused else 200)
+            return response
+
         async def client(send: Send, calls: int) -> None:
             for _ in range(calls):
                 refused = True
                 while refused:
-                    await limiter.acquire(KEY)
-                    refused, headers = await send()
+                    refused, headers = await called(send)
                     told = observe(headers, 0.0)
                     if refused:
                         await pause(told.after or 1.0)
@@ -177,3 +194,9 @@ class Fleet:
                             await pause(seconds)
 
         return client
+
+
+def _by_process() -> AsyncConcurrencyLimiter:
+    loop = asyncio.get_running_loop()
+    law = AIMD(initial=10, minimum=1, backoff_ratio=0.5, timeout=60.0)
+    return AsyncConcurrencyLimiter(law, queue=Queue(1000, max_wait=None), clock=lambda: round(loop.time() * 1e9))

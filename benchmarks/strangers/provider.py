@@ -57,6 +57,14 @@ class SilentBucket(TellingBucket):
         return self.refusal(admitted)
 
 
+class MuteBucket(SilentBucket):
+    """The same bucket, which says nothing at all."""
+
+    def refusal(self, admitted: bool) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+
 class Windows:
     """So many seconds of 100/s at once in each window, which tells what is left by draft 11, in whole seconds."""
 
@@ -85,6 +93,7 @@ PROVIDERS: dict[str, Callable[[float], Provider]] = {
     "window 10 s": lambda now: Windows(now, 10.0),
     "window 60 s": lambda now: Windows(now, 60.0),
     "silent": SilentBucket,
+    "mute": MuteBucket,
 }
 
 

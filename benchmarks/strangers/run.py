@@ -10,10 +10,10 @@ from tests.aio.loop import run, virtual_loop
 
 LATENCY = 0.05
 """Seconds from a call to its response."""
-OURS, BLIND = "ours, observing", "ours, by its 429s alone"
+OURS, BLIND, ADAPTS = "ours, observing", "ours, by its 429s alone", "ours, by its 429s and AIMD of calls under way"
 BACKOFF, HEEDING = "exponential backoff", "backoff, heeding Retry-After"
 AIMD, ASSISTED = "AIMD bucket each (as ATB)", "AIMD buckets by telemetry (as AATB)"
-WHO = (BACKOFF, HEEDING, AIMD, ASSISTED, BLIND, OURS)
+WHO = (BACKOFF, HEEDING, AIMD, ASSISTED, BLIND, ADAPTS, OURS)
 
 
 class Run(NamedTuple):
@@ -67,8 +67,8 @@ async def _run(make: Callable[[float], Provider], who: str, calls: int) -> Run:
 
 
 def _clients(who: str) -> tuple[Fleet | None, Sequence[Client]]:
-    if who in (OURS, BLIND):
-        fleet = Fleet(observes=who == OURS)
+    if who in (OURS, BLIND, ADAPTS):
+        fleet = Fleet(observes=who == OURS, adapts=who == ADAPTS)
         return fleet, fleet.clients()
     rivals = {BACKOFF: lambda: backoff(heeds=False), HEEDING: lambda: backoff(heeds=True), AIMD: adaptive}
     return None, rivals.get(who, assisted)()
