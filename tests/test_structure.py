@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_330,
-    "functions": 4_436,
-    "files": 426,
+    "lines": 55_620,
+    "functions": 4_458,
+    "files": 428,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

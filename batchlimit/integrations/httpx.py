@@ -6,7 +6,6 @@ either, by their `http_client` argument.
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
-from functools import cache
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from types import TracebackType
@@ -254,67 +253,24 @@ def _streamed(response: Any, parts: Iterator[bytes] | AsyncIterator[bytes]) -> A
     return _library(response).Response(response.status_code, content=parts).stream
 
 
-class _Stream:
-    """A body that is read in a thread: its request is under way until it is closed, or an error ends it."""
-
-    def __init__(self, stream: Any, permit: "OutgoingPermit") -> None:
-        self._stream, self._permit = stream, permit
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._stream
-        except GeneratorExit:  # who read it goes away, and closes it
-            raise
-        except BaseException as error:
-            self._permit.end(error)
-            raise
-
-    def close(self) -> None:
-        try:
-            self._stream.close()
-        finally:
-            self._permit.end()
-
-
-class _AsyncStream(_Stream):
-    """The same for tasks."""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for part in self._stream:
-                yield part
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self._permit.end(error)
-            raise
-
-    async def aclose(self) -> None:
-        try:
-            await self._stream.aclose()
-        finally:
-            self._permit.end()
-
-
-@cache
-def _stream_class(kind: type[_Stream], base: type) -> Any:
-    """Return a class of streams that a client of the library of this base takes."""
-    return type(kind.__name__, (kind, base), {})
+def _kept(response: Any, sent: bytes) -> bytes:
+    """Let the caller of a response read what was sent; return that, decoded."""
+    library = _library(response)
+    response.stream = library.ByteStream(sent)
+    decoded: bytes = library.Response(response.status_code, headers=response.headers, content=sent).content
+    return decoded
 
 
 def _hold(response: Any, permit: "OutgoingPermit") -> None:
-    _held(response, permit, _stream_class(_Stream, _library(response).SyncByteStream))
+    from batchlimit.integrations.outgoing_stream import Stream, hold
+
+    hold(response, permit, Stream, _library(response).SyncByteStream)
 
 
 def _async_hold(response: Any, permit: "OutgoingPermit") -> None:
-    _held(response, permit, _stream_class(_AsyncStream, _library(response).AsyncByteStream))
+    from batchlimit.integrations.outgoing_stream import AsyncStream, hold
 
-
-def _held(response: Any, permit: "OutgoingPermit", kind: Any) -> None:
-    if response.is_closed:  # one that was made from its whole content, as by a MockTransport
-        permit.end()
-    else:
-        response.stream = kind(response.stream, permit)
+    hold(response, permit, AsyncStream, _library(response).AsyncByteStream)
 
 
 _LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)

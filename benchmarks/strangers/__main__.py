@@ -4,7 +4,8 @@
 
 In virtual time, so alike on every machine: each client makes 60 calls that succeed, one after the other, 50 ms each.
 Strangers call 20 times a second and 80 times, for 10 s each, and come never again. The provider tells what is left as
-OpenAI does (a bucket), by draft 11 (windows), or not at all ("silent" says Retry-After, "mute" nothing). Ours are ten processes with ten clients each.
+OpenAI does (a bucket), by draft 11 (windows), or not at all ("silent" says Retry-After, "mute" does not). Ours are ten
+processes with ten clients each.
 
 "as ATB", "as AATB": what is known of arXiv 2510.04516 from its abstract, rebuilt. They are no runs of its code.
 `--real`: a bucket in real time as well, four processes of 25 clients over httpx2 and a real Valkey, for two minutes.
