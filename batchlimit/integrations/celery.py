@@ -21,6 +21,8 @@ __all__ = ["FleetBucket", "FleetRates", "LimitedTask"]
 
 _AWAY = 1.0
 """Seconds after which a worker asks again at the latest: the store may be back, or the limit raised."""
+_SOONEST = 0.01
+"""Seconds that the loop of a worker sleeps at least while more tasks wait than it looks at."""
 
 
 class LimitedTask(Task):  # type: ignore[misc]
@@ -141,6 +143,9 @@ class FleetRates(bootsteps.Step):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} has no limiter: limiter = RateLimiter.from_url(...) in its class")
         super().__init__(consumer, **options)
         consumer.bucket_for_task = self._bucket
+        if (hub := consumer.hub) is not None:
+            # Each waiting task has a timer. Where more of them are due than it fires at a time, kombu sleeps for 1 s.
+            hub.fire_timers = functools.partial(type(hub).fire_timers, hub, min_delay=_SOONEST)
         consumer.reset_rate_limits()
 
     def _bucket(self, task: Any) -> FleetBucket | None:

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from celery.exceptions import Reject
+from kombu.asynchronous.hub import Hub
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.celery import LimitedTask
+from batchlimit.integrations.celery import FleetRates, LimitedTask
 from batchlimit.integrations.workers.task_limit import TIMES
 from tests.integrations.workers.fleet import Span, excess, processes
 from tests.nodes import await_fact
@@ -174,3 +176,19 @@ def test_a_task_that_comes_again_keeps_its_headers_and_options(app: Celery, monk
     assert options["headers"] == {"trace": "t", TIMES: 4}
     assert (options["retries"], options["task_id"]) == (2, "one")
     assert 300.0 <= options["countdown"] <= 600.0, "an hour is longer than `limit_longest`"
+
+
+def test_a_worker_with_many_tasks_that_wait_does_not_sleep_for_a_second() -> None:
+    """Each of them has a timer, and kombu fires ten of them; then it would sleep, whatever is due."""
+
+    class Rates(FleetRates):
+        limiter = RateLimiter.from_url("memory://", "1/s")
+
+    hub: Any = Hub()  # type: ignore[no-untyped-call]
+    Rates(SimpleNamespace(hub=hub, reset_rate_limits=bool))
+    fired: list[int] = []
+    for each in range(25):
+        hub.timer.call_after(0, fired.append, (each,))
+    assert hub.fire_timers() == 0.01
+    assert len(fired) == 10
+    hub.close()
