@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_620,
-    "functions": 4_458,
+    "lines": 55_650,
+    "functions": 4_460,
     "files": 428,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
