@@ -19,8 +19,10 @@ class AsyncAcquireAll:
     All keys of which nothing is known are asked for at the same time.
     """
 
-    def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
-        self._costs = check_costs(costs)
+    def __init__(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry, priority: int = 1
+    ) -> None:
+        self._costs, self._priority = check_costs(costs), priority
         self._find, self._clock = registry.entry, registry.clock
         registry.check_open()
         for key, cost in self._costs.items():
@@ -104,7 +106,7 @@ class AsyncAcquireAll:
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)
-        caller = entry.join(self._costs[key], until, self._places.get(entry, 0))
+        caller = entry.join(self._costs[key], until, self._places.get(entry, 0), priority=self._priority)
         self._places[entry] = caller.waiter.number
         self._held.append((entry, caller))
         return caller

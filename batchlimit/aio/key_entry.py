@@ -69,9 +69,11 @@ class KeyEntry:
             self.tokens.took_late(cost)
         return NO_WAIT
 
-    def join(self, cost: int, deadline: float, number: int = 0, *, prompt: bool = False) -> WaitingTask:
+    def join(
+        self, cost: int, deadline: float, number: int = 0, *, prompt: bool = False, priority: int = 1
+    ) -> WaitingTask:
         """Put a caller in the queue, in its old place if it has a number, and do for it what can be done at once."""
-        caller = WaitingTask(self, cost, deadline, prompt=prompt)
+        caller = WaitingTask(self, cost, deadline, prompt=prompt, priority=priority)
         caller.waiter.number = number
         if (request := self.reservoir.state.in_flight) is not None:
             self._look_after(request)
@@ -82,12 +84,12 @@ class KeyEntry:
             raise
         return caller
 
-    def resume(self, fetch: Fetch, cost: int, deadline: float) -> WaitingTask | None:
+    def resume(self, fetch: Fetch, cost: int, deadline: float, priority: int) -> WaitingTask | None:
         """Begin with this in flight, which was sent for the first caller before; None: another one was faster.
 
         To be followed by a report on the request.
         """
-        caller = WaitingTask(self, cost, deadline, prompt=True)
+        caller = WaitingTask(self, cost, deadline, prompt=True, priority=priority)
         caller.waited = True
         if not self.reservoir.resume(caller.waiter, fetch):
             return None

@@ -59,9 +59,9 @@ class AsyncKeyHandle:
             self._entry = self._limiter._entries.get(self._place)  # the one in use now, if there is one
         return self._limiter.try_acquire(self.key, cost)
 
-    async def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
+    async def acquire(self, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
         """Wait until the call is admitted."""
-        await self._limiter.acquire(self.key, cost, timeout=timeout)
+        await self._limiter.acquire(self.key, cost, timeout=timeout, priority=priority)
 
     def decide(self, cost: int = 1) -> Answer[Decision]:
         """Admit the call or not, and say what a caller wants to be told."""
@@ -83,6 +83,8 @@ class AsyncKeyHandle:
         """End the pause, for all processes."""
         return await self._limiter.resume(self.key)
 
-    def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> AsyncReservation:
+    def reserve(
+        self, cost: int, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
+    ) -> AsyncReservation:
         """Charge an estimate now, and settle later what it really was."""
-        return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)
+        return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)

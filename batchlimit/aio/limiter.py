@@ -19,7 +19,7 @@ from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import NeverFits, check_key
+from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
@@ -123,8 +123,8 @@ class AsyncRateLimiter(
             return Pending(self._slow_path.try_at(entry, key, cost))
         return Pending(self._slow_path.try_acquire(key, cost))
 
-    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        await self._slow_path.acquire(key, cost, timeout)
+    async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
+        await self._slow_path.acquire(key, cost, timeout, priority)
 
     def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
         return Pending(self._slow_path.decide(key, cost))
@@ -143,7 +143,7 @@ class AsyncRateLimiter(
 
     @overload  # type: ignore[override]
     def reserve(
-        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+        self, key: str, cost: int, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
     ) -> AsyncReservation: ...
     @overload
     def reserve(
@@ -151,6 +151,7 @@ class AsyncRateLimiter(
         key: Mapping[str, int] | Iterable[tuple[str, int]],
         *,
         timeout: float | None = None,
+        priority: int = 1,
         on_error: OnError = "keep",
     ) -> AsyncJointReservation: ...
     def reserve(
@@ -159,11 +160,12 @@ class AsyncRateLimiter(
         cost: int | None = None,
         *,
         timeout: float | None = None,
+        priority: int = 1,
         on_error: OnError = "keep",
     ) -> AsyncReservation | AsyncJointReservation:
         estimate = Estimate(estimated(key, cost), on_error)
         made = AsyncJointReservation if cost is None else AsyncReservation
-        return made(estimate, self._reserve(estimate.costs, timeout), self._slow_path.adjust)
+        return made(estimate, self._reserve(estimate.costs, timeout, priority), self._slow_path.adjust)
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         check_key(key)
@@ -173,12 +175,17 @@ class AsyncRateLimiter(
         return AsyncLimit(self, Template(key, cost), timeout)
 
     async def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
+        self,
+        costs: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        timeout: float | None = None,
+        priority: int = 1,
     ) -> None:
+        check_priority(priority)
         until = deadline(timeout, self._clock())
         told = await spend_cold(self._registry, costs)
         if told is None or not all(told.values()):
-            await AsyncAcquireAll(costs, self._registry).acquire(until)
+            await AsyncAcquireAll(costs, self._registry, priority).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         if (known := decide_from_memory(self._registry, costs)) is not None:
@@ -199,13 +206,13 @@ class AsyncRateLimiter(
     async def close(self) -> None:
         await self._registry.close()
 
-    async def _reserve(self, costs: dict[str, int], timeout: float | None) -> None:
+    async def _reserve(self, costs: dict[str, int], timeout: float | None, priority: int) -> None:
         """Charge all keys, or none."""
         entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
         try:
             if len(costs) == 1:
-                await self.acquire(*next(iter(costs.items())), timeout=timeout)
+                await self.acquire(*next(iter(costs.items())), timeout=timeout, priority=priority)
             else:
-                await self.acquire_all(costs, timeout=timeout)
+                await self.acquire_all(costs, timeout=timeout, priority=priority)
         except NeverFits as never:
             raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None

@@ -9,7 +9,7 @@ from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.quota.key import check_cost
+from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
 
 
@@ -22,9 +22,9 @@ class AsyncSlowPath:
     def __repr__(self) -> str:
         return f"<AsyncSlowPath of {self._registry!r}>"
 
-    async def acquire(self, key: str, cost: int, timeout: float | None) -> None:
+    async def acquire(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
-        result = await self._admit(key, cost, deadline(timeout, self._clock()))
+        result = await self._admit(key, cost, deadline(timeout, self._clock()), check_priority(priority))
         if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
@@ -89,21 +89,21 @@ class AsyncSlowPath:
             entry.changed()
         return None
 
-    async def _admit(self, key: str, cost: int, until: float) -> Settled:
+    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if (settled := await self._spend(key, cost, until)) is not None:
+            if (settled := await self._spend(key, cost, until, priority)) is not None:
                 return settled
             entry = self._registry.entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (
                 not entry.reservoir.state.is_retired
-                and (result := await self._admit_at(entry, cost, until)) is not None
+                and (result := await self._admit_at(entry, cost, until, priority)) is not None
             ):
                 return result
             self._registry.live_entry(key)
 
-    async def _admit_at(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
+    async def _admit_at(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
         if (before := entry.take(cost)) != NO_WAIT:
             return AdmissionResult.hit(before, entry.reservoir.decisions)
@@ -112,14 +112,14 @@ class AsyncSlowPath:
                 return AdmissionResult.hit(before, entry.reservoir.decisions, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
-        return await result_of(entry, entry.join(cost, until, prompt=True))
+        return await result_of(entry, entry.join(cost, until, prompt=True, priority=priority))
 
-    async def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+    async def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
         """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
         spends = self._registry.live_spends()
         if key.__class__ is str and key in self._registry.entries:
             return None
-        return await spends.one(key, cost, until)
+        return await spends.one(key, cost, until, priority)
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

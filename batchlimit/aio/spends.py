@@ -48,14 +48,14 @@ class Spends:
     def __repr__(self) -> str:
         return f"<Spends by {self._queue!r}>"
 
-    async def one(self, key: str, cost: int, until: float) -> Settled | None:
+    async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
         if (begun := self._begin({check_key(key): cost})) is None:
             return None
         outcome = await self._spend(begun)
         if outcome is None:
             return None
-        return begun[0] if is_charged(outcome) else await self._in_vain(begun[0], outcome, until)
+        return begun[0] if is_charged(outcome) else await self._in_vain(begun[0], outcome, until, priority)
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
@@ -117,10 +117,12 @@ class Spends:
             with contextlib.suppress(LimiterClosed):
                 self.refund({each.key: each.message.cost for each in begun})
 
-    async def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
+    async def _in_vain(
+        self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1
+    ) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
         entry, fetch = self._find(spend.key), self._spending.fetch(spend)
-        if (caller := entry.resume(fetch, spend.message.cost, until)) is None:
+        if (caller := entry.resume(fetch, spend.message.cost, until, priority)) is None:
             return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
         return await result_of(entry, caller)

@@ -30,9 +30,10 @@ class WaitingTask:
 
     __slots__ = ("_entry", "_error", "_woken", "due", "has_left", "waited", "waiter")
 
-    def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False) -> None:
-        """See Waiter for `prompt`."""
-        self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt)  # it may be cancelled before it wakes
+    def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False, priority: int = 1) -> None:
+        """See Waiter for `prompt` and `priority`."""
+        # It may be cancelled before it wakes.
+        self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt, priority=priority)
         self.waited = self.has_left = False
         self.due = math.inf  # when its key entry looks after it, if nothing happens before
         self._entry = entry

@@ -25,13 +25,15 @@ class LimiterCalls:
             [True, True, False]
         """
 
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> Any:
-        """Wait until the call is admitted. Callers are served in order of arrival.
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> Any:
+        """Wait until the call is admitted. Callers of one priority are served in order of arrival.
 
         Args:
             key: what is limited.
             cost: whole tokens (default 1); 0 is always admitted.
             timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            priority: from 1 (default) to 100: how many tokens this caller gets for each of one of priority 1 while both
+                wait, in whichever process.
 
         Raises:
             RateLimited: `timeout` cannot be met; raised as soon as that is known. `retry_after` says when to return.
@@ -155,6 +157,7 @@ class LimiterCalls:
         cost: int | None = None,
         *,
         timeout: float | None = None,
+        priority: int = 1,
         on_error: OnError = "keep",
     ) -> Any:
         """Charge an estimate now, as `acquire` does, and settle later what it really was.
@@ -163,6 +166,7 @@ class LimiterCalls:
             key: what is limited; or the estimates of several keys, as a dict or as pairs: all are charged, or none.
             cost: the estimate, in whole tokens; none with several keys.
             timeout: seconds to wait at most; 0 does not wait (default None: no limit).
+            priority: as of `acquire`.
             on_error: what becomes of the estimate if the block raises or is cancelled: "keep" (default) or "refund".
 
         Returns:

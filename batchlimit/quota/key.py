@@ -9,6 +9,8 @@ from batchlimit.base.redaction import shown
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256
 
+MOST_URGENT = 100
+"""The highest priority of a caller; the lowest is 1."""
 _SHOWN = 64
 _DIGEST = 16
 _SHORT = 2 * _DIGEST + 2
@@ -51,6 +53,15 @@ def check_cost(cost: object, largest: int, key: str) -> int:
     if cost > largest:
         raise NeverFits(key, cost, largest)
     return cost
+
+
+def check_priority(priority: object) -> int:
+    """The priority itself. Raises TypeError unless it is an int, and ValueError unless it is from 1 to MOST_URGENT."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority must be a whole number, not {shown(priority)}")
+    if not 1 <= priority <= MOST_URGENT:
+        raise ValueError(f"priority must be from 1 to {MOST_URGENT}, not {shown(priority)}")
+    return priority
 
 
 def check_costs(costs: object) -> dict[str, int]:

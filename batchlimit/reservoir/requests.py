@@ -5,6 +5,7 @@ import math
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen
+from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.instance import Instance
@@ -184,6 +185,8 @@ class Requests:
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, state.weight or self._options.weight
+        if (priority := state.queue.highest_priority) > 1:  # who is urgent here comes before the others elsewhere
+            weight = min(weight * priority, LARGEST_WEIGHT)
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
         refused = state.tokens.refused - self.refusals_told
         shadow = max(0, state.shadow_refused - self.shadow_told)

@@ -7,10 +7,11 @@ What is promised, provided that the clocks of process and store run at the same 
 1. All processes together admit no more than the bucket granted, and spend no token after its lease ends. More is
    admitted in mode "shadow" or "open", and in an outage by `on_failure` "open" or "local". A `debit` goes beyond it
    too, for its tokens were used before anybody asked.
-2. Waiters are served in order of arrival. One with a timeout leaves at its deadline; if it asks the store just then, it
-   leaves with the answer. A hopeless one leaves at once. One with timeout 0 (`NO_WAIT`) leaves as soon as this process
-   knows that the bucket is short. Else it leaves by the answer to an ask sent since it came, or by the next if that ask
-   was repeated, or its tokens came too late. If the store fails, the fallback serves or refuses it, or it fails.
+2. Waiters of one priority are served in order of arrival; those of several take turns, by weight. One with a timeout
+   leaves at its deadline; if it asks the store just then, it leaves with the answer. A hopeless one leaves at once.
+   One with timeout 0 (`NO_WAIT`) leaves as soon as this process knows that the bucket is short. Else it leaves by
+   the answer to an ask sent since it came, or by the next if that ask was repeated, or its tokens came too late. If
+   the store fails, the fallback serves or refuses it, or it fails.
 3. A limiter has one Ask or GiveBack per key in flight, whatever the number of callers. A `peek` goes beside it.
 4. A caller may be interrupted at any line. That may lose a refund, or tokens until their lease ends; it creates none.
 
@@ -20,7 +21,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 |--------------------------|---------------------------------------------------------------------------|
 | `state.tokens`           | FreeTokens: tokens that any caller may spend; a hit takes one, no lock    |
 | `state.lease`            | Lease: all that is leased, until when; some reserved, some begins later   |
-| `state.queue`            | WaitQueue: the waiters in order of arrival; its leader watches the clock  |
+| `state.queue`            | WaitQueue: the waiters in their order; its leader watches the clock       |
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; a waiter without a caller    |

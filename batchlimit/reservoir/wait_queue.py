@@ -1,4 +1,4 @@
-"""The waiters for tokens, in order of arrival, and those to wake."""
+"""The waiters for tokens, in the order in which they are served, and those to wake."""
 
 import math
 from collections.abc import Iterator
@@ -6,13 +6,15 @@ from heapq import heappop, heappush
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.depths import NEAR, NEVER, Depths, Horizon
-from batchlimit.reservoir.waiter import NOBODY, Verdict, Waiter
+from batchlimit.reservoir.turns import Turns
+from batchlimit.reservoir.waiter import NOBODY, Admit, Verdict, Waiter
 
 _NOBODY: dict[int, Waiter] = {}
 """An empty queue's, one for all of them: most are empty, and lists of their own took 112 bytes a key."""
 _NO_NUMBERS: list[int] = []
 _NO_SET: set[int] = set()
 _NONE: list[Waiter] = []
+_NO_LINES: "dict[int, WaitQueue]" = {}
 _STALE = 64
 """So many numbers of waiters that have left are kept in any case."""
 
@@ -20,12 +22,17 @@ _STALE = 64
 class WaitQueue:
     """A queue of waiters. Its leader watches the clock, and sends the requests, for all: so one caller is always awake.
 
-    No question looks at every waiter, however many there are: see Depths.
+    No question looks at every waiter, however many there are: see Depths. Waiters of a priority above 1 have lines of
+    their own, and take turns with the others: see Turns. Who is too late is found in each line alone.
     """
 
-    __slots__ = ("_awake", "_debtor", "_depths", "_hasty", "_numbers", "cost", "last", "waiters")
+    __slots__ = (
+        "_awake", "_debtor", "_depths", "_hasty", "_lines", "_numbers", "_priority", "_turns", "cost",
+        "last", "waiters",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, priority: int = 1) -> None:
+        self._priority = priority  # of waiters that have no line of their own: the lowest
         self._awake = _NONE
         self.last = 0  # the number of the waiter who came last
         self._debtor: Waiter | None = None  # a debt, with which nobody waits: one at the most
@@ -33,7 +40,9 @@ class WaitQueue:
 
     def _clear(self) -> None:
         self.waiters = _NOBODY  # by number
-        self._numbers = _NO_NUMBERS  # a heap of the numbers of all but the debtor, and of some who have left
+        self._numbers = _NO_NUMBERS  # a heap of those of priority 1, without the debtor, and of some who have left
+        self._lines = _NO_LINES  # of higher priorities
+        self._turns: Turns | None = None  # from the first waiter of a higher priority on
         self._hasty = _NO_SET  # the numbers of those who take the first answer
         self._depths: Depths | None = None  # from the first question on that takes it
         self.cost = 0  # what all of them ask for, in tokens
@@ -50,20 +59,22 @@ class WaitQueue:
 
     @property
     def first(self) -> Waiter | None:
-        """The waiter who came before all others."""
-        leader, debtor = self.leader, self._debtor
-        if debtor is None or (leader is not None and leader.number < debtor.number):
-            return leader
-        return debtor
+        """The waiter who is served next."""
+        first, debtor = self._first_of_usual(), self._debtor
+        if debtor is not None and (first is None or debtor.number < first.number):
+            first = debtor
+        return first if self._turns is None else self._next(self._turns, first)
 
     @property
     def leader(self) -> Waiter | None:
         """The first with whom somebody waits: with a debt nobody does."""
-        while self._numbers:
-            if (leader := self.waiters.get(self._numbers[0])) is not None:
-                return leader
-            heappop(self._numbers)
-        return None
+        first = self._first_of_usual()
+        return first if self._turns is None else self._next(self._turns, first)
+
+    @property
+    def highest_priority(self) -> int:
+        """The highest of those who wait."""
+        return max((priority for priority, line in self._lines.items() if line.waiters), default=1)
 
     @property
     def hasty(self) -> list[Waiter]:
@@ -71,7 +82,7 @@ class WaitQueue:
         return list(filter(None, map(self.waiters.get, sorted(self._hasty))))
 
     def join(self, waiter: Waiter) -> None:
-        """Put a waiter last; or, if it was here before, in its old place, ahead of all who came later."""
+        """Put a waiter last of its priority; or, if it was here before, in its old place, ahead of later ones."""
         if waiter.number and waiter in self:
             return
         number = waiter.number = waiter.number or self.last + 1
@@ -84,12 +95,14 @@ class WaitQueue:
             self._hasty.add(number)
         if waiter.event is NOBODY:
             self._debtor = waiter
-        else:
+        elif waiter.priority == self._priority:
             heappush(self._numbers, number)
-        if self._depths is not None:
+        if self._depths is not None and waiter.priority == self._priority:
             self._depths.changed(number)
         self.waiters[number] = waiter
         self.cost += waiter.cost
+        if waiter.priority != self._priority or self._turns is not None:
+            self._take_turns(waiter)
 
     @property
     def tokens(self) -> int:
@@ -97,8 +110,10 @@ class WaitQueue:
         return self.cost + (self._debtor.beyond if self._debtor is not None else 0)
 
     def ahead_of(self, waiter: Waiter) -> int:
-        """Return how many tokens the waiters before this one ask for."""
-        if waiter.number == self.last:
+        """Return how many tokens the waiters before this one ask for, of its own line."""
+        if waiter.priority != self._priority:
+            return line.ahead_of(waiter) if (line := self._lines.get(waiter.priority)) is not None else 0
+        if waiter.number == self.last and self._turns is None:
             return self.tokens - waiter.cost - waiter.beyond
         return self._measured().ahead_of(waiter.number)
 
@@ -117,7 +132,9 @@ class WaitQueue:
         if horizon is NEVER or len(self.waiters) == 1:
             return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
         number = self._measured(horizon.seconds).first_late(horizon)
-        return None if number is None else self.waiters[number]
+        if number is not None:
+            return self.waiters[number]
+        return next(filter(None, (line.first_late(horizon) for line in self._lines.values())), None)
 
     def resize(self, waiter: Waiter, cost: int, beyond: int) -> None:
         """Have a waiter ask for more or less, in its place, and for some more when it has got that."""
@@ -131,6 +148,8 @@ class WaitQueue:
         """Tell a waiter its verdict, and let it go: in this order, so that no waiter is ever lost without one."""
         waiter.verdict = verdict
         self.wake(waiter)
+        if self._turns is not None and isinstance(verdict, Admit):
+            self._turns.served(waiter)
         if waiter in self:
             self._remove(waiter)
 
@@ -161,18 +180,52 @@ class WaitQueue:
         if len(self.waiters) == 1:
             self._clear()
             return
-        if self._depths is not None:
+        if waiter.priority != self._priority:
+            self._leave_line(waiter)
+        elif self._depths is not None:
             self._depths.left(waiter.number)
         if waiter.deadline == NO_WAIT:
             self._hasty.discard(waiter.number)
         del self.waiters[waiter.number]
         self.cost -= waiter.cost
         if len(self._numbers) > 2 * len(self.waiters) + _STALE:
-            self._numbers = sorted(number for number, each in self.waiters.items() if each is not self._debtor)
+            self._numbers = sorted(number for number in self._usual() if self.waiters[number] is not self._debtor)
+
+    def _usual(self) -> list[int]:
+        """Return the numbers of the waiters of the lowest priority."""
+        return [number for number, each in self.waiters.items() if each.priority == self._priority]
+
+    def _first_of_usual(self) -> Waiter | None:
+        while self._numbers:
+            if (first := self.waiters.get(self._numbers[0])) is not None:
+                return first
+            heappop(self._numbers)
+        return None
+
+    def _next(self, turns: Turns, first: Waiter | None) -> Waiter | None:
+        return turns.next([first, *(line._first_of_usual() for line in self._lines.values())])
+
+    def _take_turns(self, waiter: Waiter) -> None:
+        """Put a waiter in the line of its priority."""
+        turns, priority = self._turns or Turns(), waiter.priority
+        self._turns, self._lines = turns, self._lines or {}
+        if priority != self._priority:
+            line = self._lines.setdefault(priority, WaitQueue(priority))
+            line.join(waiter)
+            first = line.leader
+        else:
+            first = self._first_of_usual()
+        if first is waiter or first is None:
+            turns.begin(priority)
+
+    def _leave_line(self, waiter: Waiter) -> None:
+        line = self._lines.get(waiter.priority)  # none where whoever joined was interrupted
+        if line is not None and waiter in line:
+            line._remove(waiter)
 
     def _measured(self, seconds: float | None = None) -> Depths:
         """Return the tree as it is now; `seconds` is how long a token takes to refill, if that is asked."""
         if self._depths is None or seconds not in (None, self._depths.seconds):
-            self._depths = Depths(self.waiters, seconds or 0.0)
+            self._depths = Depths(self._usual(), seconds or 0.0)
         self._depths.update(self.waiters)
         return self._depths

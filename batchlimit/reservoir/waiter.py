@@ -144,8 +144,10 @@ class Waiter:
     event: Wakeable
     tentative: bool = field(default=False, kw_only=True)
     prompt: bool = field(default=False, kw_only=True)
+    priority: int = field(default=1, kw_only=True)
+    """How many tokens callers like this one get for each of a caller of priority 1, while both wait."""
     number: int = field(default=0, init=False)
-    """Its place in the order of arrival."""
+    """Its place in the order in which waiters are served."""
     beyond: int = field(default=0, init=False)
     """Tokens that it will ask for when it has got its cost; only a debt does."""
     reports: int = field(default=0, init=False)

@@ -24,8 +24,10 @@ class AcquireAll:
     tokens and tries again. It keeps its place in each queue, so it succeeds where all keys have a queue.
     """
 
-    def __init__(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry) -> None:
-        self._costs = check_costs(costs)
+    def __init__(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry, priority: int = 1
+    ) -> None:
+        self._costs, self._priority = check_costs(costs), priority
         self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
         self._finish = registry.finish
         self._attempt = registry.attempt
@@ -150,7 +152,7 @@ class AcquireAll:
 
     def _caller(self, key: str, until: float) -> WaitingThread:
         """Return a caller that joins the queue next. It is held before: an interrupt may come between any two lines."""
-        caller = WaitingThread(self._find(key), self._costs[key], until, tentative=True)
+        caller = WaitingThread(self._find(key), self._costs[key], until, tentative=True, priority=self._priority)
         caller.waiter.number = self._places.get(caller.entry, 0)
         self._held.append(caller)
         return caller

@@ -68,7 +68,7 @@ class Limit:
         @functools.wraps(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
             key, cost = charged(*args, **kwargs)
-            await self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout)
+            await self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout, 1)
             return await function(*args, **kwargs)
 
         return limited

@@ -51,9 +51,9 @@ class KeyHandle:
                     return False
         return self._look_up(cost)
 
-    def acquire(self, cost: int = 1, *, timeout: float | None = None) -> None:
+    def acquire(self, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
         """Wait until the call is admitted."""
-        self._limiter.acquire(self.key, cost, timeout=timeout)
+        self._limiter.acquire(self.key, cost, timeout=timeout, priority=priority)
 
     def decide(self, cost: int = 1) -> Decision:
         """Admit the call or not, and say what a caller wants to be told."""
@@ -75,9 +75,11 @@ class KeyHandle:
         """End the pause, for all processes."""
         return self._limiter.resume(self.key)
 
-    def reserve(self, cost: int, *, timeout: float | None = None, on_error: OnError = "keep") -> Reservation:
+    def reserve(
+        self, cost: int, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
+    ) -> Reservation:
         """Charge an estimate now, and settle later what it really was."""
-        return self._limiter.reserve(self.key, cost, timeout=timeout, on_error=on_error)
+        return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)
 
     def _look_up(self, cost: int) -> bool:
         admitted = self._limiter.try_acquire(self.key, cost)

@@ -9,7 +9,7 @@ from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import NeverFits, check_key
+from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
@@ -120,8 +120,8 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
                 entry.took_late(cost)
         return self._slow_path.try_at(entry, key, cost)
 
-    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None) -> None:
-        self._slow_path.acquire(key, cost, timeout)
+    def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
+        self._slow_path.acquire(key, cost, timeout, priority)
 
     def decide(self, key: str, cost: int = 1) -> Decision:
         return self._slow_path.decide(key, cost)
@@ -140,7 +140,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
 
     @overload  # type: ignore[override]
     def reserve(
-        self, key: str, cost: int, *, timeout: float | None = None, on_error: OnError = "keep"
+        self, key: str, cost: int, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
     ) -> Reservation: ...
     @overload
     def reserve(
@@ -148,6 +148,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         key: Mapping[str, int] | Iterable[tuple[str, int]],
         *,
         timeout: float | None = None,
+        priority: int = 1,
         on_error: OnError = "keep",
     ) -> JointReservation: ...
     def reserve(
@@ -156,10 +157,11 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         cost: int | None = None,
         *,
         timeout: float | None = None,
+        priority: int = 1,
         on_error: OnError = "keep",
     ) -> Reservation | JointReservation:
         estimate = Estimate(estimated(key, cost), on_error)
-        self._charge(estimate.costs, timeout)
+        self._charge(estimate.costs, timeout, priority)
         return (JointReservation if cost is None else Reservation)(estimate, self._slow_path.adjust)
 
     def bucket(self, key: str) -> KeyHandle:
@@ -170,12 +172,17 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return Limit(self, Template(key, cost), timeout)
 
     def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None
+        self,
+        costs: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        timeout: float | None = None,
+        priority: int = 1,
     ) -> None:
+        check_priority(priority)
         until = deadline(timeout, self._clock())
         told = spend_cold(self._registry.spends, self._entries, costs, self._clock)
         if told is None or not all(told.values()):
-            AcquireAll(costs, self._registry).acquire(until)
+            AcquireAll(costs, self._registry, priority).acquire(until)
 
     def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         if (known := decide_from_memory(self._entries, costs, self._clock)) is not None:
@@ -196,13 +203,13 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     def close(self) -> None:
         self._registry.close()
 
-    def _charge(self, costs: dict[str, int], timeout: float | None) -> None:
+    def _charge(self, costs: dict[str, int], timeout: float | None, priority: int) -> None:
         """Charge all keys, or none."""
         entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
         try:
             if len(costs) == 1:
-                self.acquire(*next(iter(costs.items())), timeout=timeout)
+                self.acquire(*next(iter(costs.items())), timeout=timeout, priority=priority)
             else:
-                self.acquire_all(costs, timeout=timeout)
+                self.acquire_all(costs, timeout=timeout, priority=priority)
         except NeverFits as never:
             raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None

@@ -5,7 +5,7 @@ from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.quota.key import check_cost
+from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import pausing, store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -22,13 +22,13 @@ class SlowPath:
     def __repr__(self) -> str:
         return f"<SlowPath of {self._registry!r}>"
 
-    def acquire(self, key: str, cost: int, timeout: float | None) -> None:
+    def acquire(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
-        result = self._admit(key, cost, deadline(timeout, self._clock()))
+        result = self._admit(key, cost, deadline(timeout, self._clock()), check_priority(priority))
         if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
-    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None) -> None:
+    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Do the same in a coroutine, and do not block its event loop."""
         until, result = deadline(timeout, self._clock()), None
         while result is None:
@@ -36,7 +36,7 @@ class SlowPath:
             check_cost(cost, entry.reservoir.state.most, key)
             if entry.take(cost) != NO_WAIT:
                 return
-            result = await WaitingCoroutine(entry, cost, until).wait()
+            result = await WaitingCoroutine(entry, cost, until, priority).wait()
         if not result.admitted:
             raise result.refusal(key, self._clock())
 
@@ -108,23 +108,23 @@ class SlowPath:
         while tokens > 0 and not _debit(self._registry.live_entry(key), tokens):
             pass  # it had just retired
 
-    def _admit(self, key: str, cost: int, until: float) -> Settled:
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         while True:
-            if (answer := self._spend(key, cost, until)) is not None:
+            if (answer := self._spend(key, cost, until, priority)) is not None:
                 return answer
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (before := entry.take(cost)) != NO_WAIT:
                 return AdmissionResult.hit(before, entry.reservoir.decisions)
-            if (result := self._wait(entry, cost, until)) is not None:
+            if (result := self._wait(entry, cost, until, priority)) is not None:
                 return result
 
-    def _spend(self, key: str, cost: int, until: float) -> Settled | None:
+    def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
         """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
         if key.__class__ is str and key in self._registry.entries:
             return None
-        return self._registry.spends.one(key, cost, until)
+        return self._registry.spends.one(key, cost, until, priority)
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""
@@ -146,10 +146,10 @@ class SlowPath:
             return False
         return self.try_acquire(key, cost) if result is None else result.admitted
 
-    def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
+    def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
         """Wait in the queue of a key, as first in it by asking the store; None: the key entry has retired."""
         check_recursion_depth()
-        caller = WaitingThread(entry, cost, until)
+        caller = WaitingThread(entry, cost, until, priority=priority)
         try:
             return caller.wait()
         except StoreUnavailable:

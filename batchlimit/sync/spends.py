@@ -53,14 +53,14 @@ class Spends:
     def __repr__(self) -> str:
         return f"<Spends by {self._queue!r}>"
 
-    def one(self, key: str, cost: int, until: float) -> Settled | None:
+    def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
         if (begun := self._begin({check_key(key): cost})) is None:
             return None
         outcome = self._spend(begun)
         if outcome is None:
             return None
-        return begun[0] if is_charged(outcome) else self._in_vain(begun[0], outcome, until)
+        return begun[0] if is_charged(outcome) else self._in_vain(begun[0], outcome, until, priority)
 
     def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
@@ -106,10 +106,11 @@ class Spends:
         self._check_open()  # whoever closes the limiter meanwhile fails its callers
         return outcome
 
-    def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float) -> AdmissionResult | None:
+    def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
         entry = self._find(spend.key)
-        caller, fetch = WaitingThread(entry, spend.message.cost, until), self._spending.fetch(spend)
+        caller = WaitingThread(entry, spend.message.cost, until, priority=priority)
+        fetch = self._spending.fetch(spend)
         try:
             if not entry.locked(lambda: caller.resume(fetch)):
                 return None

@@ -22,11 +22,13 @@ class WaitingThread:
 
     __slots__ = ("_asked", "_event", "_since", "entry", "waited", "waiter")
 
-    def __init__(self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False) -> None:
+    def __init__(
+        self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False, priority: int = 1
+    ) -> None:
         """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
         self.entry = entry
         self._event: Event | None = None  # from its first sleep on
-        self.waiter = Waiter(cost, deadline, AWAKE, tentative=tentative)
+        self.waiter = Waiter(cost, deadline, AWAKE, tentative=tentative, priority=priority)
         self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
@@ -137,9 +139,10 @@ class WaitingCoroutine:
     It asks the store in a thread of its own, so its event loop is not blocked.
     """
 
-    def __init__(self, entry: KeyEntry, cost: int, deadline: float) -> None:
+    def __init__(self, entry: KeyEntry, cost: int, deadline: float, priority: int) -> None:
         self._entry, self._event = entry, entry.task_event()
-        self._waiter = Waiter(cost, deadline, self._event, tentative=True)  # it may be cancelled before it wakes
+        # It may be cancelled before it wakes.
+        self._waiter = Waiter(cost, deadline, self._event, tentative=True, priority=priority)
 
     def __repr__(self) -> str:
         return f"<WaitingCoroutine at {self._entry!r}: {self._waiter}>"

@@ -9,7 +9,7 @@ from batchlimit.base.decision import Decision
 from batchlimit.base.patterns import by_name
 from batchlimit.base.waiting import patience
 from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.quota.key import check_cost, check_costs, check_key
+from batchlimit.quota.key import check_cost, check_costs, check_key, check_priority
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.reservoir.statistics import decision
 from batchlimit.stores.memory import MemoryStore
@@ -88,8 +88,9 @@ class Script:
             raise StoreUnavailable(f"the store is down for {key!r}: its script says so", key=key, code="REFUSED")
         return decision(quota, 0, fate[0], "denied")
 
-    def _acquire(self, key: str, cost: int, timeout: float | None) -> None:
+    def _acquire(self, key: str, cost: int, timeout: float | None, priority: int = 1) -> None:
         """Note a call; RateLimited if it is refused."""
+        check_priority(priority)
         told = self._ask(key, cost, patience(timeout))
         if not told:
             raise RateLimited(key, told.retry_after, told)
@@ -127,8 +128,8 @@ class _Path(SlowPath):
         self.acquire, self.try_acquire = script._acquire, script._try_acquire  # type: ignore[method-assign]
         self.decide, self.adjust = script._ask, script._adjust  # type: ignore[method-assign]
 
-    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None) -> None:
-        self._script._acquire(key, cost, timeout)
+    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
+        self._script._acquire(key, cost, timeout, priority)
 
     def peek(self, key: str) -> Decision:
         return self._script._look(key, 1)
@@ -171,8 +172,9 @@ class FakeLimiter(RateLimiter):
         self.script = script
         self._entries, self._slow_path = {}, _Path(script)
 
-    def acquire_all(self, costs: object, *, timeout: float | None = None) -> None:
+    def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
+        check_priority(priority)
         self.script._acquire_all(costs, timeout)
 
     def decide_all(self, costs: object) -> dict[str, Decision]:
@@ -196,8 +198,9 @@ class AsyncFakeLimiter(AsyncRateLimiter):
         self.script = script
         self._entries, self._slow_path = {}, _AsyncPath(script)
 
-    async def acquire_all(self, costs: object, *, timeout: float | None = None) -> None:
+    async def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
+        check_priority(priority)
         self.script._acquire_all(costs, timeout)
 
     async def decide_all(self, costs: object) -> dict[str, Decision]:

@@ -132,9 +132,9 @@ class VirtualSlowPath(SlowPath):
     Else another thread could move the clock past the lease of tokens that are on their way to this caller.
     """
 
-    def _admit(self, key: str, cost: int, until: float) -> Settled:
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         with self._registry.attempt:
-            return super()._admit(key, cost, until)
+            return super()._admit(key, cost, until, priority)
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """See SlowPath."""

@@ -91,13 +91,13 @@ class _WatchedSlowPath(SlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    def _spend(self, key: str, cost: int, until: float) -> Settled | None:
-        result = super()._spend(key, cost, until)
+    def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
+        result = super()._spend(key, cost, until, priority)
         self._tally.waited += result is not None and result.waited
         return result
 
-    def _wait(self, entry: KeyEntry, cost: int, until: float) -> AdmissionResult | None:
-        result = super()._wait(entry, cost, until)
+    def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
+        result = super()._wait(entry, cost, until, priority)
         self._tally.waited += result is not None and result.waited
         return result
 
@@ -116,13 +116,15 @@ class _AsyncWatchedSlowPath(AsyncSlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    async def _spend(self, key: str, cost: int, until: float) -> Settled | None:
-        result = await super()._spend(key, cost, until)
+    async def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
+        result = await super()._spend(key, cost, until, priority)
         self._tally.waited += result is not None and result.waited
         return result
 
-    async def _admit_at(self, entry: AsyncKeyEntry, cost: int, until: float) -> AdmissionResult | None:
-        result = await super()._admit_at(entry, cost, until)
+    async def _admit_at(
+        self, entry: AsyncKeyEntry, cost: int, until: float, priority: int = 1
+    ) -> AdmissionResult | None:
+        result = await super()._admit_at(entry, cost, until, priority)
         self._tally.waited += result is not None and result.waited
         return result
 

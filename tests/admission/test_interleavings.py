@@ -42,8 +42,8 @@ class Ledger(AsyncRateLimiter):
 
     charged = refunded = 0
 
-    async def acquire_all(self, costs: Any, *, timeout: float | None = None) -> None:
-        await super().acquire_all(costs, timeout=timeout)
+    async def acquire_all(self, costs: Any, *, timeout: float | None = None, priority: int = 1) -> None:
+        await super().acquire_all(costs, timeout=timeout, priority=priority)
         self.charged += sum(costs.values())
 
     async def decide_all(self, costs: Any) -> dict[str, Decision]:

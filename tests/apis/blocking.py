@@ -103,8 +103,8 @@ class Blocking:
     def try_acquire(self, key: Any, cost: Any = 1) -> bool:
         return bool(awaited(self._inner.try_acquire, key, cost))
 
-    def acquire(self, key: Any, cost: Any = 1, *, timeout: Any = None) -> None:
-        awaited(self._inner.acquire, key, cost, timeout=timeout)
+    def acquire(self, key: Any, cost: Any = 1, *, timeout: Any = None, priority: Any = 1) -> None:
+        awaited(self._inner.acquire, key, cost, timeout=timeout, priority=priority)
 
     def decide(self, key: Any, cost: Any = 1) -> Decision:
         found: Decision = awaited(self._inner.decide, key, cost)
@@ -124,12 +124,15 @@ class Blocking:
         return bool(awaited(self._inner.resume, key))
 
     def reserve(
-        self, key: Any, cost: Any = None, *, timeout: Any = None, on_error: Any = "keep"
+        self, key: Any, cost: Any = None, *, timeout: Any = None, priority: Any = 1, on_error: Any = "keep"
     ) -> BlockingReservation:
-        return BlockingReservation(awaited(self._inner.reserve, key, cost, timeout=timeout, on_error=on_error))
+        options = {"timeout": timeout, "priority": priority, "on_error": on_error}
+        return BlockingReservation(awaited(self._inner.reserve, key, cost, **options))
 
-    def acquire_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None) -> None:
-        awaited(self._inner.acquire_all, costs, timeout=timeout)
+    def acquire_all(
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None, priority: Any = 1
+    ) -> None:
+        awaited(self._inner.acquire_all, costs, timeout=timeout, priority=priority)
 
     def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
         found: dict[str, Decision] = awaited(self._inner.decide_all, costs)

@@ -66,8 +66,10 @@ class Caller(Waiter):
 
     __slots__ = ("came", "then")
 
-    def __init__(self, cost: int, deadline: float, came: float, then: Callable[[bool], None]) -> None:
-        super().__init__(cost, deadline, _BELL)
+    def __init__(
+        self, cost: int, deadline: float, came: float, then: Callable[[bool], None], priority: int = 1
+    ) -> None:
+        super().__init__(cost, deadline, _BELL, priority=priority)
         self.came = came
         self.then = then
 
@@ -173,12 +175,14 @@ class Process:
         """Tokens that somebody waits for, or that are owed."""
         return self.reservoir.state.queue.cost + self.reservoir.state.overdraft.waiter.beyond
 
-    def call(self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget) -> None:
+    def call(
+        self, cost: int, patience: float = 0.0, then: Callable[[bool], None] = forget, *, priority: int = 1
+    ) -> None:
         """One caller comes: first the hot path, that of `try_acquire`, then the line."""
         if self.gone:
             return
         if self._frozen is not None:
-            self._frozen.append(lambda: self.call(cost, patience, then))
+            self._frozen.append(lambda: self.call(cost, patience, then, priority=priority))
             return
         if cost > self.reservoir.state.most:
             then(False)  # a ValueError
@@ -191,7 +195,7 @@ class Process:
             self._witness.denied(self)
             then(False)
         else:
-            self._do(lambda: self._stand_in_line(cost, patience, then))
+            self._do(lambda: self._stand_in_line(cost, patience, then, priority))
 
     def refund(self, cost: int) -> None:
         """A caller takes back what it was admitted for."""
@@ -307,9 +311,9 @@ class Process:
         else:
             self._witness.spent(self, cost)
 
-    def _stand_in_line(self, cost: int, patience: float, then: Callable[[bool], None]) -> None:
+    def _stand_in_line(self, cost: int, patience: float, then: Callable[[bool], None], priority: int) -> None:
         now = self.clock()
-        caller = Caller(cost, now + patience if patience else NO_WAIT, now, then)
+        caller = Caller(cost, now + patience if patience else NO_WAIT, now, then, priority)
         self.reservoir.admission.join(caller)
         self._callers[id(caller)] = caller
         self._walk(caller)

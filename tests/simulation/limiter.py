@@ -5,6 +5,7 @@ keyspace/spending.py says which. What a limiter does beside it is done here by t
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from batchlimit.base.waiting import NO_WAIT
@@ -33,6 +34,7 @@ class _Call(NamedTuple):
     patience: float
     then: Admitted
     by_entry: Callable[[], None]
+    priority: int = 1
 
 
 class Limiter(Process):
@@ -60,9 +62,10 @@ class Limiter(Process):
         """Messages to the server."""
         return super().calls + self.spends
 
-    def call(self, cost: int, patience: float = 0.0, then: Admitted = forget) -> None:
+    def call(self, cost: int, patience: float = 0.0, then: Admitted = forget, *, priority: int = 1) -> None:
         """One caller comes."""
-        self._come(_Call(cost, patience, then, lambda: super(Limiter, self).call(cost, patience, then)))
+        by_entry = partial(super().call, cost, patience, then, priority=priority)
+        self._come(_Call(cost, patience, then, by_entry, priority))
 
     def decide(self, then: Callable[[float], None]) -> None:
         """One caller comes for one token, and is told after how many seconds to come again (0.0: it was admitted)."""
@@ -70,7 +73,7 @@ class Limiter(Process):
         def tell(admitted: bool) -> None:
             then(0.0 if admitted else self._told)
 
-        self._come(_Call(1, 0.0, tell, lambda: self._do(lambda: self._stand_in_line(1, 0.0, tell))))
+        self._come(_Call(1, 0.0, tell, lambda: self._do(lambda: self._stand_in_line(1, 0.0, tell, 1))))
 
     def _come(self, call: _Call) -> None:
         if self.gone or self.stopped or (begun := self._spending.begin({KEY: call.cost})) is None:
@@ -100,7 +103,7 @@ class Limiter(Process):
     def _resume(self, spend: KeySpend, outcome: tuple[Spent, ...] | StoreUnavailable, call: _Call) -> bool:
         """Have the key's entry take in what came of a spend in vain; False: it is in use by now."""
         now, fetch = self.clock(), self._spending.fetch(spend)
-        caller = Caller(call.cost, now + call.patience if call.patience else NO_WAIT, now, call.then)
+        caller = Caller(call.cost, now + call.patience if call.patience else NO_WAIT, now, call.then, call.priority)
         if not self.reservoir.resume(caller, fetch):
             return False
         self.spends -= 1  # the reservoir counts it from now on
