@@ -7,11 +7,10 @@ What is promised, provided that the clocks of process and store run at the same 
 1. All processes together admit no more than the bucket granted, and spend no token after its lease ends. More is
    admitted in mode "shadow" or "open", and in an outage by `on_failure` "open" or "local". A `debit` goes beyond it
    too, for its tokens were used before anybody asked.
-2. Waiters of one priority are served in order of arrival; those of several take turns, by weight. One with a timeout
-   leaves at its deadline; if it asks the store just then, it leaves with the answer. A hopeless one leaves at once.
-   One with timeout 0 (`NO_WAIT`) leaves as soon as this process knows that the bucket is short. Else it leaves by
-   the answer to an ask sent since it came, or by the next if that ask was repeated, or its tokens came too late. If
-   the store fails, the fallback serves or refuses it, or it fails.
+2. Waiters are served in order of arrival, or in turns by priority. One with a timeout leaves at its deadline; if it
+   asks just then, it leaves with the answer. A hopeless one leaves at once. One with timeout 0 (`NO_WAIT`) leaves
+   once this process knows that the bucket is short. Else it leaves by the answer to an ask sent since it came; or to
+   the next, if that was repeated or its tokens came too late. If the store fails, it fails, or the fallback decides.
 3. A limiter has one Ask or GiveBack per key in flight, whatever the number of callers. A `peek` goes beside it.
 4. A caller may be interrupted at any line. That may lose a refund, or tokens until their lease ends; it creates none.
 
@@ -226,7 +225,7 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            if leaves_plenty(fetch, grant, state.quota, jitter):
+            if leaves_plenty(fetch, grant, state.quota, jitter) or state.asks_on(grant):
                 state.denials = NO_DENIALS
             else:
                 state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)

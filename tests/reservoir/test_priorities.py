@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Wait, Waiter
 from tests.depth import depth
 from tests.reservoir.entry import Entry
 from tests.reservoir.world import Waking
@@ -137,6 +137,17 @@ def test_an_ask_weighs_as_much_as_the_most_urgent_that_waits(priorities: list[in
         entry.reservoir.admission.join(each)
     asks = [step.ask for each in waiters if isinstance(step := entry.step(each), Fetch)]
     assert [each.weight for each in asks] == [weight]
+
+
+@pytest.mark.parametrize(("priority", "step"), [(1, Wait), (URGENT, Fetch)])
+def test_urgent_callers_ask_on_after_a_part_of_what_they_need(priority: int, step: type) -> None:
+    entry = Entry()
+    first, second = [Waiter(1, math.inf, Waking(), priority=priority) for _ in range(2)]
+    for each in (first, second):
+        entry.reservoir.admission.join(each)
+    entry.grant(entry.fetch(first), tokens=1, level=0)
+    assert isinstance(first.verdict, Admit)
+    assert isinstance(entry.step(second), step)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 7]), st.integers(1, 5), st.integers(0, 50)), max_size=80)
