@@ -7,6 +7,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import pausing, store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -24,7 +25,9 @@ class SlowPath:
 
     def acquire(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
-        result = self._admit(key, cost, deadline(timeout, self._clock()), check_priority(priority))
+        if priority is not ONE:
+            check_priority(priority)
+        result = self._admit(key, cost, deadline(timeout, self._clock()), priority)
         if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
