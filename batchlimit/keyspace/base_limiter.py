@@ -200,20 +200,13 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
         """
 
     def acquire_all(
-        self,
-        costs: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        priority: int = 1,
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
     ) -> Any:
         """Wait until all of several keys are charged; none of them is until all can be.
 
-        A caller waits in the queue of one key at a time and holds nothing of the others meanwhile.
-
         Args:
             costs: whole tokens by key, as a dict or as pairs.
-            timeout: seconds to wait at most; 0 does not wait (default None: no limit).
-            priority: as of `acquire`.
+            timeout, priority: as of `acquire`.
 
         Raises:
             RateLimited: `timeout` cannot be met; its `key` is the one that is short.
