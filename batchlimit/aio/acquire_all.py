@@ -10,6 +10,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.decisions import longest_refusal
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 
 
@@ -36,10 +37,14 @@ class AsyncAcquireAll:
         return f"<AsyncAcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     async def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
-        short = await self._try(None, until)
-        while short is not None:
-            short = await self._try(short, until)
+        """Wait until all are charged; RateLimited, by the key that is short for longest, as soon as that cannot be in time."""
+        try:
+            short = await self._try(None, until)
+            while short is not None:
+                short = await self._try(short, until)
+        except RateLimited as refusal:
+            found = {key: self._find(key).reservoir for key in self._costs}
+            raise longest_refusal(refusal, found, self._costs, self._clock()) from None
 
     async def decide(self) -> dict[str, Decision]:
         """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
@@ -81,6 +86,8 @@ class AsyncAcquireAll:
                 return key
             if isinstance(verdict, Refuse):
                 if self._clock() + verdict.retry_after > until:
+                    for other in callers.values():  # which were asked for at the same time: one may take longer
+                        await other.verdict(self._clock)
                     raise self._refusal(key, verdict)
                 return key
         return self._confirm()

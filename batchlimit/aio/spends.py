@@ -13,7 +13,7 @@ from batchlimit.base.blocking import check_recursion_depth
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
@@ -65,7 +65,7 @@ class Spends:
             return None
         if is_charged(outcome):
             return {each.key: each.decision() for each in begun}
-        short = next(each for each in begun if each.is_short)
+        short = longest(begun)
         settled = await self._in_vain(short, outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 

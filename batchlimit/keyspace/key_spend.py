@@ -6,6 +6,7 @@ Then no token is left here after the answer, and only a snapshot is kept.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from batchlimit.base.decision import Decision
@@ -97,11 +98,6 @@ class KeySpend:
         demand, trip = self.demand, self._round_trip or now - self.sent  # the first is good enough for a lease
         return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
 
-    @property
-    def is_short(self) -> bool:
-        """Whether its bucket lacked the tokens."""
-        return self.spent is not None and not self.spent.is_charged
-
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         assert self.spent is not None
@@ -118,6 +114,11 @@ class KeySpend:
         spent = self.spent
         assert spent is not None
         return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 0, spent.epoch, 1, None, -1, spent.levels)
+
+
+def longest(begun: Sequence[KeySpend]) -> KeySpend:
+    """Return the one of several spends that were refused together whose bucket lacks its tokens for longest."""
+    return max(begun, key=lambda each: 0.0 if each.spent is None else each.spent.retry_after)
 
 
 Settled = AdmissionResult | KeySpend

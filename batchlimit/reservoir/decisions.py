@@ -1,12 +1,18 @@
 """The Decisions on the calls of one key: whether a call may go ahead, and what else its caller learns."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import length_hint
+from typing import TYPE_CHECKING
 
 from batchlimit.base.decision import Decision, Source
-from batchlimit.reservoir.forecast import Forecast
+from batchlimit.errors import RateLimited
+from batchlimit.reservoir.forecast import Forecast, longest_denial
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import decision, outlook
+
+if TYPE_CHECKING:
+    from batchlimit.reservoir.reservoir import Reservoir
 
 
 class Decisions:
@@ -74,3 +80,14 @@ class Decisions:
         if decision.allowed or self._state.mode != "shadow":
             return decision
         return replace(decision, allowed=True, retry_after=0.0, source="shadow")
+
+
+def longest_refusal(
+    refusal: RateLimited, reservoirs: "Mapping[str, Reservoir]", costs: Mapping[str, int], now: float
+) -> RateLimited:
+    """Return the refusal of a call of several keys, by the one that memory refuses for longest."""
+    denial = longest_denial({key: each.forecast for key, each in reservoirs.items()}, costs, now)
+    if denial is None or denial[1] <= refusal.retry_after:
+        return refusal
+    key, wait = denial
+    return RateLimited(key, wait, reservoirs[key].decisions.told(wait, "denied", now))

@@ -8,6 +8,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.decisions import longest_refusal
 from batchlimit.reservoir.forecast import Prospect
 from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
 from batchlimit.sync import store_calls
@@ -44,13 +45,17 @@ class AcquireAll:
         return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that is short, as soon as that cannot be in time."""
+        """Wait until all are charged; RateLimited, by the key that is short for longest, as soon as that cannot be in time."""
         short: str | None = None
-        while True:
-            with self._attempt:
-                short = self._try(short, until)
-            if short is None:
-                return
+        try:
+            while True:
+                with self._attempt:
+                    short = self._try(short, until)
+                if short is None:
+                    return
+        except RateLimited as refusal:
+            found = {key: self._find(key).reservoir for key in self._costs}
+            raise longest_refusal(refusal, found, self._costs, self._clock()) from None
 
     def decide(self) -> dict[str, Decision]:
         """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""

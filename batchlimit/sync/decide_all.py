@@ -2,10 +2,12 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
+from batchlimit.reservoir.forecast import longest_denial
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -35,14 +37,14 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
     return left
 
 
-def decide_from_memory(entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
+def decide_from_memory(entries: Entries, costs: Any, clock: Clock) -> dict[str, Decision] | None:
     """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
     if costs.__class__ is not dict:
         return None
     now = clock()
     found, is_enough = _found(entries, costs, now)
     if not is_enough:
-        return _denied(*found[-1], now) if found else None
+        return _denied(entries, costs, now)
     if _charge(found, clock) is None:
         return None
     return {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
@@ -117,11 +119,20 @@ def _take(entry: KeyEntry, cost: int) -> float:
     return entry.take(cost)
 
 
-def _denied(key: str, entry: KeyEntry, cost: int, now: float) -> dict[str, Decision] | None:
-    reservoir = entry.reservoir
-    if reservoir.forecast.is_failing(now) or not reservoir.forecast.denies(cost, now):
+def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
+    """Return the refusal of the key that memory refuses for longest, if there is one."""
+    short: dict[str, KeyEntry] = {}
+    for key, cost in costs.items():
+        if cost.__class__ is not int or cost < 1:
+            return None
+        if (entry := entries.get(key)) is not None and not entry.tokens.has(cost, now):
+            short[key] = entry
+    denial = longest_denial({key: entry.reservoir.forecast for key, entry in short.items()}, costs, now)
+    if denial is None:
         return None
-    if not (wait := entry.locked(lambda: _deny(reservoir, cost, now))):
+    key, _ = denial
+    reservoir = short[key].reservoir
+    if not (wait := short[key].locked(lambda: _deny(reservoir, costs[key], now))):
         return None
     return {key: reservoir.decisions.told(wait, "denied", now)}
 

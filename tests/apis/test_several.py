@@ -410,3 +410,24 @@ def test_a_store_that_is_away_is_told_with_the_key(api: Api, stage: Stage, clock
 
 def _away() -> None:
     raise StoreUnavailable("away")
+
+
+@pytest.mark.parametrize("in_use", [(), ("quick",), ("slow",), ("quick", "slow")], ids=repr)
+@pytest.mark.parametrize("order", [("quick", "slow"), ("slow", "quick")], ids=repr)
+def test_of_several_keys_that_are_short_the_one_that_takes_longest_tells(
+    api: Api, valkey: Server, prefix: str, order: tuple[str, str], in_use: tuple[str, ...]
+) -> None:
+    quotas = {"quick": Quota.per_minute(1), "slow": Quota.per_hour(1)}
+    with api.from_url(valkey.url, quotas, prefix=prefix, deadline=DEADLINE) as limiter:
+        for key in in_use:
+            limiter.acquire(key, 0)
+        costs = dict.fromkeys(order, 1)
+        assert all(limiter.decide_all(costs).values())
+        for _ in range(3):  # by the store, and by memory
+            ((key, decision),) = limiter.decide_all(costs).items()
+            assert (key, decision.allowed) == ("slow", False)
+            assert decision.retry_after > 3000
+        with pytest.raises(RateLimited) as refused:
+            limiter.acquire_all(costs, timeout=0)
+        assert refused.value.key == "slow"
+        assert refused.value.retry_after > 3000
