@@ -40,7 +40,10 @@ def exporter(
         if once:
             sys.stdout.write(prometheus.generate_latest(registry).decode())
             return
-        server, thread = prometheus.start_http_server(port, host, registry)
+        try:
+            server, thread = prometheus.start_http_server(port, host, registry)
+        except OSError as error:
+            raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}") from error
         say(f"batchlimit exporter: http://{host}:{server.server_port}/metrics")
         _wait(server, thread)
 

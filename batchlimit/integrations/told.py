@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-_DIGITS = re.compile(r"[0-9]{1,18}(\.[0-9]+)?", re.ASCII).fullmatch
+_DIGITS = re.compile(r"[0-9]{1,300}(\.[0-9]+)?", re.ASCII).fullmatch
 _LENGTHS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LENGTH = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
 _NAME = re.compile(

@@ -122,6 +122,8 @@ def decision(quota: Quota, remaining: int, retry_after: float, source: Source, b
     largest = quota.largest_cost
     remaining = min(remaining, largest)
     full_after = quota.full_after(remaining)
+    if 0.0 < retry_after < math.inf:  # by then one more is there
+        full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
     if full_after < retry_after < math.inf:  # as in a pause
         full_after = retry_after
     return Decision(retry_after == 0.0, largest, remaining, retry_after, full_after, source, quota, binding)

@@ -152,3 +152,13 @@ def test_what_is_owed_flows_in_before_the_next_caller_is_told_to_come(
             assert limiter.peek(KEY).retry_after >= told - (cost - 1) * told / (owed + cost)
         else:
             assert told <= _told(limiter, call, cost) <= told + 2.0
+
+
+@pytest.mark.parametrize(("pause", "reset"), [(0.0, 60.0), (20.0, 40.0), (25.0, 35.0)])
+def test_a_refused_caller_is_told_when_all_is_there_again_to_the_part_of_a_token(
+    emptied: Any, clock: Clock, pause: float, reset: float
+) -> None:
+    limiter = emptied("2/minute")
+    clock.pass_by(pause)
+    decision = limiter.decide(KEY, 2)
+    assert decision.reset_after == pytest.approx(reset, abs=0.05)

@@ -1,6 +1,7 @@
 """`batchlimit exporter` on a real server: what the store knows of the fleet, and never of a key that is not watched."""
 
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -95,6 +96,15 @@ def test_a_scrape_is_answered_over_http(environment: dict[str, str], valkey_stor
 def test_a_store_within_one_process_cannot_be_watched(run: Run) -> None:
     done = run("exporter", "--once", "--url", "memory://")
     assert (done.exit_code, "within one process" in done.stderr) == (2, True)
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("exporter", "--port", str(port))
+    assert (done.exit_code, f"cannot listen at 127.0.0.1:{port}" in done.stderr) == (2, True)
 
 
 def test_the_page_has_every_metric(run: Run) -> None:

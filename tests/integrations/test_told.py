@@ -192,6 +192,7 @@ def _retry_info(delay: object) -> Any:
     [
         (200, {"retry-after": "30"}, None, 30.0),
         (429, {"retry-after": "86400"}, None, 86400.0),
+        (429, {"retry-after": "9" * 20}, None, 1e20),
         (429, {"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, None, None),
         (429, {"retry-after": "2026-09-21T14:14:20Z"}, None, 60.0),
         (429, {}, _retry_info("34.074824224s"), 34.074824224),
