@@ -37,7 +37,7 @@ class AsyncAcquireAll:
         return f"<AsyncAcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     async def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be."""
+        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
         try:
             short = await self._try(None, until)
             while short is not None:

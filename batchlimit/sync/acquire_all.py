@@ -45,7 +45,7 @@ class AcquireAll:
         return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be."""
+        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
         short: str | None = None
         try:
             while True:

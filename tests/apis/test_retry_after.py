@@ -160,5 +160,5 @@ def test_a_refused_caller_is_told_when_all_is_there_again_to_the_part_of_a_token
 ) -> None:
     limiter = emptied("2/minute")
     clock.pass_by(pause)
-    decision = limiter.decide(KEY, 2)
+    decision = limiter.decide(KEY)
     assert decision.reset_after == pytest.approx(reset, abs=0.05)
