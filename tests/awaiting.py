@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.log import Change, Entry
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.pausable import AsyncPausable, AsyncPauses, Pausable, Pauses
 from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore

@@ -11,8 +11,8 @@ from batchlimit.admin import Admin, AsyncAdmin, AsyncBuckets, Buckets
 from batchlimit.batching import FixedBatch
 from batchlimit.errors import RulesChanged
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.log import Change
 from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory_parts import MemoryRules
 from tests.servers import Server

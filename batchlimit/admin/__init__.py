@@ -7,9 +7,8 @@ from batchlimit.admin.plan import Plan, Touch
 from batchlimit.admin.terms import Terms, Wish
 from batchlimit.bucket.state import BucketState
 from batchlimit.errors import RulesChanged
-from batchlimit.quota.overrides.log import Entry
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Entry, Overrides
 from batchlimit.quota.overrides.plan import Difference
 
 __all__ = [

@@ -6,14 +6,11 @@ from typing import Any, Self, Unpack
 import redis
 
 from batchlimit.admin.buckets import Buckets
-from batchlimit.admin.changes import Ledger
 from batchlimit.admin.plan import Plan, planned
-from batchlimit.admin.terms import Terms, Wish, override_of, someone, wished
-from batchlimit.base.living import register
-from batchlimit.base.unique import Closing, Unique
-from batchlimit.quota.overrides.log import Change, Entry
+from batchlimit.admin.terms import Ledger, Terms, Wish, override_of, someone, wished
+from batchlimit.base.unique import Closing, Unique, register
 from batchlimit.quota.overrides.override import Override, check_name
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.overrides.plan import Difference, Until, applying, difference, removal, setting
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.syntax import look, sure

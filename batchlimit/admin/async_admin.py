@@ -11,9 +11,8 @@ from batchlimit.admin.plan import Plan
 from batchlimit.admin.terms import Terms, Wish
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.state import BucketState
-from batchlimit.quota.overrides.log import Entry
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Entry, Overrides
 from batchlimit.quota.overrides.plan import Difference, Until
 from batchlimit.quota.quota import Quota
 

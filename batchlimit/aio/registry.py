@@ -10,11 +10,10 @@ from typing import Any
 
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.drain import AsyncDrain
-from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.rule_reader import AsyncRuleReader
+from batchlimit.aio.rule_reader import AsyncRuleReader, FileFollower
 from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way

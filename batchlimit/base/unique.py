@@ -1,10 +1,10 @@
-"""What there is once, and in one process only: it is not pickled, and is called after a fork."""
+"""What there is once, in one process: it is not pickled, is called after a fork, and the testing kit finds it."""
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 
 class Unique:
@@ -87,3 +87,16 @@ class Forkables(Generic[F]):
     def _after_fork(self) -> None:
         for each in self:
             each.after_fork()
+
+
+live_limiters: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Every rate limiter of this process, of both APIs, and every Admin."""
+adopters: list[Callable[[Any], None]] = []
+"""Each is called with every one that is made; empty outside of tests."""
+
+
+def register(thing: Any) -> None:
+    """Note that a limiter or an Admin was made."""
+    live_limiters.add(thing)
+    for adopt in adopters:
+        adopt(thing)

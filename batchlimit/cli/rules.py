@@ -25,9 +25,8 @@ from batchlimit.cli.store import (
 )
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
-from batchlimit.quota.overrides.key_rule import Mode
-from batchlimit.quota.overrides.log import Entry
-from batchlimit.quota.overrides.override import FOR_ALL, NotUnderstood, Override
+from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override
+from batchlimit.quota.overrides.overrides import Entry
 from batchlimit.quota.overrides.view import spelled
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from batchlimit import FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations.checks import Checks
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.overrides.key_rule import Mode
+from batchlimit.quota.overrides.override import Mode
 from batchlimit.rules import RuleFile, Rules
 
 if TYPE_CHECKING:

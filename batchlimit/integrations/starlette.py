@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
-from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp
+from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions

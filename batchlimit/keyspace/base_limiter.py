@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from batchlimit.base.clock import steady
-from batchlimit.base.living import register
 from batchlimit.base.redaction import misplaced
-from batchlimit.base.unique import Unique
+from batchlimit.base.unique import Unique, register
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.overrides.code import CodeSource, rule_of
-from batchlimit.quota.overrides.key_rule import ModeSource
+from batchlimit.quota.overrides.override import ModeSource
 from batchlimit.quota.overrides.view import LimiterRules
 from batchlimit.quota.template import Cost, Key
 from batchlimit.reservoir.bucket_view import Fill

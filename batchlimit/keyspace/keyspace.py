@@ -11,7 +11,7 @@ from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.overrides.code import Code
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance, ObeyedRules

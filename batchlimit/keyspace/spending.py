@@ -15,7 +15,7 @@ from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.overrides.code import Code
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, fastest_rate

@@ -9,7 +9,7 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.key_rule import Mode
+from batchlimit.quota.overrides.override import Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import NO_DENIALS

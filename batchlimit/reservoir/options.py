@@ -7,8 +7,7 @@ from typing import Any
 from batchlimit.base.redaction import shown
 from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
-from batchlimit.quota.overrides.key_rule import ModeSource, check_weight, mode_rule
-from batchlimit.quota.overrides.override import check_line
+from batchlimit.quota.overrides.override import ModeSource, check_line, check_weight, mode_rule
 from batchlimit.reservoir.bucket_view import FILLS, Fill
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 

@@ -80,7 +80,7 @@ from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission

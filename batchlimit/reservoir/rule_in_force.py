@@ -4,8 +4,8 @@ import math
 
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.key_rule import KeyRule, Mode
 from batchlimit.quota.overrides.known import UNTOLD
+from batchlimit.quota.overrides.override import KeyRule, Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache

@@ -1,14 +1,46 @@
 """Which rules apply to a request: those that match it, without those that are replaced; none, if it is exempt."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from batchlimit.rules.exemption import Exemption, Replacements
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Found, Matcher
-from batchlimit.rules.memory import Memory
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Request, keyed
 from batchlimit.rules.rule import Rule
+
+T = TypeVar("T")
+Asked = tuple[str, str, str]
+"""Method, path and root of a request."""
+_MOST = 1024
+_LONGEST = 160
+"""Characters of a request that is remembered."""
+
+
+class Memory(dict[Asked, T]):
+    """Looks up what matches a request: `memory[method, path, root]`.
+
+    Long requests are not remembered. A client that asks for ever other ones has all of them forgotten: nothing grows.
+
+    Args:
+        find: a function of method, path and root that finds what is not remembered.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[str, str, str], T]) -> None:
+        self._find = find
+
+    def __missing__(self, asked: Asked) -> T:
+        """Find it, and remember it if it is short."""
+        found = self._find(*asked)
+        if sum(map(len, asked)) <= _LONGEST:
+            if len(self) >= _MOST:
+                self.clear()
+            self[asked] = found
+        return found
+
 
 FoundRules = Found[tuple[Rule, KeyTemplate]]
 

@@ -10,8 +10,7 @@ from batchlimit.base.unique import Unique
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.expiring import Expiring
-from batchlimit.stores.memory_parts import MemoryRules, MemorySlots
+from batchlimit.stores.memory_parts import Expiring, MemoryRules, MemorySlots
 
 if TYPE_CHECKING:
     from batchlimit.stores.pausable import AsyncPauses

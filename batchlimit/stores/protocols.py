@@ -10,8 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.log import Change, Entry
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
 
 

@@ -6,8 +6,7 @@ from typing import Any
 from batchlimit.base.steps import Steps
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.log import Change, Entry
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import first
 from batchlimit.stores.client import rulebook

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from batchlimit.admin.admin import Admin
-from batchlimit.base.living import adopters, live_limiters
+from batchlimit.base.unique import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.testing.gates import Gates

@@ -8,7 +8,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
-from batchlimit.quota.overrides.log import Change
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.memory_parts import MemoryRules

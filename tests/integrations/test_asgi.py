@@ -18,7 +18,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Exchange
-from batchlimit.integrations.asgi.websocket import LimitedMessages
+from batchlimit.integrations.asgi.middleware import LimitedMessages
 from batchlimit.integrations.enforcement import Outcome, Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules, RulesError

@@ -8,8 +8,7 @@ import pytest
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.enforcement import Enforcer
-from batchlimit.integrations.enforcement.bill import Bill
-from batchlimit.integrations.enforcement.plan import Bills, RequestPlan
+from batchlimit.integrations.enforcement.plan import Bill, Bills, RequestPlan
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
 from tests.integrations.garbage import kept

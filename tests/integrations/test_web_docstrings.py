@@ -42,7 +42,7 @@ MODULES = [
     "procrastinate",
     "quart.limits",
     "quart.route",
-    "rejected",
+    "extension",
     "starlette",
     "rq",
     "taskiq",

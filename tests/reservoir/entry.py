@@ -5,7 +5,7 @@ from typing import Any
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter

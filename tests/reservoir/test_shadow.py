@@ -5,8 +5,7 @@ import math
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.quota.overrides.key_rule import KeyRule
-from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.trial import Trial

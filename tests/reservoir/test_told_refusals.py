@@ -1,7 +1,7 @@
 """The bucket hears how many tokens an instance refused its callers: for people who look at a fleet."""
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 
 

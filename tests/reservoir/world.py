@@ -8,7 +8,7 @@ import pytest
 
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
 from batchlimit.reservoir.instance import Instance, NoRules, ObeyedRules

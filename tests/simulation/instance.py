@@ -10,9 +10,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.key_rule import KeyRule
 from batchlimit.quota.overrides.known import OverridesCache, Published
-from batchlimit.quota.overrides.override import NotUnderstood
+from batchlimit.quota.overrides.override import KeyRule, NotUnderstood
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.instance import Instance

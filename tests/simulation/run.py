@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from batchlimit.quota.overrides.log import Change
 from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import Change
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.instance import Process
 from tests.simulation.network import Post

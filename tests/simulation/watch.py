@@ -15,7 +15,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import ALPHA, SILENT
 from batchlimit.bucket.messages import Ask, Grant, Spend
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Refuse

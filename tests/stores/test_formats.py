@@ -14,7 +14,7 @@ from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.bucket.slot_messages import SlotAsk
 from batchlimit.bucket.state import FORMAT
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.overrides.log import Change
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name, script

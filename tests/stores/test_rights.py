@@ -12,9 +12,8 @@ import redis
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Level
 from batchlimit.quota.overrides.known import UNTOLD
-from batchlimit.quota.overrides.log import Change
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import Overrides
+from batchlimit.quota.overrides.overrides import Change, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client import monitor

@@ -9,7 +9,7 @@ from fakeredis import FakeRedis
 from batchlimit.bucket.messages import Ask
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.known import UNTOLD
-from batchlimit.quota.overrides.log import Change
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.rulebook import rules_name

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchlimit.bucket.messages import Ask, GiveBack, Spend, SpendReply
-from batchlimit.quota.overrides.log import Change
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore, RedisStore, Store
 from batchlimit.stores.client.rulebook import rules_name

@@ -36,7 +36,6 @@ from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import (
     key_entry,
-    refill_gate,
     registry,
     slow_path,
     spend_queue,
@@ -454,7 +453,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, Quota(100.0, 10), sizer=FixedBatch(1), clock=clock)
-    files = [str(each.__file__) for each in (key_entry, refill_gate, store_calls, waiting_thread)]
+    files = [str(each.__file__) for each in (key_entry, store_calls, waiting_thread)]
     interrupter = Interrupter(n, *files, under_lock=False)
     first = start(lambda: interrupter.run(lambda: limiter.try_acquire(KEY, 4)))
     until(lambda: first.done() or gate.reached)
@@ -485,7 +484,6 @@ RULES = [
     slow_path.__file__,
     waiting_thread.__file__,
     store_calls.__file__,
-    refill_gate.__file__,
     key_entry.__file__,
     sizing.__file__,
     wait_queue.__file__,

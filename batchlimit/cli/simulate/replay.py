@@ -11,9 +11,8 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
-from batchlimit.cli.simulate.log import Line, instants, pause
+from batchlimit.cli.simulate.log import Charge, Line, ReplayedBucket, Route, Way, client_of, instants, pause
 from batchlimit.cli.simulate.result import ReplayTally, Result
-from batchlimit.cli.simulate.route import Charge, ReplayedBucket, Route, Way, client_of
 from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses

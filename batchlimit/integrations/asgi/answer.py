@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from batchlimit.integrations.asgi.exchange import Exchange
-from batchlimit.integrations.asgi.messages import POLICY_VIOLATION, ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp, Exchange, Receive, Scope, Send
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal
 from batchlimit.integrations.headers import Header

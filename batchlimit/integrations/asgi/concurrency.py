@@ -8,8 +8,7 @@ from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.answer import answer
-from batchlimit.integrations.asgi.exchange import Exchange
-from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send
 from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.operation import route_of
 from batchlimit.integrations.permit_source import KeyOf

@@ -1,11 +1,22 @@
 """One request on its way through the application: it watches the response, and reports its end once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import Any
 
-from batchlimit.integrations.asgi.messages import ASGIApp, Message, Receive, Scope, Send
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.headers import Header
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+"""Any application: frameworks have types of their own for these three."""
+
+POLICY_VIOLATION = 1008
+"""The code with which a websocket is closed that is over its limit."""
+
 
 _GONE = 499
 """The status of a request whose client went away before the response started."""

@@ -1,30 +1,103 @@
-"""RateLimitMiddleware: rules held against the requests and websockets of an ASGI application."""
+"""RateLimitMiddleware: rules held against the requests, websockets and messages of an ASGI application."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
 from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
 from batchlimit.integrations.asgi.answer import Answers, OnRejected
-from batchlimit.integrations.asgi.exchange import Exchange, with_fields
-from batchlimit.integrations.asgi.lifespan import lifespan
-from batchlimit.integrations.asgi.messages import ASGIApp, Receive, Scope, Send
+from batchlimit.integrations.asgi.exchange import (
+    POLICY_VIOLATION,
+    ASGIApp,
+    Exchange,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    with_fields,
+)
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
-from batchlimit.integrations.asgi.websocket import LimitedMessages
 from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, show
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
 if TYPE_CHECKING:
     from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+
+
+class LimitedMessages:
+    """A websocket each of whose received messages is charged. The first one that is refused closes it.
+
+    A message whose turn was cancelled while it was charged is not lost: the next call of `receive` returns it.
+
+    To the application it looks as if the client had gone away: it receives `websocket.disconnect` with code 1008.
+
+    Args:
+        enforcer: holds the rules for messages.
+        request: the handshake.
+        receive, send: those of the server.
+    """
+
+    __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send", "_waiting")
+
+    def __init__(self, enforcer: AsyncEnforcer, request: Request, receive: Receive, send: Send) -> None:
+        self._enforcer, self._request, self._receive, self._send = enforcer, request, receive, send
+        self._closed: dict[str, Any] | None = None
+        self._waiting: Message | None = None
+
+    async def receive(self) -> Message:
+        """Receive; a message that is refused is not passed on, and is the last one."""
+        if self._closed is not None:
+            return self._closed
+        message = self._waiting or await self._receive()
+        if message["type"] != "websocket.receive":
+            return message
+        self._waiting = message
+        outcome = await self._enforcer.admit(self._request)
+        self._waiting = None
+        if outcome.refusal is None:
+            return message
+        reason = "too many messages" if outcome.refusal.status == 429 else "messages cannot be admitted now"
+        self._closed = {"type": "websocket.disconnect", "code": POLICY_VIOLATION, "reason": reason}
+        await self._send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
+        return self._closed
+
+    async def send(self, message: Message) -> None:
+        """Send, unless the websocket was closed here: as to a client that closed the connection."""
+        if self._closed is None:
+            await self._send(message)
+
+
+_STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
+
+
+async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Pass the lifespan through to the application; make the limiter at its start, close it at its end."""
+
+    async def starting() -> Message:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            home.open()
+        return message
+
+    async def stopping(message: Message) -> None:
+        if message["type"] in _STOPPED:
+            await home.close_quietly()
+        await send(message)
+
+    try:
+        await app(scope, starting, stopping)
+    finally:
+        await home.close_quietly()
+
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 

@@ -6,13 +6,11 @@ from typing import Any
 
 from batchlimit.base.steps import Steps
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.bill import Bill, Charged, Left
-from batchlimit.integrations.enforcement.charging import Charging
+from batchlimit.integrations.enforcement.charging import Charging, checked_cost
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
-from batchlimit.integrations.enforcement.plan import EXEMPT, Bills, RequestPlan
-from batchlimit.integrations.enforcement.settlement import checked_cost
+from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Bills, Charged, Left, RequestPlan
 from batchlimit.rules import Applicable, Request, Rules, Template, Unmade
-from batchlimit.rules.memory import Memory
+from batchlimit.rules.finder import Memory
 
 
 class RequestAdmission:

@@ -9,11 +9,10 @@ from batchlimit.base.steps import Steps, ahead, drive, run
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.admission import RequestAdmission
-from batchlimit.integrations.enforcement.charging import AGAIN, Charging
+from batchlimit.integrations.enforcement.charging import AGAIN, Charging, Settlement
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.plan import RequestPlan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
-from batchlimit.integrations.enforcement.settlement import Settlement
 from batchlimit.integrations.enforcement.underway import Underway, UnderwayTasks, UnderwayThreads
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity

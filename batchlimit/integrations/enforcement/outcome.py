@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from batchlimit import Decision
-from batchlimit.integrations.enforcement.bill import NOTHING_CHARGED, Bill, Charged, Left
+from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem
 from batchlimit.rules import Request

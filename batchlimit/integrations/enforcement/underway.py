@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from batchlimit.integrations.enforcement.bill import Charged
+from batchlimit.integrations.enforcement.plan import Charged
 
 S = TypeVar("S", threading.Event, asyncio.Event)
 _HOLD = 1.0

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from batchlimit import Decision
-from batchlimit.integrations.enforcement.bill import Bill, Left
 from batchlimit.integrations.enforcement.outcome import Outcome
+from batchlimit.integrations.enforcement.plan import Bill, Left
 from batchlimit.rules import Rule
 
 Seen = tuple[Bill, Left, Mapping[str, Decision] | None]

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit.integrations.enforcement import decisions
+from batchlimit.integrations.extension import Rejected
 from batchlimit.integrations.flask.limits import Limits
-from batchlimit.integrations.rejected import Rejected
 
 __all__ = ["Limits", "Rejected", "decisions"]

@@ -4,11 +4,10 @@ from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, show
-from batchlimit.integrations.extension import refusal_of_bare
+from batchlimit.integrations.extension import Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.held_permit import spared
-from batchlimit.integrations.rejected import Rejected, rejected
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange
 from batchlimit.integrations.wsgi.middleware import fields_of, target_of
 

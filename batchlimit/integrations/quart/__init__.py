@@ -13,9 +13,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit.integrations.enforcement import decisions
+from batchlimit.integrations.extension import Rejected
 from batchlimit.integrations.quart.limits import Limits
-from batchlimit.integrations.quart.operation import name_operations
-from batchlimit.integrations.quart.route import limit_blueprint, limited
-from batchlimit.integrations.rejected import Rejected
+from batchlimit.integrations.quart.route import limit_blueprint, limited, name_operations
 
 __all__ = ["Limits", "Rejected", "decisions", "limit_blueprint", "limited", "name_operations"]

@@ -7,14 +7,13 @@ from typing import Any
 from quart import Quart, Response, current_app, request
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.asgi.messages import Message
+from batchlimit.integrations.asgi.exchange import Message
 from batchlimit.integrations.asgi.route import charge_preflight, reject, unwritten
 from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.extension import BARE, NAME, refusal_of_bare, source_for, statistics_of
+from batchlimit.integrations.extension import BARE, NAME, Rejected, refusal_of_bare, source_for, statistics_of
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
-from batchlimit.integrations.rejected import Rejected
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.file import rules_of
 

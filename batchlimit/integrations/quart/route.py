@@ -7,14 +7,34 @@ from weakref import WeakSet
 
 from quart import Blueprint, Quart, current_app, has_request_context, request, websocket
 
-from batchlimit.integrations.asgi.messages import POLICY_VIOLATION
+from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, told_by, unwritten
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
+from batchlimit.integrations.extension import rejected
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.rejected import rejected
+from batchlimit.integrations.operation import OPERATION
 from batchlimit.rules.rule import Charge, RuleCost
+
+
+def name_operations(app: Quart) -> None:
+    """Tell a ConcurrencyLimitMiddleware before an application the route of each request.
+
+    Args:
+        app: the application.
+
+    Example:
+        >>> from quart import Quart
+        >>> name_operations(Quart("shop"))
+    """
+
+    async def name() -> None:
+        if (rule := request.url_rule) is not None:
+            request.scope[OPERATION] = rule.rule  # type: ignore[literal-required]
+
+    app.before_request(name)
+
 
 View = TypeVar("View", bound=Callable[..., Any])
 Identify = Callable[[Any], Identity | Awaitable[Identity | None] | None]

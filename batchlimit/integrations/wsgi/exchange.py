@@ -1,12 +1,27 @@
-"""One request on its way through a WSGI application: it watches the response, and reports its end once."""
+"""One request on its way through a WSGI application: it watches the response, and reports its end once, if late."""
 
+from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Self
 
 from batchlimit.integrations.enforcement import Refusal, Response
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.late import do_later
+
+
+def do_later(function: Callable[..., object], *arguments: Any) -> None:
+    """Call a function in a thread of its own; nobody does at the end of the process.
+
+    `threading.Thread` would take locks that the thread of the destructor may hold.
+
+    Args:
+        function: the function.
+        arguments: its arguments.
+    """
+    with suppress(RuntimeError):  # the interpreter ends
+        start_new_thread(function, arguments)
+
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]

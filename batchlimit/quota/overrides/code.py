@@ -8,7 +8,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
 from batchlimit.quota.key import stored
 from batchlimit.quota.lookup import Policies, QuotaSource, policies_of, quota_rule
-from batchlimit.quota.overrides.key_rule import KeyRule, Mode, ModeSource, mode_rule
+from batchlimit.quota.overrides.override import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.quota.quota import Quota
 
 

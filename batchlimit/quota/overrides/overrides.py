@@ -1,4 +1,4 @@
-"""All overrides at one revision, and which of them counts for a key: a table that anyone can look up, and no clock."""
+"""All overrides at one revision, which of them counts for a key, and a change of them as the log tells of it."""
 
 import bisect
 import math
@@ -8,8 +8,46 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from batchlimit.base.redaction import shown
-from batchlimit.quota.overrides.key_rule import KeyRule
-from batchlimit.quota.overrides.override import NotUnderstood, Override, literal_start, literals
+from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override, literal_start, literals
+
+
+class Change(NamedTuple):
+    """What is to change, all or nothing, if the overrides are still those that the operator saw.
+
+    Attributes:
+        revision: the one that the operator saw; 0: there were none.
+        texts: of each override that changes, by its name; "" removes it.
+        who: who changes it.
+        why: the reason.
+    """
+
+    revision: int
+    texts: Mapping[str, str]
+    who: str = ""
+    why: str = ""
+
+
+class Entry(NamedTuple):
+    """One override that was changed, or one bucket that was filled.
+
+    Attributes:
+        at: when (seconds since 1970, by the server's clock).
+        revision: of the overrides from then on; of a bucket it says nothing.
+        name: the key or the pattern.
+        old: what stood there before; "": nothing. Of a bucket: the tokens that it had.
+        new: what stands there from then on; "": nothing. Of a bucket: "refilled" or "cleared".
+        who: who changed it.
+        why: the reason.
+    """
+
+    at: float
+    revision: int
+    name: str
+    old: str
+    new: str
+    who: str
+    why: str
+
 
 MOST = 10_000
 """Overrides under one prefix."""

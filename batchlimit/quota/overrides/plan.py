@@ -7,9 +7,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from batchlimit.base.redaction import shown
-from batchlimit.quota.overrides.log import Change
 from batchlimit.quota.overrides.override import Override, check_name
-from batchlimit.quota.overrides.overrides import MOST, Overrides
+from batchlimit.quota.overrides.overrides import MOST, Change, Overrides
 
 Until = float | timedelta | datetime | str | None
 """How long an override counts: seconds, a text such as "90s", "1h" or "1h30m", or until an instant; None: for ever."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.log import Change, Entry
-from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Overrides, is_number
+from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from batchlimit.quota.overrides.key_rule import KeyRule
 from batchlimit.quota.overrides.known import REFRESH, UNTOLD, OverridesCache, Published
-from batchlimit.quota.overrides.override import NotUnderstood
+from batchlimit.quota.overrides.override import KeyRule, NotUnderstood
 from batchlimit.quota.quota import Quota
 
 CODE = Quota(1000.0)

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from batchlimit.quota.overrides.key_rule import KeyRule
-from batchlimit.quota.overrides.override import NotUnderstood, Override
+from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override
 from batchlimit.quota.overrides.overrides import MOST, InForce, Overrides
 from batchlimit.quota.quota import Quota
 

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.overrides.key_rule import KeyRule
-from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 

@@ -7,7 +7,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.key_rule import KeyRule
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback.local_bucket import LEASE
