@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from batchlimit import RateLimiter, Statistics, StoreUnavailable
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.figures import Figure, report
 from tests.relay import Relay
 

@@ -18,7 +18,7 @@ import redis
 from batchlimit.admin import Admin
 from batchlimit.cli.bucket import look_at
 from batchlimit.cli.top.sampler import BUDGET, Sampler
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.calls import cases, first_takes
 from benchmarks.figures import Figure, ran_on, report
 from benchmarks.footprint import ONE

@@ -41,7 +41,7 @@ import redis.asyncio
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.stores.client import scripts
 from batchlimit.stores.client.scripts import bucket_name
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.figures import Figure, report
 from benchmarks.rivals.store import SCRIPT
 

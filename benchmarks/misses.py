@@ -26,7 +26,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.scripts import script
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.crews import COLD, QUOTA, AsyncCall, ask, crews, plain, run_cold, run_tasks, run_threads, scripted
 from benchmarks.figures import Figure, report
 from benchmarks.heartbeat import Laps

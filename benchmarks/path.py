@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import batchlimit
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.figures import Figure, report
 
 HIT, REFUSAL = "a hit", "a refusal from memory"

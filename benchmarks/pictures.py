@@ -25,7 +25,7 @@ from batchlimit.cli.top.view import Sort, View
 from batchlimit.cli.watching import Rates
 from batchlimit.cli.watching import drawn as get_screen
 from batchlimit.stores import RedisStore
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "how-to"
 _QUOTAS = {

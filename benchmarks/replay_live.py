@@ -22,7 +22,7 @@ from batchlimit import RateLimiter
 from batchlimit.cli.simulate.log import Bad, Line, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.rules import Request, Rules
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.markdown import table
 
 _RULES = """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.calls import INSTANCES, OVERRIDDEN, Command, cases, taken_by
 from benchmarks.figures import Figure, ran_on, report
 from benchmarks.footprint import footprint

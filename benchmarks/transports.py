@@ -21,7 +21,7 @@ import redis.asyncio
 
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.deadline import deadline_scope
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.crews import QUOTA, ask
 from benchmarks.figures import Figure, report
 

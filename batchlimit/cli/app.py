@@ -1,16 +1,131 @@
 """The commands of `batchlimit`."""
 
+import gc
+import gzip
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from batchlimit import __version__
 from batchlimit.cli import apply, bucket, rules
-from batchlimit.cli.doctor.command import doctor
+from batchlimit.cli.doctor.examination import Examination
+from batchlimit.cli.doctor.findings import CheckVerdict, Finding
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.migrate import migrate
-from batchlimit.cli.simulate.command import simulate
+from batchlimit.cli.output import Output, say, show
+from batchlimit.cli.simulate.log import Bad, lines
+from batchlimit.cli.simulate.replay import Replay, Spread
+from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
+from batchlimit.cli.store import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, end, opened
 from batchlimit.cli.top.command import top
+from batchlimit.rules.file import RuleFile, rules_of
+
+_YOUNG = 100_000
+"""Objects that are made between two collections of garbage: a replay makes many that stay."""
+
+
+def simulate(
+    rules: Annotated[str, typer.Argument(help="Rules in TOML or YAML, as for batchlimit.rules.")],
+    log: Annotated[
+        str, typer.Argument(help="The access log: common, combined or JSON lines; .gz; - is standard input.")
+    ],
+    instances: Annotated[int, typer.Option("--instances", "-i", min=1, max=1000, help="Limiter instances.")] = 4,
+    by: Annotated[
+        Spread, typer.Option(help="Which instance gets a request: any, or one for each client.")
+    ] = Spread.RANDOM,
+    round_trip: Annotated[float, typer.Option(min=0.0, max=10.0, help="Of the store, in seconds.")] = 0.001,
+    seed: Annotated[int, typer.Option(help="Of the choice of instances.")] = 1,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Have reservoirs decide each request; about ten times slower.")
+    ] = False,
+    keys: Annotated[int, typer.Option(min=0, help="Keys to show, of those that were refused most.")] = 10,
+    plot: Annotated[str | None, typer.Option(metavar="FILE", help="Draw a picture: FILE.svg or FILE.png.")] = None,
+    output: Form = Output.TABLE,
+) -> None:
+    """Replay an access log through rules: what is admitted and refused, by rule and key, and the store's calls."""
+    try:
+        loaded, bad = rules_of(RuleFile(rules)), Bad()
+        replay = Replay(loaded, instances, by, round_trip=round_trip, seed=seed, is_exact=exact)
+        result, speed = _timed(replay, log, bad)
+        if plot is not None:
+            draw(result, plot)
+        if not result.requests:
+            raise ValueError(f"no line of the log is a request; the first that is not: {bad.first or 'it is empty'}")
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        end(error)
+    told = whole(result, bad.count, instances, speed)
+    rows, worst = of_rules(loaded, result), of_keys(result, keys)
+    if output is not Output.TABLE:
+        show(told | {"rules": rows, "keys": worst}, output)
+        return
+    show(told, output)
+    show(rows, output)
+    if keys:
+        show(worst, output, empty="no key was refused")
+    if bad.count:
+        say(f"{bad.count} lines are no requests; the first: {bad.first}")
+
+
+def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
+    """Replay, and return how many requests each second of this process took."""
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG, *before[1:])
+    begun = time.process_time()
+    try:
+        with _opened(log) as source:
+            result = replay.run(lines(source, bad))
+    finally:
+        gc.set_threshold(*before)
+    return result, result.requests / max(1e-9, time.process_time() - begun)
+
+
+@contextmanager
+def _opened(log: str) -> Iterator[Iterator[str]]:
+    if log == "-":
+        yield sys.stdin
+    elif log.endswith(".gz"):
+        with gzip.open(log, "rt", encoding="utf-8", errors="replace") as packed:
+            yield packed
+    else:
+        with open(log, encoding="utf-8", errors="replace") as plain:
+            yield plain
+
+
+_SHOWN = "check", "verdict", "found", "remedy"
+
+
+def doctor(
+    url: Url,
+    deadline: Annotated[float, typer.Option(min=0.001, help="As of the limiters, in seconds.")] = 0.05,
+    strict: Annotated[bool, typer.Option("--strict", help="Status 1 for a warning, too.")] = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Check whether the store is fit for limiters. Status 1 if a check fails, 3 if the store does not answer."""
+    with opened(url, prefix) as admin:
+        found = list(Examination(admin.store, prefix, deadline).findings())
+    several = any(each.server for each in found)
+    columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
+    show([_row(each) for each in found], output, columns=columns)
+    counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
+    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    if status := _status(found, counts, strict=strict):
+        raise typer.Exit(status)
+
+
+def _row(finding: Finding) -> dict[str, str]:
+    return finding._asdict() | {"verdict": str(finding.verdict)}
+
+
+def _status(found: list[Finding], counts: dict[CheckVerdict, int], *, strict: bool) -> int:
+    if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):
+        return AWAY
+    return NOTHING_DONE if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]) else 0
+
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("set")(rules.set_)

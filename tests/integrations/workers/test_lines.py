@@ -10,8 +10,7 @@ import pytest
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.base.decision import Decision
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.integrations.workers.lines import Lines, Turn
-from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Run, TaskLimit
+from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Lines, Run, TaskLimit, Turn
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.awaiting import awaited
