@@ -9,6 +9,7 @@ from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.knee.knee import Knee
+from batchlimit.concurrency.limit_control import by_time_of_day
 from batchlimit.concurrency.locked_gate import Bypass, LockedGate
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
@@ -73,8 +74,7 @@ class BaseLimiter(Unique):
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        if law is None:  # its drains coincide with those of limiters on other machines, by the time of day
-            law = Knee(offset=time.time_ns() - time.monotonic_ns() if clock is time.monotonic_ns else 0)
+        law = Knee() if law is None else law
         if isinstance(law, type) or not isinstance(law, Law):
             raise TypeError(f"law must be a law, like Fixed(20), not {law!r}")
         if not isinstance(partitions, Partitions | None):
@@ -88,7 +88,7 @@ class BaseLimiter(Unique):
         if isinstance(law, Gitaly) and not watchers:
             raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
         self._locked_gate = LockedGate(
-            law,
+            by_time_of_day(law, clock),
             partitions=partitions,
             queue=queue,
             classify=classify,

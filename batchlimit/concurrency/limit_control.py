@@ -1,12 +1,14 @@
 """The law of a locked gate, as far as something else than the end of a call changes its limit."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.law import Calibrated, Law, baselines_of
 from batchlimit.concurrency.laws.fixed import Settable
+from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.laws.watched import Watched
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -21,6 +23,13 @@ def checked(limit: int) -> int:
     if limit.__class__ is not int:
         raise TypeError(f"a law must give a whole number of calls, not {limit!r}")
     return limit if limit > 0 else 1
+
+
+def by_time_of_day(law: Law, clock: Callable[[], int]) -> Law:
+    """Have the drains of a law coincide with those of limiters on other machines; only a real clock can tell when."""
+    if isinstance(law, Knee) and clock is time.monotonic_ns:
+        law._share_time(time.time_ns() - time.monotonic_ns())
+    return law
 
 
 class LimitControl:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _CERTAIN = 40
-"""Calls whose median is taken at its word. Of fewer it moves a baseline less, by the root: as far as it is true."""
+"""Calls whose averages are taken at their word. Of fewer the median alone counts, and moves a baseline less: by the
+root, as far as it is true."""
 _BIAS = 3.0
 """How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
 _MOST = 3.0
@@ -17,13 +18,26 @@ _STILL_RISE, _STILL_FALL, _MOVE = 0.15, 0.4, 0.9
 """How far a baseline goes with a drain that shows about the same, and with one that shows another time."""
 _SHOWN = 10
 """Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
+_TRIM = 0.1
+"""The part of the calls of a span, at either end, that the mean leaves out."""
+
+
+def _median(ordered: Sequence[int]) -> float:
+    return float(ordered[(len(ordered) - 1) // 2])
+
+
+def _mean(ordered: Sequence[int]) -> float:
+    cut = int(_TRIM * len(ordered))
+    return sum(ordered[cut : len(ordered) - cut]) / (len(ordered) - 2 * cut)
 
 
 class SpanTimes(NamedTuple):
     """What a span showed against the baselines."""
 
-    medians: Mapping[str, tuple[int, float]]
-    """For each operation: how many calls, and their median time in ns."""
+    counts: Mapping[str, int]
+    """How many calls of each operation."""
+    averages: Sequence[Mapping[str, float]]
+    """Their median times, and their mean times (ns)."""
     ratio: float
     """How many times as long as without a queue the same calls took: 1 where none waited."""
 
@@ -31,55 +45,59 @@ class SpanTimes(NamedTuple):
 class Baselines:
     """The time without a queue of each operation, in ns, learnt from what spans show.
 
-    A median, never a minimum: one lucky call must not set a mark that no other can reach.
+    A median and a mean, never a minimum: one lucky call must not set a mark that no other can reach. Where times differ
+    a lot, one of the two may be far off by chance. So the one that alarms less counts; of few calls the median.
     """
 
     __slots__ = ("_fresh", "_times")
 
     def __init__(self) -> None:
-        self._times: dict[str, float] = {}
+        self._times: tuple[dict[str, float], ...] = ({}, {})
         self._fresh: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times.items())})"
+        return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times[0].items())})"
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Each of them by operation, in seconds."""
-        return {name: time / 1e9 for name, time in self._times.items()}
+        """The medians by operation, in seconds."""
+        return {name: time / 1e9 for name, time in self._times[0].items()}
 
     @property
     def longest(self) -> float:
-        """That of the slowest operation, in ns; 0 as long as none is known."""
-        return max(self._times.values(), default=0.0)
+        """The median of the slowest operation, in ns; 0 as long as none is known."""
+        return max(self._times[0].values(), default=0.0)
 
     def read(self, times: Mapping[str, Sequence[int]]) -> SpanTimes:
         """Compare a span with the baselines; an operation that was never seen before sets its own.
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
         """
-        calls = sum(map(len, times.values()))
-        if not calls:
-            return SpanTimes({}, 1.0)
-        medians = {name: (len(each), float(sorted(each)[(len(each) - 1) // 2])) for name, each in times.items()}
-        taken = sum(count * median for count, median in medians.values())
-        work = sum(count * self._baseline(name, median) for name, (count, median) in medians.items())
-        return SpanTimes(medians, taken / work)
+        counts = {name: len(each) for name, each in times.items() if each}
+        if not counts:
+            return SpanTimes({}, (), 1.0)
+        ordered = {name: sorted(times[name]) for name in counts}
+        averages = [{name: average(each) for name, each in ordered.items()} for average in (_median, _mean)]
+        self._meet(averages)
+        ratios = [
+            sum(n * shown[name] for name, n in counts.items()) / sum(n * times[name] for name, n in counts.items())
+            for times, shown in zip(self._times, averages, strict=True)
+        ]
+        return SpanTimes(counts, averages, min(ratios) if sum(counts.values()) >= _CERTAIN else ratios[0])
 
-    def move(self, reading: SpanTimes, rise: float, fall: float) -> None:
-        """Go such a part of the way up, or down, to what a span showed."""
-        for operation, (count, median) in reading.medians.items():
-            gap = median - self._times[operation]
-            moved = self._times[operation] + gap * (rise if gap > 0 else fall) * math.sqrt(min(1.0, count / _CERTAIN))
-            self._times[operation] = min(moved, _MOST * median)
+    def move(self, reading: SpanTimes, rise: float, fall: float, certain: int = _CERTAIN) -> None:
+        """Go such a part of the way up, or down, to what a span showed: less far for fewer calls than `certain`."""
+        for times, shown in zip(self._times, reading.averages, strict=True):
+            for operation, time in shown.items():
+                gap = time - times[operation]
+                part = (rise if gap > 0 else fall) * math.sqrt(min(1.0, reading.counts[operation] / certain))
+                times[operation] = min(times[operation] + gap * part, _MOST * time)
 
     def settle(self, reading: SpanTimes, may_rise: bool) -> float:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
         before = self.longest
         if self.is_far_off(reading.ratio):
-            for operation, (count, median) in reading.medians.items():
-                gap = min(0.0, median - self._times[operation])
-                self._times[operation] += gap * math.sqrt(min(1.0, count / _SHOWN))
+            self.move(reading, 0.0, 1.0, _SHOWN)
         else:
             is_still = reading.ratio <= _STILL[1]
             rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
@@ -91,16 +109,15 @@ class Baselines:
         """Return whether calls were so much quicker in a drain that the next one may show even more."""
         return ratio < _STILL[0]
 
-    def _baseline(self, operation: str, median: float) -> float:
-        if operation not in self._times:
-            self._times[operation] = median
-            self._fresh.add(operation)
-        elif operation in self._fresh:
+    def _meet(self, averages: Sequence[Mapping[str, float]]) -> None:
+        medians = self._times[0]
+        for operation, median in averages[0].items():
+            is_new = operation not in medians
             # Of its first calls the short ones end first. Where they took much longer next, that was a queue.
-            self._fresh.remove(operation)
-            if median < _BIAS * self._times[operation]:
-                self._times[operation] = median
-        return self._times[operation]
+            if is_new or (operation in self._fresh and median < _BIAS * medians[operation]):
+                for times, shown in zip(self._times, averages, strict=True):
+                    times[operation] = shown[operation]
+            (self._fresh.add if is_new else self._fresh.discard)(operation)
 
 
 _SLACK = 1.2
@@ -184,7 +201,6 @@ class Trust:
 
     Calm counts from when the limit was not in use on: calls take no longer than they should as well where a baseline is
     too high.
-
     """
 
     __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_has_been_calm", "_stubbornness")

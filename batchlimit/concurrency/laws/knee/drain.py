@@ -33,11 +33,11 @@ class Drains:
     """
 
     __slots__ = (
-        "_every", "_is_settled", "_next", "_offset", "_young_until", "before", "listens", "resume", "under_way",
+        "_every", "_is_settled", "_next", "_young_until", "before", "listens", "offset", "resume", "under_way",
     )  # fmt: skip
 
     def __init__(self, offset: int) -> None:
-        self._offset, self._every = offset, _FIRST
+        self.offset, self._every = offset, _FIRST
         self._next: int | None = None
         self._young_until = 0
         self.under_way = self._is_settled = self.listens = False
@@ -97,13 +97,13 @@ class Drains:
 
     def is_usual(self, span: int) -> bool:
         """Return whether all limiters with such spans that have settled drain now."""
-        return (self.next + self._offset) % _usual(span) == 0
+        return (self.next + self.offset) % _usual(span) == 0
 
     def _start(self, limit: float, ratio: float, *, listens: bool) -> None:
         self.under_way, self.listens, self.resume, self.before = True, listens, limit, ratio
 
     def _multiple(self, every: int, now: int) -> int:
-        return ((now + self._offset) // every + 1) * every - self._offset
+        return ((now + self.offset) // every + 1) * every - self.offset
 
 
 def _usual(span: int) -> int:

@@ -15,6 +15,8 @@ _STRAIN_NS = 60 * 10**9
 """How long a reason to back off keeps the limit from growing if watchers then say no more: they may have ended."""
 _IN_USE = 0.8
 """The part of the limit that a span must have reached: what it shows is then the limit's doing, not the callers'."""
+_REACHED_NS = 10**9
+"""For how long spans must have reached the limit for it to matter to a new limiter: a hiccup alone does not."""
 _LOST = 0.02
 """The share of dropped calls that is no accident."""
 _CUT, _LEAP, _STEP, _LITTLE = 0.85, 0.4, 0.5, 0.1
@@ -40,7 +42,8 @@ class Knee(CountingLaw):
     """Holds the calls under way where throughput stops growing with them: fewer waste capacity, more only queue.
 
     It decides once a span: some 40 calls, or fewer in a longer time. A span shows the ratio: how many times as long as
-    without a queue the same calls took, each operation against a baseline of its own. What follows, with L the limit::
+    without a queue the same calls took, each operation against baselines of its own: a median, and a mean without the
+    extremes. Of the two ratios the lesser counts. What follows, with L the limit::
 
         in use (80 % of L or more), and room         grow: + sqrt(L) / 2, doubled with each such span, at most x1.4
         ratio over tolerance, and over 1.2 sqrt(L)   shrink: 5 %; if it lasts, by the root of the excess, at most to
@@ -54,9 +57,9 @@ class Knee(CountingLaw):
     second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
     16 s of a common clock. So each sees the time that all of them together make, however many they are. A limiter whose
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
-    drains each 4 s, and to a twentieth until there was calm. What it takes for the time of a call may be the queue of
-    those that came before. A baseline falls to what a drain shows; it rises only if drains are known to work. If calls
-    take far longer all of a sudden, a drain comes at once.
+    drains each 4 s, and to a twentieth until there was calm, if its limit was reached for a second. What it takes for
+    the time of a call may be the queue of those that came before. A baseline falls to what a drain shows; it rises only
+    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once.
 
     A call of no time, or over 104 days, is counted, not timed.
 
@@ -65,40 +68,40 @@ class Knee(CountingLaw):
         minimum: The least limit (calls, default 1).
         maximum: The largest limit (calls, default 1000).
         tolerance: How many times as long as without a queue calls may take (above 1, default 1.3).
-        offset: What to add to the clock of the limiter (ns, default 0) for a clock that all limiters of the backend
-            share. Limiters on one machine share theirs; on several machines use `time.time_ns() - time.monotonic_ns()`.
-            Without a common clock limits are higher than need be, and shares uneven.
+        offset: What to add to the clock of the limiter (ns) for a clock that all limiters of the backend share
+            (default None: what makes it the time of day). Without one limits are higher than need be, and uneven.
 
     Raises:
         TypeError: An argument is of the wrong type.
         ValueError: An argument is out of its range.
 
     Example:
-        >>> import time
         >>> from batchlimit import ConcurrencyLimiter
         >>> from batchlimit.laws import Knee
-        >>> with ConcurrencyLimiter(Knee(initial=50, offset=time.time_ns() - time.monotonic_ns())) as limiter:
+        >>> with ConcurrencyLimiter(Knee(initial=50, maximum=200)) as limiter:
         ...     limiter.limit
         50
     """
 
     __slots__ = (
-        "_band", "_baselines", "_crowd", "_cut_at", "_drains", "_estimate", "_far", "_initial", "_is_used", "_least",
-        "_maximum", "_minimum", "_peak", "_ratio", "_span", "_spans", "_speed", "_strained_at", "_trust",
-        "_usual",
+        "_band", "_baselines", "_crowd", "_cut_at", "_drains", "_estimate", "_far", "_has_offset", "_initial",
+        "_is_used", "_least", "_maximum", "_minimum", "_peak", "_ratio", "_reached_ns", "_span", "_spans", "_speed",
+        "_strained_at", "_trust", "_usual",
     )  # fmt: skip
 
     def __init__(
-        self, *, initial: int = 20, minimum: int = 1, maximum: int = 1000, tolerance: float = 1.3, offset: int = 0
-    ) -> None:
+        self, *, initial: int = 20, minimum: int = 1, maximum: int = 1000, tolerance: float = 1.3,
+        offset: int | None = None,
+    ) -> None:  # fmt: skip
         self._minimum, self._maximum = setting.bounds(minimum, maximum)
         self._initial = min(self._maximum, max(self._minimum, setting.whole("initial", initial)))
         self._band = RatioBand(setting.between("tolerance", tolerance, 1.0, math.inf, "()"))
         self._limit, self._estimate, self._peak = self._initial, float(self._initial), float(self._initial)
         self._least = _SHORTEST_NS
         self._span, self._baselines, self._trust = Span(), Baselines(), Trust()
-        self._drains = Drains(setting.instant("offset", offset))
-        self._spans = self._far = 0
+        self._has_offset = offset is not None
+        self._drains = Drains(setting.instant("offset", 0 if offset is None else offset))
+        self._spans = self._far = self._reached_ns = 0
         self._speed, self._ratio, self._usual = math.inf, 1.0, 1.0
         self._is_used = False
         self._crowd = 0.0  # the limit before a sudden ratio cut it, until a drain has told why
@@ -112,6 +115,11 @@ class Knee(CountingLaw):
     def baselines(self) -> dict[str, float]:
         """How long the calls of each operation take without a queue (s), as far as it is known."""
         return self._baselines.seconds
+
+    def _share_time(self, offset: int) -> None:
+        """Go by a clock that is so many ns ahead of the limiter's, unless an `offset` was given."""
+        if not self._has_offset:
+            self._drains.offset = offset
 
     def update(self, sample: Sample) -> int:
         """Count a call; decide if it ends a span."""
@@ -149,13 +157,12 @@ class Knee(CountingLaw):
     def _drain(self) -> None:
         """Let few calls in; or only listen, where the limit is not in use: then no part of a queue is its own.
 
-        A new limiter that saw no calm drains in any case: what it takes for the time of a call may be a queue.
-
-        Unlike the others such a limiter is not held to anything. What it takes for the time without a queue would rise
-        with the queue that it helps to make.
+        A new limiter that saw no calm drains in any case, if its limit was reached for a second: what it takes for the
+        time of a call may be a queue. One whose limit never was refuses nobody.
         """
         drains = self._drains
-        deep = not self._trust.has_been_calm and drains.is_young(drains.next, self._least)
+        is_unsure = self._reached_ns >= _REACHED_NS and not self._trust.has_been_calm
+        deep = is_unsure and drains.is_young(drains.next, self._least)
         if self._is_used or deep:
             self._estimate = drains.begin(self._estimate, self._ratio, self._crowd, deep)
         elif drains.is_usual(self._least):
@@ -180,6 +187,7 @@ class Knee(CountingLaw):
         peak = min(span.peak, self._maximum)
         self._peak += (peak - self._peak) * (1.0 if peak > self._peak else _FADE)
         self._is_used, self._ratio = span.peak >= _IN_USE * self._limit, reading.ratio
+        self._reached_ns += span.length if span.peak >= self._limit else 0
         if span.dropped > _LOST * span.count:
             self._lose(span.end)
         elif self._spans == 1 or (is_cut_short and span.count < _TOLD):
@@ -252,7 +260,7 @@ class Knee(CountingLaw):
         drains, reading = self._drains, self._baselines.read(self._span.times)
         drains.under_way = False
         self._estimate = drains.resume
-        if not reading.medians:
+        if not reading.counts:
             return
         ratio = reading.ratio
         if drains.listens:

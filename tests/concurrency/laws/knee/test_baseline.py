@@ -22,8 +22,29 @@ def test_nothing_timed_says_nothing() -> None:
     assert Baselines().read({}).ratio == 1.0
 
 
-def test_the_median_counts_not_the_quickest() -> None:
-    assert known(a=20).read({"a": [1 * _MS] * 10 + [40 * _MS] * 30}).ratio == pytest.approx(2.0)
+def test_an_average_counts_not_the_quickest() -> None:
+    assert known(a=20).read({"a": [1 * _MS] * 10 + [40 * _MS] * 30}).ratio > 1.6
+
+
+@pytest.mark.parametrize(
+    ("times", "ratio"),
+    [
+        ([20] * 25 + [60] * 15, 1.0),  # more long calls than usual: the median stays
+        ([20] * 36 + [2000] * 4, 1.0),  # the mean leaves out a tenth at either end
+        ([40] * 40, 2.0),  # all of them waited
+    ],
+)
+def test_of_median_and_mean_the_one_that_alarms_less_counts(times: list[int], ratio: float) -> None:
+    assert known(a=20).read({"a": [each * _MS for each in times]}).ratio == pytest.approx(ratio)
+
+
+def test_a_median_that_leaps_by_chance_is_no_queue() -> None:
+    """Of a cache half of the calls are quick: a few more or less make the median fiftyfold."""
+    cache, usual, other = Baselines(), [_MS] * 21 + [50 * _MS] * 19, [_MS] * 19 + [50 * _MS] * 21
+    for _ in range(2):
+        cache.read({"": usual})
+    assert cache.read({"": other}).ratio < 1.2
+    assert cache.read({"": other[1:]}).ratio == 50.0  # too few calls for a mean
 
 
 @pytest.mark.parametrize(("second", "baseline"), [(24, 24), (59, 59), (61, 20), (15, 15)])

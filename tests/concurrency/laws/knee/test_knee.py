@@ -336,13 +336,32 @@ def test_without_calm_before_it_the_first_drain_is_deep(calm: float, deep: bool)
     assert (min(backend.limits) == 1) is deep
 
 
-@pytest.mark.parametrize("callers", [12, 1000])
-def test_a_new_limiter_that_saw_no_calm_drains_deep_in_use_or_not(callers: int) -> None:
-    """What calls take looks normal to a limiter that came to a queue, whether or not its limit is in use."""
+def drains_of_a_start(callers: int) -> int:
+    """The least limit of the first seconds: so many callers, but for a second and a half in which the limit is full."""
     backend = Backend(Knee(initial=20), workers=1000, service_ms=400)
     backend.now = 2.5 * _SECOND
-    backend.serve(5, callers=callers)
-    assert min(backend.limits) <= 2
+    backend.serve(1.2, callers=callers)
+    backend.serve(5, callers=12)
+    return min(backend.limits)
+
+
+def test_a_new_limiter_that_saw_no_calm_drains_deep_in_use_or_not() -> None:
+    """What calls take looks normal to a limiter that came to a queue, and grew there until it was not in use."""
+    assert drains_of_a_start(callers=1000) <= 2
+
+
+def test_a_new_limiter_whose_limit_was_never_reached_refuses_nobody() -> None:
+    """A service at half of what it carries: there is no reason to turn anybody away."""
+    assert drains_of_a_start(callers=15) == 20
+
+
+def test_a_limit_that_a_hiccup_reached_is_no_reason_to_drain() -> None:
+    backend = Backend(Knee(initial=20), workers=1000)
+    backend.serve(0.5, callers=10)
+    backend.serve(0.1, callers=25)
+    backend.limits.clear()
+    backend.serve(16, callers=10)
+    assert min(backend.limits) >= 20
 
 
 def test_after_calm_a_new_limiter_that_is_not_in_use_drains_no_more() -> None:
