@@ -8,11 +8,10 @@ from functools import partial
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
-from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, MakeLaw, SharedLaw, patterns
+from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, SharedLaw, made, patterns
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed
-from batchlimit.concurrency.limit_control import by_time_of_day
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
@@ -183,13 +182,10 @@ class KeyedGates:
         if isinstance(keyed.limit, int):
             return Fixed(keyed.limit)
         if not keyed.shared:
-            return self._made(keyed.limit)
+            return made(keyed.limit, self.clock)
         if (law := self._shared.get(pattern)) is None:
-            law = self._shared[pattern] = SharedLaw(self._made(keyed.limit))
+            law = self._shared[pattern] = SharedLaw(made(keyed.limit, self.clock))
         return law
-
-    def _made(self, make: MakeLaw) -> Law:
-        return by_time_of_day(make(), self.clock)
 
     def _make_room(self) -> None:
         """Look at the gates that nobody looked at for longest; keep those that were used since, if there is room."""

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency.law import Law, Sample, baselines_of
+from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
+from batchlimit.concurrency.limit_control import by_time_of_day
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 
 MakeLaw = Callable[[], Law]
+_UNWATCHED = "the limits of keys have no watchers: Gitaly would stay where it begins"
+
+
+def made(make: MakeLaw, clock: Callable[[], int]) -> Law:
+    """Make the law of a key, whose drains coincide with those of others; ValueError for one that would stay still."""
+    if isinstance(law := make(), Gitaly):
+        raise ValueError(_UNWATCHED)
+    return by_time_of_day(law, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,7 @@ class Keyed:
 
     Raises:
         TypeError: `limit` is neither a whole number nor callable, or `queue` no Queue.
-        ValueError: `limit` is below 1.
+        ValueError: `limit` is below 1, or makes a `Gitaly`: no watchers move the limit of a key.
 
     Example:
         >>> from batchlimit import Queue
@@ -45,6 +55,8 @@ class Keyed:
 
     def __post_init__(self) -> None:
         _check(self.limit)
+        if self.limit is Gitaly:
+            raise ValueError(_UNWATCHED)
         if not isinstance(self.queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
 
