@@ -31,11 +31,12 @@ PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
     "keyspace": ["tests/keyspace", "tests/apis/test_spends.py", "tests/life/test_dormant_keys.py", _MODEL],
+    "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
     "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
 }
-"""By folder of the library: where the tests of its rules are, those first that take least."""
+"""By folder or module of the library: where the tests of its rules are, those first that take least."""
 _COPIED = ("batchlimit", "lua", "tests", "examples", "pyproject.toml", "README.md")
 _TIMEOUT = 300
 """Seconds. A test that runs for longer has noticed."""
@@ -220,14 +221,15 @@ def main() -> int:
     """Make the changes that were asked for; exit status 1 if one survives."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--part", choices=PARTS, required=True, help="a folder of batchlimit/")
+    parser.add_argument("--part", choices=PARTS, required=True, help="a folder of batchlimit/, or a module")
     parser.add_argument("--count", type=int, help="changes to make (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="which of them (default: 0)")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="copies at a time")
     parser.add_argument("tests", nargs="*", help="tests to run (default: those of the part)")
     chosen = parser.parse_args()
     known, tests = equivalents(), chosen.tests or PARTS[chosen.part]
-    paths = sorted(path.relative_to(ROOT) for path in (ROOT / "batchlimit" / chosen.part).rglob("*.py"))
+    place = ROOT / "batchlimit" / chosen.part
+    paths = sorted(path.relative_to(ROOT) for path in (place.rglob("*.py") if place.is_dir() else [place]))
     places = [each for path in paths for each in sites(path)]
     if chosen.count is not None:
         places = random.Random(chosen.seed).sample(places, min(chosen.count, len(places)))

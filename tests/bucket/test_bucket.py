@@ -344,6 +344,13 @@ def test_no_more_comes_back_with_an_ask_than_was_held() -> None:
     assert desk.look(0.0).outstanding == 10
 
 
+def test_what_comes_back_with_an_ask_was_not_used() -> None:
+    desk = Desk()
+    desk.ask(0.0, 60)
+    desk.ask(0.0, held=40, back=15)
+    assert desk.bucket._used == 60 - 15
+
+
 def test_a_refund_is_credited_as_far_as_there_is_room() -> None:
     desk = Desk()
     desk.spend(0.0, 50)

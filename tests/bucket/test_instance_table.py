@@ -1,4 +1,4 @@
-"""Whom a bucket forgets, and when."""
+"""A bucket forgets instances that are silent, in time."""
 
 import pytest
 

@@ -355,3 +355,12 @@ def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page
     pages.renumber(later, [later.number(FIVE)] * len(POLICIES.names))
     pages.enter(second)
     assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)
+
+
+def test_spends_are_counted_by_their_policy() -> None:
+    tallies = Tallies(POLICIES)
+    tallies.admitted(FIVE, 3, False)
+    tallies.admitted(FIVE, 2, True)
+    census = tallies.census()
+    admitted, _, calls, _, losses, *_ = census.total
+    assert (admitted, calls, losses) == (5, 2, 1)

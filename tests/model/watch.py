@@ -146,7 +146,7 @@ class Watch:
         self.promise, self._is_told = None, True
 
     def resumed(self, bucket: Bucket | None) -> None:
-        """The pause is lifted, for whoever hears of it."""
+        """The pause is lifted."""
         if bucket is not None and bucket._table.outstanding + min(bucket._levels) < 0:
             raise Violation(f"the bucket has {min(bucket._levels):g} after a pause that was lifted")
         self._paused = 0, 0

@@ -1,4 +1,4 @@
-"""What the thread that asks is told of keys: when to ask, whom to wake, what is left."""
+"""What the thread that asks learns of keys: when to ask, whom to wake, what is left."""
 
 from typing import Any
 

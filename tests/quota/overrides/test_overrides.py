@@ -142,3 +142,7 @@ def test_a_key_is_held_until_the_last_of_the_holds_that_follow_each_other(
 def test_of_several_fields_that_nobody_knows_the_first_is_named() -> None:
     with pytest.raises(NotUnderstood, match="first"):
         Overrides.read({"form": "1", "revision": "9", "first": "x", "second": "y"})
+
+
+def test_an_edition_counts_ends_above_revisions_alike_in_all_versions() -> None:
+    assert Overrides(3).edition(0.0) == 3 * 2**14

@@ -21,6 +21,7 @@ NOW = 1_000_000.0
         ("1.5h", 5400.0),
         ("2d 12h", 216_000.0),
         ("250ms", 0.25),
+        ("1w", 604_800.0),
         (timedelta(minutes=2), 120.0),
         (datetime.fromtimestamp(NOW + 7, UTC), 7.0),
     ],
