@@ -310,8 +310,8 @@ BREAKS = {
         ),
         Break(
             "who comes last is served first",
-            "reservoir.wait_queue:WaitQueue.leader",
-            "return leader\n            heappop",
+            "reservoir.wait_queue:WaitQueue._first_of_usual",
+            "return first\n            heappop",
             "return self.waiters[max(self.waiters)]\n            heappop",
             "three wait at one",
         ),
