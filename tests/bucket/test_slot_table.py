@@ -1,4 +1,4 @@
-"""Tables of (time, ask, expected): who gets the slots of a limit, what each answer says, and when slots are free again."""
+"""Tables of (time, ask, expected): who gets the slots of a limit, what is answered, and when slots are free again."""
 
 from collections import Counter
 from copy import deepcopy
