@@ -8,7 +8,9 @@ from typer.testing import CliRunner, Result
 from batchlimit.cli.app import app
 from batchlimit.rules import Rule, Rules
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "moving.md").read_text("utf-8")
+TREE = Path(__file__).parents[2]
+PAGE = (TREE / "docs" / "how-to" / "moving.md").read_text("utf-8")
+SHOP_OF_230_LINES = TREE / "tests" / "integrations" / "moved" / "with_slowapi.py"
 ROUTERS = """
 limiter = Limiter(get_remote_address, default_limits=["200/day", "50 per hour"], application_limits=["1000/day"])
 router = APIRouter(prefix="/v1")
@@ -237,3 +239,121 @@ def of_flask(id): ...
         f"{tmp_path}/app.py:3: item: slowapi counts each URL by itself, this rule all of them together: write {{id}}"
         " into its key for that"
     ]
+
+
+def test_a_path_that_is_not_there_is_no_program_without_limits(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["migrate", str(tmp_path / "nowhere")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "does not exist" in done.stderr
+    assert "no rules" not in done.stderr
+    unread = migrated(tmp_path, "def (")
+    assert (unread.exit_code, len(unread.stderr.splitlines())) == (1, 1)
+    without = migrated(tmp_path, "print(1)")
+    assert (without.exit_code, without.stderr) == (1, "no limit of slowapi or flask-limiter is here\n")
+
+
+def test_a_more_exact_path_replaces_the_wider_one_that_never_had_its_requests(tmp_path: Path) -> None:
+    text = """
+limiter = Limiter(get_remote_address, default_limits=["100/day"])
+
+@app.get("/items/search")
+@limiter.limit("5/minute")
+def search(request): ...
+
+@app.get("/items/health")
+@limiter.exempt
+def health(request): ...
+
+@app.get("/items/new")
+def new(request): ...
+
+@app.post("/items/all")
+def post(request): ...
+
+@app.get("/items/{id}")
+@limiter.limit("9/minute")
+def item(request, id): ...
+
+@app.get("/items/late")
+@limiter.limit("7/minute")
+def late(request): ...
+
+@app.get("/items/{id}/{rest:path}")
+@limiter.limit("8/minute")
+def below(request, id): ...
+"""
+    done = migrated(tmp_path, text)
+    found = {rule.name: rule.replaces for rule in Rules.loads(done.stdout, format="toml")}
+    assert found == {
+        "default": (),
+        "search": ("default", "item", "below"),
+        "item": ("default", "below"),
+        "late": ("default", "below"),
+        "below": ("default",),
+    }
+    told = [line.removeprefix(f"{tmp_path}/app.py:") for line in done.stderr.splitlines()]
+    assert sorted(line for line in told if "slowapi counts" not in line) == [
+        "13: GET /items/new is charged to below too: write a rule for it with replaces",
+        "13: GET /items/new is charged to item too: write a rule for it with replaces",
+        "24: GET /items/late is never reached: GET /items/{id}, above it, takes its requests",
+    ]
+
+
+def test_flask_takes_the_most_exact_path_wherever_it_stands(tmp_path: Path) -> None:
+    text = """
+@app.route("/items/<id>")
+@limiter.limit("9/minute")
+def item(id): ...
+
+@app.route("/items/late")
+@limiter.limit("7/minute")
+def late(): ...
+"""
+    done = migrated(tmp_path, text)
+    found = {rule.name: rule.replaces for rule in Rules.loads(done.stdout, format="toml")}
+    assert found == {"item": (), "late": ("item",)}
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_rules_that_would_replace_each_other_are_told(tmp_path: Path) -> None:
+    text = """
+@app.route("/a/x")
+@app.route("/b/<id>")
+@limiter.limit("9/minute")
+def one(id=0): ...
+
+@app.route("/a/<id>")
+@app.route("/b/y")
+@limiter.limit("7/minute")
+def two(id=0): ...
+"""
+    done = migrated(tmp_path, text)
+    found = {rule.name: rule.replaces for rule in Rules.loads(done.stdout, format="toml")}
+    assert found == {"one": (), "two": ("one",)}
+    assert done.stderr == f"{tmp_path}/app.py:5: GET /a/x is charged to two too: write a rule for it with replaces\n"
+
+
+def test_a_shop_of_230_lines_has_the_prefix_of_each_router_where_it_is_made() -> None:
+    done = CliRunner().invoke(app, ["migrate", str(SHOP_OF_230_LINES)])
+    found = {rule.name: rule for rule in Rules.loads(done.stdout, format="toml")}
+    assert found["search"].match == ("GET /products/search",)
+    assert found["search"].replaces == ("default", "product")
+    assert found["writes"].match == ("POST /cart/lines", "DELETE /cart/lines")
+    assert (found["checkout"].match, found["checkout"].cost) == (("POST /orders/checkout",), 2)
+    assert found["price"].match == ("POST /admin/prices/{id}",)
+    assert len(found) == 14
+    assert "with_slowapi.py:171: this limit is no text that stands here" in done.stderr
+
+
+def test_a_router_that_has_several_prefixes_in_one_place_is_told(tmp_path: Path) -> None:
+    text = """
+router = APIRouter(prefix="/a")
+router = APIRouter(prefix="/b")
+
+@router.get("/c")
+@limiter.limit("5/minute")
+def c(request): ...
+"""
+    done = migrated(tmp_path, text)
+    assert "app.py:5: router has several prefixes here: add the path to match" in done.stderr
+    assert "[[rules]]" not in done.stdout

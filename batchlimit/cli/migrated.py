@@ -1,0 +1,75 @@
+"""What `migrate` has found in programs, and how it is printed: as a file of rules."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_TOGETHER = "# There, the default limits were for each route by itself; here they are for all such routes together."
+
+
+@dataclass(eq=False)
+class MigratedRule:
+    """A rule to print.
+
+    Attributes:
+        name, quotas, match, cost: those of the rule.
+        replaces: whether the default limits do not hold where it does.
+        key: that of another rule, with another cost (default "": its name).
+        others: the rules of wider paths that do not hold where it does.
+    """
+
+    name: str
+    quotas: list[str]
+    match: list[str] = field(default_factory=list)
+    cost: int = 1
+    replaces: bool = True
+    key: str = ""
+    others: "list[MigratedRule]" = field(default_factory=list)
+
+
+@dataclass
+class Found:
+    """What was read so far.
+
+    Attributes:
+        rules: by name.
+        defaults, together: quotas of each route by itself, and of all together.
+        exempt: patterns.
+        problems: what cannot be read, with its place.
+        value: the field of all keys.
+    """
+
+    rules: dict[str, MigratedRule] = field(default_factory=dict)
+    defaults: list[str] = field(default_factory=list)
+    together: list[str] = field(default_factory=list)
+    exempt: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    value: str = "ip"
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there is a rule to print."""
+        return bool(self.defaults or self.together or any(rule.quotas for rule in self.rules.values()))
+
+    def toml(self) -> Iterator[str]:
+        """Yield the lines of the file."""
+        if self.exempt:
+            yield f"exempt = {json.dumps(self.exempt)}\n"
+        if self.defaults:
+            yield _TOGETHER
+        whole = [("application", self.together), ("default", self.defaults)]
+        for rule in [MigratedRule(name, quotas, ["*"], replaces=False) for name, quotas in whole]:
+            yield from self._rule(rule)
+        for rule in self.rules.values():
+            yield from self._rule(rule)
+
+    def _rule(self, rule: MigratedRule) -> Iterator[str]:
+        if not rule.quotas:
+            return
+        yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
+        yield f"key = {json.dumps(f'{rule.key or rule.name}:{{{self.value}}}')}\nmatch = {json.dumps(rule.match)}"
+        yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
+        replaced = ["default"] if rule.replaces and self.defaults else []
+        replaced += [other.name for other in rule.others if other.quotas]
+        yield from [f"replaces = {json.dumps(replaced if len(replaced) > 1 else replaced[0])}"] if replaced else []
+        yield ""

@@ -1,0 +1,167 @@
+"""The routes of a program: their patterns, and which of them a wider one takes in."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from batchlimit.cli.migrated import MigratedRule
+from batchlimit.rules.pattern import Pattern
+
+_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Prefixes = Mapping[str, str | None]
+"""The prefix of each router by its name; None: it has several."""
+
+
+def last(name: ast.expr) -> str:
+    """Return the last word of a name such as `limiter.limit`; of anything else, nothing."""
+    return name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
+
+
+def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Iterator[tuple[Function, Prefixes]]:
+    """Yield each function, with the routers that are known where it stands.
+
+    Args:
+        scope: a module, or a function with others in it.
+        outer: the routers that are known there already (default None: none).
+    """
+    inner: list[Function] = []
+    mine = dict[str, str | None]()
+    for node in _below(scope, inner):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            name, prefix = node.targets[0].id, _prefix(node.value)
+            if prefix is not None:
+                mine[name] = prefix if mine.get(name, prefix) == prefix else None
+    known = {**(outer or {}), **mine}
+    for function in inner:
+        yield function, known
+        yield from prefixes_by_function(function, known)
+
+
+def _below(scope: ast.AST, inner: list[Function]) -> Iterator[ast.AST]:
+    """Yield all nodes of a scope; add the functions in it, whose nodes are not among them, to `inner`."""
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, Function):
+            inner.append(node)
+        else:
+            yield node
+            yield from _below(node, inner)
+
+
+def _prefix(call: ast.Call) -> str | None:
+    """Return the prefix of a router that is made here; None: none is."""
+    if last(call.func) not in ("APIRouter", "Blueprint"):
+        return None
+    given = {each.arg: each.value for each in call.keywords}
+    prefix = given.get("prefix") or given.get("url_prefix")
+    return str(prefix.value) if isinstance(prefix, ast.Constant) else ""
+
+
+class Written(NamedTuple):
+    """What a decorator says of a path.
+
+    Attributes:
+        node: the decorator.
+        pattern: as rules write it; "": the path is no text that stands here.
+        text: the path as it is written, without the prefix of its router.
+        problem: what is to be checked, or "".
+    """
+
+    node: ast.expr
+    pattern: str
+    text: str
+    problem: str
+
+
+def written(decorator: ast.expr, prefixes: Prefixes) -> Written | None:
+    """Return the path of a decorator; None: it is not one of a route."""
+    if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
+        return None
+    kind, owner = decorator.func.attr, decorator.func.value
+    given = {each.arg: each.value for each in decorator.keywords}
+    path = decorator.args[0] if decorator.args else given.get("path")
+    if kind not in (*_METHODS, "route", "api_route"):
+        return None
+    router = owner.id if isinstance(owner, ast.Name) else ""
+    prefix, problem = prefixes.get(router, ""), ""
+    if not isinstance(path, ast.Constant):
+        return Written(decorator, "", "", "this path is no text that stands here: add it to match")
+    if prefix is None:
+        return Written(decorator, "", "", f"{router} has several prefixes here: add the path to match")
+    methods = [kind.upper()] if kind in _METHODS else ["GET"]
+    if isinstance(listed := given.get("methods"), ast.List | ast.Tuple):
+        methods = [str(each.value).upper() for each in listed.elts if isinstance(each, ast.Constant)]
+    if router in prefixes:
+        problem = f"{router} may be included below a prefix, which is not seen: check its match"
+    text = str(path.value)
+    return Written(decorator, f"{','.join(methods)} {_pattern(prefix + text)}", text, problem)
+
+
+def _pattern(path: str) -> str:
+    """Return a path of Flask or Starlette as rules write it."""
+    path = re.sub(r"<path:\w+>$|\{\w+:path\}$", "*", path)
+    return re.sub(
+        r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>|\{(\w+)(?::\w+)?\}", lambda found: f"{{{found[1] or found[2]}}}", path
+    )
+
+
+class SourceRoute(NamedTuple):
+    """One path of a function, in the order of the source.
+
+    Attributes:
+        path: the path.
+        function: where it stands.
+        rules: its limits.
+        is_exempt: whether it has none on purpose.
+    """
+
+    path: Written
+    function: Function
+    rules: list[MigratedRule]
+    is_exempt: bool
+
+
+def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:
+    """Have the rules of each route replace those of wider ones, which have none of its requests; yield what remains.
+
+    Starlette takes the first route that matches, and Flask the most exact one.
+
+    Args:
+        routes: those of one file.
+    """
+    for number, wide in enumerate(routes):
+        for place, exact in enumerate(routes):
+            others = [] if exact.is_exempt else [rule for rule in _limits(wide, exact) if rule not in exact.rules]
+            if others and number < place and "<" not in wide.path.text:
+                taken = f"{wide.path.pattern}, above it, takes its requests"
+                yield exact.function, f"{exact.path.pattern} is never reached: {taken}"
+            elif others:
+                yield from _apart(exact, others)
+
+
+def _limits(wide: SourceRoute, exact: SourceRoute) -> list[MigratedRule]:
+    """Return the rules of a wider path that match a more exact one, if it is wider."""
+    asked = exact.path.pattern
+    taken = wide.rules if _takes_in(wide.path.pattern, asked) else []
+    return [rule for rule in taken if any(_takes_in(each, asked) for each in rule.match)]
+
+
+def _apart(exact: SourceRoute, others: Sequence[MigratedRule]) -> Iterator[tuple[Function, str]]:
+    if not exact.rules or any(rule in other.others for rule in exact.rules for other in others):
+        names = ", ".join(rule.name for rule in others)
+        yield exact.function, f"{exact.path.pattern} is charged to {names} too: write a rule for it with replaces"
+        return
+    for rule in exact.rules:
+        rule.others += [other for other in others if other not in rule.others]
+
+
+def _takes_in(wide: str, exact: str) -> bool:
+    """Whether a pattern matches all that another one does, and more."""
+    try:
+        one, two = Pattern.parse(wide), Pattern.parse(exact)
+    except ValueError:  # a path that rules do not know: loading the rules tells of it
+        return False
+    is_wider = all(mine in (None, theirs) for mine, theirs in zip(one.segments, two.segments, strict=False))
+    is_same = (one.segments, one.rest) == (two.segments, two.rest)
+    return one.overlaps(two) and is_wider and not is_same and (one.rest or not two.rest)
