@@ -98,7 +98,7 @@ class Spends:
 
     def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
         try:
-            outcome, idle_at = self._spending.settle(begun, outcome)
+            in_time, idle_at = self._spending.settle(begun, outcome)
             if idle_at < math.inf:
                 self._idle(idle_at)
         except BaseException:  # a signal handler of the user's own: the caller asks again
@@ -106,13 +106,14 @@ class Spends:
                 answer.set_result(None)
             self._spending.end(begun)
             raise
-        if not answer.done():
-            answer.set_result(outcome)
-        else:
+        is_awaited = not answer.done()
+        if is_awaited:
+            answer.set_result(in_time)
+        if in_time is None or not is_awaited:
             self._undo(begun, outcome)
 
     def _undo(self, begun: Sequence[KeySpend], outcome: Outcome) -> None:
-        """Take back what was charged for a caller that was cancelled."""
+        """Take back what was charged for a caller that was cancelled, or asks again because the answer came late."""
         if is_charged(outcome):
             with contextlib.suppress(LimiterClosed):
                 self.refund({each.key: each.message.cost for each in begun})

@@ -100,11 +100,13 @@ class Spends:
                 self._spending.end(begun)
             raise
         with not_reentered(self._lock):
-            outcome, idle_at = self._spending.settle(begun, outcome)
+            in_time, idle_at = self._spending.settle(begun, outcome)
         if idle_at < math.inf:
             self._idle(idle_at)
+        if in_time is None and is_charged(outcome):  # the caller asks again
+            self.refund({each.key: each.message.cost for each in begun})
         self._check_open()  # whoever closes the limiter meanwhile fails its callers
-        return outcome
+        return in_time
 
     def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""

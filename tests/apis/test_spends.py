@@ -10,6 +10,7 @@ import pytest
 
 from batchlimit import Quota, RateLimited, RateLimiter
 from batchlimit.batching import BatchSizer, FixedBatch, TimeBatch
+from batchlimit.bucket.messages import SpendReply
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.servers import Server
@@ -261,3 +262,25 @@ def excess(admitted: list[tuple[float, float, int]], quota: Quota) -> float:
                 tokens += cost
                 worst = max(worst, tokens - quota.burst - quota.rate * (ended - first))
     return worst
+
+
+class _Slow(MemoryStore):
+    """The first answer to a spend takes longer than anybody waits, by the limiter's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.clock, self.took = clock, 3 * DEADLINE
+
+    def spend(self, *args: Any, **options: Any) -> SpendReply:
+        reply = super().spend(*args, **options)
+        self.clock.now, self.took = self.clock.now + self.took, 0.0
+        return reply
+
+
+@pytest.mark.parametrize("costs", [{"user": 1}, {"user": 1, "tenant": 1}], ids=["one key", "two keys"])
+def test_what_was_charged_by_an_answer_that_came_too_late_is_there_for_others(
+    api: Api, clock: Clock, without_refresher: None, costs: dict[str, int]
+) -> None:
+    limiter: Any = api(_Slow(clock), QUOTAS, sizer=FixedBatch(1), clock=clock)
+    assert [all(limiter.decide_all(costs).values()) for _ in range(6)] == [True] * 5 + [False]
+    assert limiter.statistics().admitted == 5 * len(costs)

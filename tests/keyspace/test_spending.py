@@ -324,7 +324,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
 def test_an_answer_that_comes_too_late_to_be_of_use_admits_nobody(
     quota: Quota, deadline: float, late: float, is_late: bool
 ) -> None:
-    """It is for take then: the tokens are lost, which is better than to admit more than there may be in a window."""
+    """It is for take then. The API refunds the tokens: a window may have more than its due if they were used now."""
     keys = Keys(quota, deadline=deadline)
     keys.know()
     spend, answer = keys.begun(), (Spent(True, 0.0, 7, (5.0,)),)
