@@ -10,7 +10,7 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.waiting import LONG_AGO
-from batchlimit.reservoir.forecast import longest_denial
+from batchlimit.reservoir.decisions import longest_denial
 from batchlimit.reservoir.tokens import ONE
 
 Entries = Mapping[str, KeyEntry]
@@ -115,15 +115,11 @@ def _put_back(taken: list[Taken], now: float) -> None:
 
 def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
     """Return the refusal of the key that memory refuses for longest, if there is one."""
-    short: dict[str, KeyEntry] = {}
-    for key, cost in costs.items():
-        if cost.__class__ is not int or cost < 1:
-            return None
-        if (entry := entries.get(key)) is not None and not entry.tokens.has(cost, now):
-            short[key] = entry
-    denial = longest_denial({key: entry.reservoir.forecast for key, entry in short.items()}, costs, now)
-    if denial is None:
+    if any(cost.__class__ is not int or cost < 1 for cost in costs.values()):
+        return None
+    found = {key: entry for key in costs if (entry := entries.get(key)) is not None}
+    if (denial := longest_denial({key: entry.reservoir for key, entry in found.items()}, costs, now)) is None:
         return None
     key, wait = denial
-    reservoir = short[key].reservoir
+    reservoir = found[key].reservoir
     return {key: reservoir.decisions.told(wait, "denied", now)} if reservoir.admission.deny(costs[key], now) else None

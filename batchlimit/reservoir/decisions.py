@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchlimit.base.decision import Decision, Source
 from batchlimit.errors import RateLimited
-from batchlimit.reservoir.forecast import Forecast, longest_denial
+from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import decision, outlook
 
@@ -86,8 +86,23 @@ def longest_refusal(
     refusal: RateLimited, reservoirs: "Mapping[str, Reservoir]", costs: Mapping[str, int], now: float
 ) -> RateLimited:
     """Return the refusal of a call of several keys, by the one that memory refuses for longest."""
-    denial = longest_denial({key: each.forecast for key, each in reservoirs.items()}, costs, now)
+    denial = longest_denial(reservoirs, costs, now)
     if denial is None or denial[1] <= refusal.retry_after:
         return refusal
     key, wait = denial
     return RateLimited(key, wait, reservoirs[key].decisions.told(wait, "denied", now))
+
+
+def longest_denial(
+    reservoirs: "Mapping[str, Reservoir]", costs: Mapping[str, int], now: float
+) -> tuple[str, float] | None:
+    """Return which of several keys memory refuses for longest, and for how many seconds; None: it refuses none.
+
+    A call of several keys is admitted once all of them have its tokens. None also while the store is away.
+    """
+    short = {key: each.forecast for key, each in reservoirs.items() if not each.state.tokens.has(costs[key], now)}
+    if any(forecast.is_failing(now) for forecast in short.values()):
+        return None
+    waits = {key: forecast.denied_for(costs[key], now) for key, forecast in short.items()}
+    key = max(waits, key=lambda each: waits[each], default="")  # the first of equal ones
+    return (key, waits[key]) if waits.get(key) else None

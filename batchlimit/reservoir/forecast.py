@@ -1,7 +1,6 @@
 """What memory alone says about a call: admit, refuse, or ask the store; and how long to wait."""
 
 import math
-from collections.abc import Mapping
 from enum import IntEnum
 
 from batchlimit.base.waiting import NO_WAIT
@@ -136,15 +135,3 @@ class Forecast:
         if state.lease.borrowed and state.fallback.bucket is not None:
             return state.fallback.bucket.fits_in(missing, now)
         return state.view.fits_in(missing, state.quota, now) + state.overdraft.delay(cost, state.quota, state.view)
-
-
-def longest_denial(forecasts: Mapping[str, Forecast], costs: Mapping[str, int], now: float) -> tuple[str, float] | None:
-    """Return which of several keys memory refuses for longest, and for how many seconds; None: it refuses none.
-
-    A call of several keys is admitted once all of them have its tokens. None also while the store is away.
-    """
-    if any(forecast.is_failing(now) for forecast in forecasts.values()):
-        return None
-    waits = {key: forecast.denied_for(costs[key], now) for key, forecast in forecasts.items()}
-    key = max(waits, key=lambda each: waits[each], default="")  # the first of equal ones
-    return (key, waits[key]) if waits.get(key) else None

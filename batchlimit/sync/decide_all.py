@@ -7,7 +7,7 @@ from typing import Any
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
-from batchlimit.reservoir.forecast import longest_denial
+from batchlimit.reservoir.decisions import longest_denial
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -121,18 +121,14 @@ def _take(entry: KeyEntry, cost: int) -> float:
 
 def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
     """Return the refusal of the key that memory refuses for longest, if there is one."""
-    short: dict[str, KeyEntry] = {}
-    for key, cost in costs.items():
-        if cost.__class__ is not int or cost < 1:
-            return None
-        if (entry := entries.get(key)) is not None and not entry.tokens.has(cost, now):
-            short[key] = entry
-    denial = longest_denial({key: entry.reservoir.forecast for key, entry in short.items()}, costs, now)
-    if denial is None:
+    if any(cost.__class__ is not int or cost < 1 for cost in costs.values()):
+        return None
+    found = {key: entry for key in costs if (entry := entries.get(key)) is not None}
+    if (denial := longest_denial({key: entry.reservoir for key, entry in found.items()}, costs, now)) is None:
         return None
     key, _ = denial
-    reservoir = short[key].reservoir
-    if not (wait := short[key].locked(lambda: _deny(reservoir, costs[key], now))):
+    reservoir = found[key].reservoir
+    if not (wait := found[key].locked(lambda: _deny(reservoir, costs[key], now))):
         return None
     return {key: reservoir.decisions.told(wait, "denied", now)}
 
