@@ -1,12 +1,14 @@
 """Rules broken on purpose, one at a time: the exploration of one shape finds each."""
 
 from tests.model.break_of import Break
+from tests.model.broken_many import SEVERAL
 from tests.model.broken_slots import SLOTS
 
 BREAKS = {
     each.rule: each
     for each in [
         *SLOTS,
+        *SEVERAL,
         Break(
             "the older of two quotas counts",
             "bucket.bucket:Bucket._agree",

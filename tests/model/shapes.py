@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 
@@ -51,7 +51,40 @@ class SlotShape:
     lease: float = 0.9
 
 
-AnyShape = Shape | SlotShape
+_SPENDS = FixedBatch(0)
+
+
+class CallKind(NamedTuple):
+    """A kind of call at several keys: what it costs, by key, and whether it waits."""
+
+    costs: Mapping[str, int]
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class ManyShape:
+    """One kind of world of calls at several keys."""
+
+    quotas: Mapping[str, str]
+    """By key."""
+    calls: tuple[CallKind, ...]
+    most: Mapping[str, int]
+    """How often each thing happens at the most."""
+    instances: int = 1
+    sizer: BatchSizer = _SPENDS
+    together: bool = True
+    """Whether the store charges several keys at once; a cluster does not, where they are in several slots."""
+    slowest: int = 0
+    """As of Shape, in us."""
+    first: tuple[CallKind, ...] = ()
+    """Callers that come to A before all else, and whose messages arrive."""
+    begun: tuple[CallKind, ...] = ()
+    """Callers that come to A then."""
+    idle_after: float = 0.2
+    deadline: float = 0.05
+
+
+AnyShape = Shape | SlotShape | ManyShape
 Size = Literal["usual", "deep", "all"]
 BOTH = FixedBatch(0), FixedBatch(2)
 """One instance spends, the others lease."""
@@ -60,6 +93,11 @@ WAIT = (inf,)
 NOW, WAITS = ((1, 0.0),), ((1, inf),)
 
 SOME = ((1, 0.0), (5, 0.0))
+AB = {"a": "10/s burst 6", "b": "4/s burst 2"}
+EACH, EACH_WAITS = (CallKind({"a": 1, "b": 1}),), (CallKind({"a": 1, "b": 1}, waits=True),)
+A, A_AND_TWO = (CallKind({"a": 1}),), (CallKind({"a": 1, "b": 2}),)
+"""Where batches are of two, A leases of `a`, and spends at `b`."""
+TIGHT = {"a": "10/s burst 2", "b": "4/s burst 1"}
 
 USUAL: dict[str, AnyShape] = {
     "one spends": Shape("2/s burst 1", {"calls": 3}, instances=1, slowest=0),
@@ -96,6 +134,21 @@ USUAL: dict[str, AnyShape] = {
     "one slot, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT, 1),
     "one slot, stopped": SlotShape(1, {"calls": 2, "stops": 1}, WAIT, 1),
     "one slot, forgotten": SlotShape(1, {"calls": 2, "losses": 1}, WAIT),
+    "two keys, spent": ManyShape(TIGHT, EACH, {"calls": 3}),
+    "two keys, spent at two": ManyShape(TIGHT, EACH, {"calls": 2}, 2, slowest=5000),
+    "two keys, spent, a message is lost": ManyShape(TIGHT, EACH, {"calls": 1, "faults": 1}),
+    "two keys, spent, interrupted": ManyShape(TIGHT, EACH, {"calls": 1, "cancels": 1}),
+    "one key leased, one spent": ManyShape(AB, A_AND_TWO, {"calls": 2}, 1, FixedBatch(2), first=A),
+    "one key leased, one spent, interrupted": ManyShape(
+        AB, A_AND_TWO, {"calls": 1, "cancels": 1}, 1, FixedBatch(2), first=A
+    ),
+    "two keys leased": ManyShape(
+        AB, (CallKind({"a": 1, "b": 2}),), {"calls": 1}, 1, FixedBatch(3), first=(*A, CallKind({"b": 1}))
+    ),
+    "two keys by slot": ManyShape(TIGHT, EACH, {"calls": 2}, together=False),
+    "two keys by slot, interrupted": ManyShape(TIGHT, EACH, {"calls": 1, "cancels": 1}, together=False),
+    "two keys by slot, a message is lost": ManyShape(TIGHT, EACH, {"calls": 1, "faults": 1}, together=False),
+    "two keys by slot, waits": ManyShape(TIGHT, EACH_WAITS, {"calls": 2}, together=False),
 }
 """A minute of the suite."""
 DEEP: dict[str, AnyShape] = {

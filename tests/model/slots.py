@@ -110,6 +110,10 @@ class SlotWorld:
         slots = LocalSlots("key", Shared(self._shape.limit, lease=self._shape.lease), names)
         return Process(place, slots, births=births)
 
+    def tell(self, story: list[str]) -> None:
+        """Tell what happens from here on."""
+        self.story = story
+
     # What may happen
 
     def events(self) -> Iterator[Event]:
@@ -173,20 +177,31 @@ class SlotWorld:
         """Let all come to its end with nothing that goes wrong any more: permits end, and everybody is served."""
         scene, ends = self._scene, self._scene.now + _CALM
         scene.post, path = [each for each in scene.post if each.stage != "copy"], set[int]()
-        while (key := self.photograph_anew()) not in path and (event := self._calm_event()) and scene.now <= ends:
+        while (key := self.photograph_anew()) not in path and (event := self.calm_event()) and scene.now <= ends:
             if key in known:
                 return
             known.add(key)
             path.add(key)
             self.happen(event)
-        if waiting := [each.name for each in scene.processes if each.waiting]:
-            raise Violation(f"a caller waits at {waiting[0]} for ever")
+        if self.waits:
+            raise Violation(f"a caller waits at {self.waits} for ever")
         later = scene.now + scene.skew + 2 * round(self._shape.lease * _SECOND)
         reply, _ = scene.table.lend(SlotAsk("Z.1", self._shape.limit, _SECOND, target=self._shape.limit), later)
         if reply.granted < self._shape.limit:
             raise Violation(f"{self._shape.limit - reply.granted} slots do not come back")
 
-    def _calm_event(self) -> Event | None:
+    @property
+    def now(self) -> int:
+        """The instant (us)."""
+        return self._scene.now
+
+    @property
+    def waits(self) -> str:
+        """At whom a caller waits; "": at nobody."""
+        return next((each.name for each in self._scene.processes if each.waiting), "")
+
+    def calm_event(self) -> Event | None:
+        """What happens next if nothing goes wrong."""
         for process in self._scene.processes:
             if process.is_stopped:
                 return Event("wake", process.place)

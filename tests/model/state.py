@@ -337,6 +337,11 @@ _PLANS: dict[type, _Plan] = {
 }  # fmt: skip
 
 
+def let_be(*kinds: type) -> None:
+    """Do not walk into things of these classes: whoever walks looks at what matters of them."""
+    _PLANS.update((kind, _Plan()) for kind in kinds)
+
+
 def _plan_of(kind: type, thing: Any) -> _Plan:
     if (found := _PLANS.get(kind)) is None:
         found = _PLANS[kind] = _made(kind, thing)

@@ -137,6 +137,10 @@ class World:
         self._say(f"{self.limiters[place].name} fails a caller of {caller.cost}")
         self.watch.failed(self.limiters[place], caller)
 
+    def tell(self, story: list[str]) -> None:
+        """Tell what happens from here on."""
+        self.story = story
+
     # What may happen
 
     @property
@@ -160,6 +164,11 @@ class World:
         return not any(self.left.values())
 
     @property
+    def waits(self) -> str:
+        """At whom a caller waits; "": at nobody."""
+        return next((each.name for each in self.limiters if each.callers), "")
+
+    @property
     def is_over(self) -> bool:
         """Whether nobody calls, waits, or is asked any more."""
         busy = any(each.callers or each.is_stopped for each in self.limiters)
@@ -172,16 +181,17 @@ class World:
         """
         ends, self.post = self.now + _CALM, [each for each in self.post if each.stage != "copy"]
         path = set[int]()
-        while (key := self.photograph()[0]) not in path and (event := self._calm_event()) and self.now <= ends:
+        while (key := self.photograph()[0]) not in path and (event := self.calm_event()) and self.now <= ends:
             if key in known:
                 return
             known.add(key)
             path.add(key)
             self.happen(event)
-        if waiting := [each.name for each in self.limiters if each.callers]:
-            raise Violation(f"a caller waits at {waiting[0]} for ever")
+        if self.waits:
+            raise Violation(f"a caller waits at {self.waits} for ever")
 
-    def _calm_event(self) -> Event | None:
+    def calm_event(self) -> Event | None:
+        """What happens next if nothing goes wrong."""
         for place, limiter in enumerate(self.limiters):
             if limiter.is_stopped:
                 return Event("wake", place)
