@@ -127,7 +127,7 @@ class Scene:
         self.story: list[str] | None = None
         self.now, self.history, self._letters, self._calls = BEGINS, list[Event](), list[Letter](), list[Call]()
         self._store = MemoryStore(clock=lambda: (self.now + 0.5) / _SECOND)
-        self.loop = Turns(self._clock)  # type: ignore[abstract]  what it lacks nobody calls
+        self.loop = Turns(self._clock)  # type: ignore[abstract]  # what it lacks nobody calls
         self.left = dict(shape.most)
         self._processes = [self._born(place) for place in range(shape.instances)]
         self.watch = ManyWatch(shape.quotas, 2 * shape.deadline, self.now)
@@ -453,7 +453,7 @@ async def _work(limiter: AsyncRateLimiter, kind: CallKind) -> bool:
             await limiter.acquire(key, cost)
             return True
         answer = limiter.try_acquire(key, cost)
-        return await (answer._work if isinstance(answer, Pending) else answer)  # type: ignore[no-any-return]
+        return await (answer._work if isinstance(answer, Pending) else answer)
     if kind.waits:
         await limiter.acquire_all(kind.costs)
         return True

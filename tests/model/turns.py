@@ -36,14 +36,14 @@ class Turns(asyncio.AbstractEventLoop):
         self._ready.append(handle := asyncio.Handle(callback, args, self, context))
         return handle
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         self._timers.append(handle := asyncio.TimerHandle(when, callback, args, self, context))
-        handle._scheduled = True  # so that it tells when it is cancelled
+        handle._scheduled = True  # type: ignore[attr-defined]  # so that it tells when it is cancelled
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -84,7 +84,7 @@ class Turns(asyncio.AbstractEventLoop):
         due = sorted([each for each in self._timers if each._when <= now], key=lambda each: each._when)  # type: ignore[attr-defined]
         for each in due:
             self._timers.remove(each)
-            each._scheduled = False
+            each._scheduled = False  # type: ignore[attr-defined]
         self._ready += due
         hooks, dice = sys.get_asyncgen_hooks(), vars(key_entry)
         sys.set_asyncgen_hooks(finalizer=lambda generator: None)  # a loop that is dropped ends nothing
