@@ -17,7 +17,7 @@ from batchlimit.aio.awaitable import Pending
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Home
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.slow_path import SlowPath
+from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.aio.spends import Spends
 from batchlimit.bucket.bucket import Bucket
@@ -442,7 +442,7 @@ class ManyWorld:
         self.check_end()
 
 
-let_be(Home, Registry, Spends, SpendQueue, GuardedStore, AsyncRateLimiter, SlowPath, Turns, Line, Scene)
+let_be(Home, Registry, Spends, SpendQueue, GuardedStore, AsyncRateLimiter, AsyncSlowPath, Turns, Line, Scene)
 
 
 async def _work(limiter: AsyncRateLimiter, kind: CallKind) -> bool:
