@@ -5,14 +5,14 @@ from tests.model.break_of import Break
 SEVERAL = [
     Break(
         "a call that is refused keeps the tokens of its other keys",
-        "aio.acquire_all:AcquireAll._try",
+        "aio.acquire_all:AsyncAcquireAll._try",
         "            self._leave()",
         "            self._held = []",
         "two keys by slot",
     ),
     Break(
         "what several keys were charged is not confirmed",
-        "aio.acquire_all:AcquireAll._confirm",
+        "aio.acquire_all:AsyncAcquireAll._confirm",
         "entry.reservoir.admission.confirm(caller.waiter)",
         "pass",
         "two keys by slot",

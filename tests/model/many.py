@@ -103,7 +103,6 @@ class Process:
     name: str
     limiter: AsyncRateLimiter
     numbers: Numbers = field(default_factory=Numbers)
-    is_child: bool = False
 
     def __post_init__(self) -> None:
         instance = self.limiter._registry._keyspace._instance
@@ -168,8 +167,6 @@ class Scene:
                 yield from (Event("call", place, kind) for kind in range(len(self.shape.calls)))
         if left.get("cancels"):
             yield from (Event("cancel", at) for at in range(len(self._calls)))
-        if left.get("forks"):
-            yield Event("fork")
         if not self._is_over and self._next() < math.inf:
             yield Event("tick")
 
@@ -374,7 +371,7 @@ class Scene:
 
     def check_end(self) -> None:
         """Nothing was charged but what callers were admitted for, where nothing went wrong."""
-        if not set(self.shape.most) & {"faults", "forks"}:
+        if "faults" not in self.shape.most:
             self.watch.check_end(self._processes, self._buckets, self.now)
 
     def _say(self, line: str) -> None:
@@ -407,6 +404,10 @@ class ManyWorld:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._live.scene, name)
+
+    def events(self) -> Iterator[Event]:
+        """What may happen next. Whoever asks keeps the world: with it the tasks of its scene end."""
+        yield from self._live.scene.events()
 
     def tell(self, story: list[str]) -> None:
         """Tell what happens from here on."""

@@ -80,7 +80,9 @@ def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     assert merged > 30
 
 
-@pytest.mark.parametrize("name", ["forgotten", "another quota", "an override that ends", "one slot, forgotten"])
+@pytest.mark.parametrize(
+    "name", ["forgotten", "another quota", "an override that ends", "one slot, forgotten", "two keys by slot"]
+)
 def test_a_world_goes_back_to_what_it_was(name: str) -> None:
     shape = shapes_of("usual")[name]
     for history, key in islice(walked(shape, 600), 0, None, 10):
