@@ -344,7 +344,7 @@ class Scene:
 
     def _tick(self, event: Event) -> None:
         before, now = self.now, int(self._next())
-        self.watch.passes(self._processes, before / _SECOND, now / _SECOND)
+        self.watch.passes(self._processes, before, now)
         self.now = now
         self._say(f"{(self.now - before) / _SECOND:g} s go by")
 

@@ -87,10 +87,13 @@ class ManyWatch:
         elif all(each.key in buckets and min(buckets[each.key]._levels) >= each.cost for each in group):
             raise Violation(f"the buckets refuse {[each.cost for each in group]}, and have that")
 
-    def passes(self, processes: Sequence[Holder], before: float, now: float) -> None:
-        """Time goes by: leases end with what is left of them."""
+    def passes(self, processes: Sequence[Holder], before: int, now: int) -> None:
+        """Time goes by in one step: tokens are refilled, and leases end with what is left of them."""
         for key, account in self._accounts.items():
-            account.lapsed += sum(each.held(key, before) for each in processes if not each.held(key, now))
+            held = [each.held(key, before / SECOND) for each in processes if not each.held(key, now / SECOND)]
+            account.lapsed += sum(held)
+            account.reference.advance(now)
+            account.spent = [each for each in account.spent if now < each[2]]
 
     # What must be true at every moment
 
@@ -111,7 +114,6 @@ class ManyWatch:
     def _check_held(self, key: str, bucket: Bucket, processes: Sequence[Holder], now: int) -> None:
         """Each instance has no more than the bucket counts as its, and all of them no more than the promise leaves."""
         account, held = self._accounts[key], 0
-        account.spent = [each for each in account.spent if now < each[2]]
         for process in processes:
             has = process.held(key, (now + _ROUNDING) / SECOND)
             entry = bucket._table.instances.get(process.name)
@@ -121,7 +123,6 @@ class ManyWatch:
             if has > counted:
                 raise Violation(f"{process.name} holds {has} of {key}, of which the bucket counts {counted}")
             held += has
-        account.reference.advance(now)
         level, left = min(bucket._levels), account.reference.level
         if level + held > left + _tolerance(account.reference):
             raise Violation(f"{level:g} of {key} in the bucket and {held} at instances are more than the {left:g} left")

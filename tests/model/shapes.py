@@ -142,9 +142,7 @@ USUAL: dict[str, AnyShape] = {
     "one key leased, one spent, interrupted": ManyShape(
         AB, A_AND_TWO, {"calls": 1, "cancels": 1}, 1, FixedBatch(2), first=A
     ),
-    "two keys leased": ManyShape(
-        AB, (CallKind({"a": 1, "b": 2}),), {"calls": 1}, 1, FixedBatch(3), first=(*A, CallKind({"b": 1}))
-    ),
+    "two keys leased": ManyShape(AB, A_AND_TWO, {"calls": 1}, 1, FixedBatch(3), first=(*A, CallKind({"b": 1}))),
     "two keys by slot": ManyShape(TIGHT, EACH, {"calls": 2}, together=False),
     "two keys by slot, interrupted": ManyShape(TIGHT, EACH, {"calls": 1, "cancels": 1}, together=False),
     "two keys by slot, a message is lost": ManyShape(TIGHT, EACH, {"calls": 1, "faults": 1}, together=False),
@@ -172,6 +170,19 @@ DEEP: dict[str, AnyShape] = {
     "two slots at two": SlotShape(2, {"calls": 3}, WAIT),
     "two slots, forgotten": SlotShape(2, {"calls": 2, "losses": 1}, WAIT),
     "two lease again and again": Shape("20/s burst 12", {"calls": 3}, NOW, 2, TWO, 0.2, slowest=0),
+    "two keys by slot at two": ManyShape(TIGHT, EACH, {"calls": 2}, 2, together=False),
+    "two keys by slot at two, waits": ManyShape(TIGHT, EACH_WAITS, {"calls": 2}, 2, together=False),
+    "two keys by slot, waits, interrupted": ManyShape(TIGHT, EACH_WAITS, {"calls": 2, "cancels": 1}, together=False),
+    "two keys by slot, two calls, a message is lost": ManyShape(TIGHT, EACH, {"calls": 2, "faults": 1}, together=False),
+    "one key leased, one spent, waits": ManyShape(
+        AB, (CallKind({"a": 1, "b": 2}, waits=True),), {"calls": 2}, 1, FixedBatch(2), first=A
+    ),
+    "one key leased, one spent, a message is lost": ManyShape(
+        AB, A_AND_TWO, {"calls": 1, "faults": 1}, 1, FixedBatch(2), first=A
+    ),
+    "two keys leased, two calls": ManyShape(
+        AB, A_AND_TWO, {"calls": 2}, 1, FixedBatch(3), first=(*A, CallKind({"b": 1}))
+    ),
 }
 """Two minutes more."""
 ALL: dict[str, AnyShape] = {
@@ -179,6 +190,7 @@ ALL: dict[str, AnyShape] = {
     "two lease, stopped": Shape("10/s burst 12", {"calls": 2, "stops": 1}, NOW, 2, TWO, 0.2),
     "some wait, owed": Shape("10/s burst 6", {"calls": 2, "debits": 1}, instances=1, sizers=TWO),
     "two spend, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}),
+    "two keys, spent at two, waits": ManyShape(TIGHT, EACH_WAITS, {"calls": 3}, 2),
     "three spend": Shape("2/s burst 1", {"calls": 3}, instances=3, slowest=0),
 }
 """A night: those of two instances are larger than 40,000 states, and were not explored to their end yet."""
