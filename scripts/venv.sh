@@ -34,8 +34,10 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
-# Twice quiet: errors only.
-pip_install() { .venv/bin/python -m pip install -qq --disable-pip-version-check "$@"; }
+# Twice quiet: errors only. The fork of urllib3 that niquests brings would replace urllib3 for requests and botocore too.
+pip_install() {
+    URLLIB3_NO_OVERRIDE=1 .venv/bin/python -m pip install -qq --disable-pip-version-check --no-binary urllib3-future "$@"
+}
 
 # need NAME ARGUMENTS...: installs what these arguments of `pip install` ask for, unless NAME's stamp says it was done.
 need() {

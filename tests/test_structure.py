@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_912,
-    "functions": 4_489,
-    "files": 406,
+    "lines": 56_180,
+    "functions": 4_519,
+    "files": 407,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -17,9 +17,9 @@ _LOAD = (TimeoutError, ConcurrencyLimited, ConnectionError, MemoryError)
 def classify(error: BaseException) -> Outcome:
     """Return what an exception that ended a call tells about the load.
 
-    It knows Python's own errors and those of httpx, requests, urllib3, aiohttp, botocore, redis, grpc, SQLAlchemy,
-    asyncpg, psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names of classes
-    and of their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and
+    It knows Python's own errors and those of httpx, requests, niquests, urllib3, aiohttp, botocore, redis, grpc,
+    SQLAlchemy, asyncpg, psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names
+    of classes and of their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and
     RESOURCE_EXHAUSTED are load.
 
     Cancellation and wrong arguments tell nothing. Errors that are not load are ignored, not counted as successes: an
@@ -190,14 +190,14 @@ def _all(verdict: Callable[[Any], bool], packages: str, names: str) -> dict[tupl
 _VERDICTS: dict[tuple[str, str], Callable[[Any], bool]] = {
     **_all(_yes, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
     **_all(_by_answer, "httpx httpx2", "HTTPStatusError"),
-    **_all(_by_answer, "requests", "HTTPError"),
+    **_all(_by_answer, "requests niquests", "HTTPError"),
     **_all(_by_answer, "aiohttp", "ClientResponseError"),
     **_all(_by_answer, "openai anthropic", "APIStatusError"),
     **_all(_yes, "openai anthropic", "APIConnectionError"),
-    **_all(_yes, "requests", "Timeout ConnectionError ChunkedEncodingError"),
-    **_all(_no, "requests", "SSLError"),
-    **_all(_yes, "urllib3", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
-    **_all(_by_reason, "urllib3", "MaxRetryError ProxyError"),
+    **_all(_yes, "requests niquests", "Timeout ConnectionError ChunkedEncodingError"),
+    **_all(_no, "requests niquests", "SSLError"),
+    **_all(_yes, "urllib3 urllib3_future", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
+    **_all(_by_reason, "urllib3 urllib3_future", "MaxRetryError ProxyError"),
     **_all(_by_reason, "urllib", "URLError"),
     **_all(_yes, "http", "IncompleteRead"),
     **_all(_yes, "aiohttp", "ClientConnectionError ClientPayloadError"),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from operator import attrgetter, methodcaller
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 try:
     from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, HttpVersion11, StreamReader
@@ -21,10 +21,10 @@ except ModuleNotFoundError as error:
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, outgoing
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["LimitedClient"]
 
@@ -32,16 +32,14 @@ __all__ = ["LimitedClient"]
 class LimitedClient:
     """A middleware for `aiohttp.ClientSession` that limits what the session sends, over the whole fleet.
 
-    A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
-    `Retry-After`, and 503 while the store is away. A 429 or 503 of upstream that says when to come back pauses the key
-    for all processes. A LimitedTransport of `batchlimit.integrations.httpx` does the same, and says more.
+    It does what an AsyncLimitedTransport of `batchlimit.integrations.httpx` does, which says more.
 
     Each request is charged, each redirect, and what a middleware before this one repeats. The session's `timeout`
     counts while a request waits: leave it larger than `wait`.
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
+        key, terms: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -60,15 +58,9 @@ class LimitedClient:
         self,
         limiter: AsyncRateLimiter,
         key: str | Callable[[ClientRequest], str] = "{host}",
-        *,
-        cost: int | Callable[[ClientRequest], int] = 1,
-        wait: float | None = 30.0,
-        longest: float = 600.0,
-        unsaid: float = 1.0,
-        observe: Observe = False,
-        concurrency: "Concurrency | None" = None,
+        **terms: Unpack[TransportTerms],
     ) -> None:
-        self._upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
+        self._upstream = Upstream(limiter, _LIBRARY, key, **terms)
 
     def __repr__(self) -> str:
         return f"<LimitedClient {self._upstream!r}>"

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
 try:
@@ -18,10 +18,11 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
+from batchlimit.integrations.outgoing_stream import content
+from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, outgoing
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["limit_client"]
 
@@ -37,25 +38,17 @@ def limit_client(
     client: BaseClient,
     limiter: RateLimiter,
     key: str | Callable[[AWSPreparedRequest], str] = "{host}",
-    *,
-    cost: int | Callable[[AWSPreparedRequest], int] = 1,
-    wait: float | None = 30.0,
-    longest: float = 600.0,
-    unsaid: float = 1.0,
-    observe: Observe = False,
-    concurrency: "Concurrency | None" = None,
+    **terms: Unpack[TransportTerms],
 ) -> None:
     """Limit what a client of boto3 or botocore sends, over the whole fleet.
 
-    An attempt waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 503, which all
-    protocols of AWS can tell, with `Retry-After`. Each attempt of a client that retries is charged. A 429 or 503 of
-    upstream that says when to come back pauses the key for all processes. A LimitedTransport of
-    `batchlimit.integrations.httpx` does the same, and says more.
+    It does what a LimitedTransport of `batchlimit.integrations.httpx` does, which says more. A call that is not sent is
+    answered 503, which all protocols of AWS can tell. Each attempt of a client that retries is charged.
 
     Args:
         client: of botocore or boto3, such as `boto3.client("s3")`.
         limiter: a RateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
+        key, terms: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -68,7 +61,7 @@ def limit_client(
         >>> client = botocore.session.get_session().create_client("bedrock-runtime", region_name="eu-central-1")
         >>> limit_client(client, limiter, wait=10)
     """
-    upstream = Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
+    upstream = Upstream(limiter, _LIBRARY, key, **terms)
     sender = client._endpoint.http_session  # noqa: SLF001  there is no public way to what sends
 
     def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:

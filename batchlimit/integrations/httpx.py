@@ -9,16 +9,17 @@ from contextlib import aclosing, closing
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import drive, run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, again, outgoing
+from batchlimit.integrations.outgoing_stream import again
+from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
     _Base: Any = object
 else:
@@ -79,19 +80,10 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
     """
 
     def __init__(
-        self,
-        limiter: RateLimiter,
-        key: str | Callable[[Any], str] = "{host}",
-        *,
-        cost: int | Callable[[Any], int] = 1,
-        wait: float | None = 30.0,
-        transport: Any = None,
-        longest: float = 600.0,
-        unsaid: float = 1.0,
-        observe: Observe = False,
-        concurrency: "Concurrency | None" = None,
-    ) -> None:
-        super().__init__(transport, Upstream(limiter, _LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency))
+        self, limiter: RateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
+        **terms: Unpack[TransportTerms],
+    ) -> None:  # fmt: skip
+        super().__init__(transport, Upstream(limiter, _LIBRARY, key, **terms))
 
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.
@@ -134,7 +126,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
+        key, terms: as of LimitedTransport.
         transport: what sends the requests (default None: an `AsyncHTTPTransport()` of their library).
 
     Raises:
@@ -152,21 +144,10 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        limiter: AsyncRateLimiter,
-        key: str | Callable[[Any], str] = "{host}",
-        *,
-        cost: int | Callable[[Any], int] = 1,
-        wait: float | None = 30.0,
-        transport: Any = None,
-        longest: float = 600.0,
-        unsaid: float = 1.0,
-        observe: Observe = False,
-        concurrency: "Concurrency | None" = None,
-    ) -> None:
-        super().__init__(
-            transport, Upstream(limiter, _ASYNC_LIBRARY, key, cost, wait, longest, unsaid, observe, concurrency)
-        )
+        self, limiter: AsyncRateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
+        **terms: Unpack[TransportTerms],
+    ) -> None:  # fmt: skip
+        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, **terms))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it.

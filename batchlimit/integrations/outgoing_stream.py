@@ -1,16 +1,17 @@
-"""Bodies of httpx and httpx2 that hold the permit of their request until they are closed."""
+"""Bodies that can be read again, and bodies of httpx and httpx2 that hold a permit until they are closed."""
 
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchlimit.integrations.outgoing_permit import OutgoingPermit
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 
 class Stream:
     """A body that is read in a thread. Its request is under way until it is closed, or an error ends it."""
 
-    def __init__(self, stream: Any, permit: OutgoingPermit) -> None:
+    def __init__(self, stream: Any, permit: "OutgoingPermit") -> None:
         self._stream, self._permit = stream, permit
 
     def __iter__(self) -> Iterator[bytes]:
@@ -56,7 +57,7 @@ def _class(kind: Any, base: Any) -> Any:
     return type(kind.__name__, (kind, base), {})
 
 
-def hold(response: Any, permit: OutgoingPermit, kind: Any, base: Any) -> None:
+def hold(response: Any, permit: "OutgoingPermit", kind: Any, base: Any) -> None:
     """Hold a permit until a response is closed.
 
     Args:
@@ -69,3 +70,29 @@ def hold(response: Any, permit: OutgoingPermit, kind: Any, base: Any) -> None:
         permit.end()
     else:
         response.stream = _class(kind, base)(response.stream, permit)
+
+
+def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:
+    """Yield what was read of a body, and raise what ended it."""
+    yield from parts
+    raise error
+
+
+def content(response: Any) -> bytes:
+    """Read the body of a response whose `raw` is urllib3's. A later reader gets the same bytes, and the same error."""
+    raw, parts = response.raw, list[bytes]()
+    stream = raw.stream
+
+    def noted(*args: Any, **options: Any) -> Iterator[bytes]:
+        for part in stream(*args, **options):
+            parts.append(part)
+            yield part
+
+    raw.stream = noted
+    try:
+        read: bytes = response.content
+    except Exception as error:
+        found = error
+        raw.stream = lambda *_, **__: again(parts, found)
+        raise
+    return read

@@ -21,10 +21,11 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Observe, Outgoing, Unsent, Upstream, content, outgoing
+from batchlimit.integrations.outgoing_stream import content
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["LimitedAdapter"]
 
@@ -32,17 +33,15 @@ __all__ = ["LimitedAdapter"]
 class LimitedAdapter(HTTPAdapter):
     """An adapter for `requests.Session` that limits what the session sends, over the whole fleet.
 
-    A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
-    `Retry-After`, and 503 while the store is away. A 429 or 503 of upstream that says when to come back pauses the key
-    for all processes. A LimitedTransport of `batchlimit.integrations.httpx` does the same, and says more.
+    It does what a LimitedTransport of `batchlimit.integrations.httpx` does, which says more.
 
     Each call of the session, and each redirect, is charged. What urllib3 repeats by `max_retries` is not: leave that 0,
     and retry around the session.
 
     Args:
         limiter: a RateLimiter, which its owner closes.
-        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
-        options: those of HTTPAdapter, such as `pool_maxsize`.
+        key: as of LimitedTransport.
+        options: those of LimitedTransport, and those of HTTPAdapter, such as `pool_maxsize`.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -59,23 +58,14 @@ class LimitedAdapter(HTTPAdapter):
     """
 
     def __init__(
-        self,
-        limiter: RateLimiter,
-        key: str | Callable[[PreparedRequest], str] = "{host}",
-        *,
-        cost: int | Callable[[PreparedRequest], int] = 1,
-        wait: float | None = 30.0,
-        longest: float = 600.0,
-        unsaid: float = 1.0,
-        observe: Observe = False,
-        concurrency: "Concurrency | None" = None,
-        **options: Any,
+        self, limiter: RateLimiter, key: str | Callable[[PreparedRequest], str] = "{host}", **options: Any
     ) -> None:
+        terms = terms_of(options)
         super().__init__(**options)
         library = Library(
             RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
         )  # fmt: skip
-        self._upstream = Upstream(limiter, library, key, cost, wait, longest, unsaid, observe, concurrency)
+        self._upstream = Upstream(limiter, library, key, **terms)
 
     def __repr__(self) -> str:
         return f"<LimitedAdapter {self._upstream!r}>"

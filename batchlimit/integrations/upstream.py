@@ -5,11 +5,12 @@ It is told once, as steps that threads and tasks go through alike.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from string import Formatter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from urllib.parse import unquote
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -86,6 +87,8 @@ class Library(NamedTuple):
         body: reads the body of a response; its caller can read it all the same, or as far as it came.
         close: closes a response that its caller does not get.
         hold: holds a permit until a response was read or closed; ends it where that is so already.
+        later: has a response that has not come yet go through these steps when it comes; False: it has come. None: what
+            is sent always comes.
     """
 
     limiter: type[RateLimiter | AsyncRateLimiter]
@@ -95,6 +98,24 @@ class Library(NamedTuple):
     body: Callable[[Any], Any]
     close: Callable[[Any], Any]
     hold: "Callable[[Any, OutgoingPermit], None]"
+    later: Callable[[Any, Callable[[Any], Steps[None]]], bool] | None = None
+
+
+class TransportTerms(TypedDict, total=False):
+    """How requests are limited: the options that all transports have, as a LimitedTransport tells them."""
+
+    cost: int | Callable[[Any], int]
+    wait: float | None
+    longest: float
+    unsaid: float
+    observe: Observe
+    concurrency: "Concurrency | None"
+
+
+def terms_of(options: dict[str, Any]) -> TransportTerms:
+    """Take the options of a transport out of those of an adapter."""
+    found: Any = {name: options.pop(name) for name in TransportTerms.__annotations__ if name in options}
+    return found  # type: ignore[no-any-return]
 
 
 class Upstream:
@@ -103,14 +124,7 @@ class Upstream:
     Args:
         limiter: of either API.
         library: that of the requests.
-        key: what a request is charged to: text with fields {host}, {port}, {scheme}, {method}, {path}, or a function
-            of the library's request.
-        cost: whole tokens of each attempt, or a function of the library's request.
-        wait: seconds that a request waits for its tokens at most; 0: not at all, None: no limit.
-        longest: seconds; of a longer Retry-After only so many are believed.
-        unsaid: seconds of the pause where a 429 does not say when to come back; 0: none.
-        observe: whether what upstream says is left holds calls back; or, by kind of that, the key to hold back.
-        concurrency: how many requests of a key may be under way at once; None: no limit.
+        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: one of them cannot work.
@@ -119,9 +133,9 @@ class Upstream:
     __slots__ = ("_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_unsaid", "_wait")
 
     def __init__(
-        self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]",
-        cost: "int | Callable[[Any], int]", wait: float | None, longest: float, unsaid: float, observe: Observe,
-        concurrency: "Concurrency | None",
+        self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]" = "{host}",
+        *, cost: "int | Callable[[Any], int]" = 1, wait: float | None = 30.0, longest: float = 600.0,
+        unsaid: float = 1.0, observe: Observe = False, concurrency: "Concurrency | None" = None,
     ) -> None:  # fmt: skip
         if not isinstance(limiter, library.limiter):
             raise TypeError(f"this client needs limiter={library.limiter.__name__}(...), not {limiter!r}")
@@ -166,12 +180,17 @@ class Upstream:
 
     def _sent(self, key: str, send: Callable[[], Any]) -> Steps[Any]:
         """Send a request, and heed what its response says; return the response."""
-        response = yield send()
+        response, later = (yield send()), self._library.later
+        if later is None or not later(response, partial(self._heed, key)):
+            yield from self._heed(key, response)
+        return response
+
+    def _heed(self, key: str, response: Any) -> Steps[None]:
         status = self._library.status(response)
         try:
             body = b""
             if self._asks_body(status, response.headers):
-                with suppress(Exception):  # its caller comes upon the same, and its key pauses all the same
+                with suppress(Exception):  # its caller will see the same error, and the key is paused without it
                     body = yield self._library.body(response)
             for name, seconds, why in self.pauses(key, status, response.headers, body):
                 with suppress(StoreUnavailable):  # this process pauses all the same
@@ -179,7 +198,6 @@ class Upstream:
         except BaseException:  # such as a cancellation
             yield self._library.close(response)
             raise
-        return response
 
     def _held(self, permit: Any, sent: Steps[Any]) -> Steps[Any]:
         """Send a request that has this permit, which is given back when its response was read, or there is none."""
@@ -224,32 +242,6 @@ class Upstream:
         if after is None:
             return self._unsaid if status == TOO_MANY else 0.0
         return min(after, self._longest)
-
-
-def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:
-    """Yield what was read of a body, and raise what ended it."""
-    yield from parts
-    raise error
-
-
-def content(response: Any) -> bytes:
-    """Read the body of a response of urllib3's, as `raw`; who reads it after that comes upon the same error."""
-    raw, parts = response.raw, list[bytes]()
-    stream = raw.stream
-
-    def noted(*args: Any, **options: Any) -> Iterator[bytes]:
-        for part in stream(*args, **options):
-            parts.append(part)
-            yield part
-
-    raw.stream = noted
-    try:
-        read: bytes = response.content
-    except Exception as error:
-        found = error
-        raw.stream = lambda *_, **__: again(parts, found)
-        raise
-    return read
 
 
 def _pacer(observe: object, longest: float) -> Pacer | None:

@@ -7,6 +7,7 @@ import aiohttp
 import botocore.session
 import httpx
 import httpx2
+import pytest
 import requests
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,10 +22,8 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLi
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 
-FAILURES = (
-    httpx.HTTPError, httpx2.HTTPError, requests.RequestException, aiohttp.ClientError, TimeoutError, BotoCoreError
-)  # fmt: skip
-"""What the libraries raise where a request fails."""
+FAILURES = httpx.HTTPError, httpx2.HTTPError, aiohttp.ClientError, BotoCoreError, OSError
+"""What the libraries raise where a request fails: those of requests and niquests are OSErrors."""
 
 
 class Opened:
@@ -149,6 +148,55 @@ class Requests(Client):
         self.client.close()
 
 
+class Niquests(Client):
+    """niquests."""
+
+    def make(self, patience: float, **options: Any) -> None:
+        library = pytest.importorskip("niquests")
+        from batchlimit.integrations.niquests import NiquestsAdapter
+
+        self.client = library.Session()
+        self.client.trust_env = False
+        self.client.mount("http://", NiquestsAdapter(self.rates, **options))
+        self.patience = patience
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        response = self.client.request(method, url, stream=True, timeout=self.patience)
+        return Opened(response.status_code, lambda: response.content, response.close)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class AsyncNiquests(Niquests):
+    """The same for tasks."""
+
+    is_async = True
+
+    def make(self, patience: float, **options: Any) -> None:
+        library = pytest.importorskip("niquests")
+        from batchlimit.integrations.niquests import AsyncNiquestsAdapter
+
+        async def session() -> Any:
+            made = library.AsyncSession()
+            made.trust_env = False
+            made.mount("http://", AsyncNiquestsAdapter(self.rates, **options))
+            return made
+
+        self.client, self.patience = awaited(session), patience
+
+    def open(self, url: str, method: str = "GET") -> Opened:
+        response = awaited(self.client.request, method, url, stream=True, timeout=self.patience)
+
+        async def content() -> Any:
+            return await response.content
+
+        return Opened(response.status_code, lambda: awaited(content), lambda: awaited(response.close))
+
+    def close(self) -> None:
+        awaited(self.client.close)
+
+
 class Aiohttp(Client):
     """aiohttp."""
 
@@ -213,4 +261,4 @@ class Botocore(Client):
             client.close()
 
 
-CLIENTS = [Threads, Tasks, Threads2, Tasks2, Requests, Aiohttp, Botocore]
+CLIENTS = [Threads, Tasks, Threads2, Tasks2, Requests, Niquests, AsyncNiquests, Aiohttp, Botocore]

@@ -15,6 +15,7 @@ EXTRAS = [
     ("dramatiq", "dramatiq", "dramatiq"),
     ("flask", "flask", "Flask"),
     ("grpc", "grpc", "grpcio"),
+    ("niquests", "niquests", "niquests"),
     ("procrastinate", "procrastinate", "procrastinate"),
     ("quart", "quart", "Quart"),
     ("requests", "requests", "requests"),

@@ -47,6 +47,16 @@ def _requests(method: str, url: str, proxy: str, quota: Any) -> tuple[int, str, 
         return response.status_code, response.reason, response.content
 
 
+def _niquests(method: str, url: str, proxy: str, quota: Any) -> tuple[int, str, bytes]:
+    library = pytest.importorskip("niquests")
+    from batchlimit.integrations.niquests import NiquestsAdapter
+
+    with library.Session() as session:
+        session.mount("http://", NiquestsAdapter(RateLimiter(MemoryStore(), quota), KEY, wait=0))
+        response = session.request(method, url, proxies={"http": proxy})
+        return response.status_code, response.reason, response.content
+
+
 def _aiohttp(method: str, url: str, proxy: str, quota: Any) -> tuple[int, str, bytes]:
     async def main() -> tuple[int, str, bytes]:
         async with AsyncRateLimiter(MemoryStore(), quota) as limiter:
@@ -61,7 +71,8 @@ def _aiohttp(method: str, url: str, proxy: str, quota: Any) -> tuple[int, str, b
 
 
 @pytest.fixture(
-    params=[_httpx(httpx), _httpx(httpx2), _requests, _aiohttp], ids=["httpx", "httpx2", "requests", "aiohttp"]
+    params=[_httpx(httpx), _httpx(httpx2), _requests, _niquests, _aiohttp],
+    ids=["httpx", "httpx2", "requests", "niquests", "aiohttp"],
 )
 def send(request: pytest.FixtureRequest) -> Send:
     found: Send = request.param

@@ -30,10 +30,8 @@ OUTGOING = Outgoing("api.example.com", "8443", "https", "POST", "/v1/chat")
 LIBRARY = Library(RateLimiter, *[lambda *_: None] * 6)  # type: ignore[arg-type]  # nothing is sent
 
 
-def made(
-    key: Any = "{host}", cost: Any = 1, wait: Any = 30, longest: Any = 600, unsaid: Any = 1, observe: Any = False
-) -> Upstream:
-    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, cost, wait, longest, unsaid, observe, None)
+def made(key: Any = "{host}", **terms: Any) -> Upstream:
+    return Upstream(RateLimiter.from_url("memory://", "1/s"), LIBRARY, key, **terms)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +127,9 @@ def test_each_kind_may_hold_back_a_key_of_its_own() -> None:
 
 def test_a_key_names_parts_of_the_request() -> None:
     assert made().charge(None, OUTGOING) == ("api.example.com", 1)
-    whole = made("{method} {scheme}://{host}:{port}{path}", len)
+    whole = made("{method} {scheme}://{host}:{port}{path}", cost=len)
     assert whole.charge("four", OUTGOING) == ("POST https://api.example.com:8443/v1/chat", 4)
-    assert made(str.upper, 2).charge("by", OUTGOING) == ("BY", 2)
+    assert made(str.upper, cost=2).charge("by", OUTGOING) == ("BY", 2)
 
 
 @pytest.mark.parametrize(

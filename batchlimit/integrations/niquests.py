@@ -1,0 +1,280 @@
+"""Adapters for niquests that limit what a session sends."""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from operator import attrgetter, methodcaller
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+try:
+    from niquests import AsyncResponse, PreparedRequest, Response
+    from niquests.adapters import AsyncHTTPAdapter, HTTPAdapter
+    from niquests.packages import urllib3
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "batchlimit.integrations.niquests needs niquests, of the 'niquests' extra: pip install 'batchlimit[niquests]'",
+        name="niquests",
+    ) from error
+
+from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.base.steps import Steps, drive, run
+from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.outgoing_permit import OutgoingPermit
+
+__all__ = ["AsyncNiquestsAdapter", "NiquestsAdapter"]
+
+KeyOf = str | Callable[[PreparedRequest], str]
+
+
+class NiquestsAdapter(HTTPAdapter):  # type: ignore[misc]
+    """An adapter for `niquests.Session` that limits what the session sends, over the whole fleet.
+
+    It does what a LimitedTransport of `batchlimit.integrations.httpx` does, which says more.
+
+    Each call of the session, and each redirect, is charged. What urllib3 repeats by `max_retries` is not: leave that 0,
+    and retry around the session. A session gives its own options to no adapter that it is given: give them to this one.
+
+    A multiplexed request waits for its tokens when it is sent, and what upstream says is heeded when its response has
+    come. With `concurrency` nothing is multiplexed.
+
+    Args:
+        limiter: a RateLimiter, which its owner closes.
+        key: as of LimitedTransport.
+        options: those of LimitedTransport, and those of HTTPAdapter, such as `pool_maxsize`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import niquests
+        >>> from batchlimit import RateLimiter
+        >>> from batchlimit.integrations.niquests import NiquestsAdapter
+        >>> limiter = RateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
+        >>> with niquests.Session() as session:
+        ...     session.mount("https://", NiquestsAdapter(limiter, wait=0))
+        ...     session.get("https://api.example.com/").status_code
+        429
+    """
+
+    def __init__(self, limiter: RateLimiter, key: KeyOf = "{host}", **options: Any) -> None:
+        terms = terms_of(options)
+        super().__init__(**options)
+        self._upstream, self._lone = Upstream(limiter, _LIBRARY, key, **terms), bool(terms.get("concurrency"))
+
+    def __repr__(self) -> str:
+        return f"<NiquestsAdapter {self._upstream!r}>"
+
+    def send(self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any) -> Response:
+        """Send a request once it is admitted, or answer it.
+
+        Args:
+            request: what the session sends.
+            args, multiplexed, kwargs: as of HTTPAdapter.send.
+
+        Returns:
+            The response.
+        """
+        send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
+        return run(self._upstream.steps(request, send))
+
+
+class AsyncNiquestsAdapter(AsyncHTTPAdapter):  # type: ignore[misc]
+    """A NiquestsAdapter for `niquests.AsyncSession`.
+
+    Args:
+        limiter: an AsyncRateLimiter, which its owner closes.
+        key: as of LimitedTransport.
+        options: those of LimitedTransport, and those of AsyncHTTPAdapter, such as `pool_maxsize`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
+    Example:
+        >>> import niquests
+        >>> from batchlimit import AsyncRateLimiter
+        >>> from batchlimit.integrations.niquests import AsyncNiquestsAdapter
+        >>> limiter = AsyncRateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
+        >>> async with niquests.AsyncSession() as session:
+        ...     session.mount("https://", AsyncNiquestsAdapter(limiter, wait=0))
+        ...     (await session.get("https://api.example.com/")).status_code
+        429
+    """
+
+    def __init__(self, limiter: AsyncRateLimiter, key: KeyOf = "{host}", **options: Any) -> None:
+        terms = terms_of(options)
+        super().__init__(**options)
+        self._upstream, self._lone = Upstream(limiter, _ASYNC_LIBRARY, key, **terms), bool(terms.get("concurrency"))
+
+    def __repr__(self) -> str:
+        return f"<AsyncNiquestsAdapter {self._upstream!r}>"
+
+    async def send(
+        self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any
+    ) -> AsyncResponse:
+        """Send a request once it is admitted, or answer it.
+
+        Args:
+            request: what the session sends.
+            args, multiplexed, kwargs: as of AsyncHTTPAdapter.send.
+
+        Returns:
+            The response.
+        """
+        send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
+        return await drive(self._upstream.steps(request, send))
+
+
+def _call(request: PreparedRequest) -> Outgoing:
+    url = urlsplit(str(request.url))
+    path = urllib3.util.parse_url(url.path).path if "/." in url.path else url.path or "/"
+    return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, path)
+
+
+def _raw(kind: Any, request: PreparedRequest, answer: Unsent) -> Any:
+    status, headers, body = answer
+    return kind(
+        io.BytesIO(body), headers, status, reason=HTTPStatus(status).phrase, preload_content=False,
+        request_method=request.method,
+    )  # fmt: skip
+
+
+def _answered(request: PreparedRequest, answer: Unsent) -> Response:
+    return HTTPAdapter().build_response(request, _raw(urllib3.HTTPResponse, request, answer))
+
+
+def _async_answered(request: PreparedRequest, answer: Unsent) -> AsyncResponse:
+    return AsyncHTTPAdapter().build_response(request, _raw(urllib3.AsyncHTTPResponse, request, answer))
+
+
+def _later(response: Response, heed: Callable[[Response], Steps[None]]) -> bool:
+    """Heed a response of a multiplexed session when it has come; return whether it has not come yet."""
+    return response.lazy and _on_response(response, lambda found, **_: run(heed(found)))
+
+
+def _async_later(response: AsyncResponse, heed: Callable[[Response], Steps[None]]) -> bool:
+    async def come(found: Response, **_: object) -> None:
+        await drive(heed(found))
+
+    return response.lazy and _on_response(response, come)
+
+
+def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
+    """Call a hook when a response has come, before those of its caller."""
+    request: Any = response.request
+    request.hooks["response"] = [hook, *request.hooks["response"]]
+    return True
+
+
+class _Cut(io.BytesIO):
+    """What was read of a body, and what ended it."""
+
+    def __init__(self, sent: bytes, error: Exception) -> None:
+        super().__init__(sent)
+        self._error = error
+
+    def read(self, size: int | None = None, /) -> bytes:
+        """Return the next part (-1: all that came); None, all of it, or what comes after that, is the error."""
+        if size is None or not (found := super().read(size)):
+            raise self._error
+        return found
+
+
+def _body(response: Response) -> bytes:
+    """Read the body of a response, decoded. A later reader gets the same bytes, and the same error."""
+    parts, raw = list[bytes](), _raw_of(response)
+    try:
+        while part := raw.read1(-1, decode_content=False):
+            parts.append(part)
+    except Exception as error:
+        response.raw = _again(raw, _Cut(b"".join(parts), error))
+        raise
+    response.raw = _again(raw, io.BytesIO(b"".join(parts)))
+    decoded: bytes = _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
+    return decoded
+
+
+async def _async_body(response: AsyncResponse) -> bytes:
+    parts, raw = list[bytes](), _raw_of(response)
+    try:
+        while part := await raw.read1(-1, decode_content=False):
+            parts.append(part)
+    except Exception as error:
+        response.raw = _again(raw, _Cut(b"".join(parts), error))
+        raise
+    response.raw = _again(raw, io.BytesIO(b"".join(parts)))
+    decoded: bytes = await _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
+    return decoded
+
+
+def _raw_of(response: Response) -> Any:
+    return response.raw
+
+
+def _again(raw: Any, body: io.BytesIO) -> Any:
+    return type(raw)(
+        body, raw.headers, raw.status, raw.version, raw.reason, preload_content=False, enforce_content_length=False
+    )
+
+
+def _hold(response: Response, permit: "OutgoingPermit") -> None:
+    """Hold a permit until all of the body has come, or nobody wants it any more."""
+    raw = _ending_at_release(response, permit)
+
+    def noted(read: Callable[..., bytes]) -> Callable[..., bytes]:
+        def reading(*args: Any, **options: Any) -> bytes:
+            with _reading(raw, permit):
+                return read(*args, **options)
+
+        return reading
+
+    raw.read, raw.read1 = noted(raw.read), noted(raw.read1)
+
+
+def _async_hold(response: AsyncResponse, permit: "OutgoingPermit") -> None:
+    raw = _ending_at_release(response, permit)
+    read = raw.read
+
+    async def reading(*args: Any, **options: Any) -> bytes:
+        with _reading(raw, permit):
+            return await read(*args, **options)  # type: ignore[no-any-return]
+
+    raw.read = reading
+
+
+def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:
+    raw, before = _raw_of(response), sys.exception()
+    release = raw.release_conn
+
+    def releasing() -> None:
+        release()
+        error = sys.exception()
+        permit.end(error if isinstance(error, urllib3.exceptions.HTTPError) and error is not before else None)
+
+    raw.release_conn = releasing
+    if raw.closed:
+        permit.end()
+    return raw
+
+
+@contextmanager
+def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        permit.end(error)
+        raise
+    if raw.closed:
+        permit.end()
+
+
+_status, _close = attrgetter("status_code"), methodcaller("close")
+_LIBRARY = Library(RateLimiter, _call, _answered, _status, _body, _close, _hold, _later)
+_ASYNC_LIBRARY = Library(
+    AsyncRateLimiter, _call, _async_answered, _status, _async_body, _close, _async_hold, _async_later
+)
