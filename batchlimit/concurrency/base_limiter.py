@@ -3,6 +3,7 @@
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Literal, overload
 
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
@@ -108,14 +109,30 @@ class BaseLimiter(Unique):
         """How many calls may be under way now."""
         return self._locked_gate.limit
 
-    def listen(self, changed: Callable[[int, int], object]) -> None:
+    @overload
+    def listen(self, changed: Callable[[int, int], object]) -> None: ...
+    @overload
+    def listen(self, changed: Callable[[int, int, str], object], *, why: Literal[True]) -> None: ...
+    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
         """Have a function called after each change of the limit.
 
         It is called in the thread that ended a call, set the limit or watches the machine, without any lock: let it be
         quick. What it raises is logged. Two changes that two threads make at once may be told in either order.
 
+        These are the reasons:
+
+        - "room": so few calls queue that more may come
+        - "late": calls took too long
+        - "loss": calls failed for lack of capacity
+        - "unused": far fewer calls came of late than the limit lets
+        - "drain": the law looks how long calls take while few are under way, or it is done with that; no trouble
+        - "trust": such a drain showed that calls take longer without a queue, too, so the limit is as it was before
+        - "watchers": they had a reason to back off in the last period, or none
+        - "operator": somebody set the limit
+
         Args:
             changed: Gets the limit before and after (calls).
+            why: Whether `changed` gets the reason, too (default False).
 
         Raises:
             TypeError: `changed` is no function.
@@ -125,14 +142,14 @@ class BaseLimiter(Unique):
             >>> from batchlimit.laws import Settable
             >>> law = Settable(20)
             >>> limiter = ConcurrencyLimiter(law)
-            >>> limiter.listen(lambda before, after: print(before, "->", after))
+            >>> limiter.listen(lambda before, after, why: print(before, "->", after, why), why=True)
             >>> law.set_limit(30)
-            20 -> 30
+            20 -> 30 operator
             >>> limiter.close()
         """
         if not callable(changed):
             raise TypeError(f"changed must be a function of two limits, not {changed!r}")
-        self._locked_gate.control.listen(changed)
+        self._locked_gate.control.listen(changed, why)
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return how many calls are under way and wait now, and what was counted so far.

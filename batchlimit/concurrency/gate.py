@@ -56,7 +56,9 @@ class Gate:
         self.open_to = 0
         self.is_closed = False
         self.behind = False
-        self.in_flight = self.raised = self.lowered = 0
+        self.in_flight = 0
+        self.raised: dict[str, int] = {}
+        self.lowered: dict[str, int] = {}
         self._queue = queue
         self.waiting = Waiting(queue.order)
         self.leaving: dict[GateWaiter, None] = {}
@@ -154,12 +156,12 @@ class Gate:
         partition.busy -= 1
         return self.serve(now_ns) if self.waiting.count else ()
 
-    def resize(self, limit: int, now_ns: int) -> Sequence[GateWaiter]:
+    def resize(self, limit: int, now_ns: int, why: str = "") -> Sequence[GateWaiter]:
         """Set the limit; return the waiters that were served. Calls under way stay, also above a lower limit."""
         if limit == self.limit:
             return ()
-        self.raised += limit > self.limit
-        self.lowered += limit < self.limit
+        changes = self.raised if limit > self.limit else self.lowered
+        changes[why] = changes.get(why, 0) + 1
         self.limit = limit
         self._share_out()
         return self.serve(now_ns) if self.waiting.count else ()

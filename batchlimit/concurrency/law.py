@@ -191,6 +191,29 @@ class Baselined(Protocol):
         ...
 
 
+class LawState(NamedTuple):
+    """What a law tells of itself, for those who watch it.
+
+    Attributes:
+        why: Why it set the limit last; see `listen` for the reasons. "": what the call it learnt from says.
+        ratio: How many times as long as without a queue calls took of late; 0: it does not compare.
+        settled: The limit that it goes back to when what it tries out now is over (calls); None: it tries out nothing.
+    """
+
+    why: str = ""
+    ratio: float = 0.0
+    settled: int | None = None
+
+
+def state_of(law: object) -> LawState:
+    """Return what a law tells of itself, or the law that it wraps; nothing if it tells nothing."""
+    while law is not None:
+        if isinstance(state := getattr(law, "state", None), LawState):
+            return state
+        law = getattr(law, "law", None)
+    return LawState()
+
+
 def baselines_of(law: object) -> dict[str, float]:
     """Return the baselines of a law, or of the law that it wraps; empty if it has none."""
     while not isinstance(law, Baselined):

@@ -3,10 +3,9 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.law import Calibrated, Law, baselines_of
+from batchlimit.concurrency.law import Calibrated, Law, LawState, baselines_of, state_of
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.laws.watched import Watched
@@ -14,8 +13,8 @@ from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.events import log_event
 
-Changed = Callable[[int, int], object]
-"""Called when the limit has changed, with the limit before and after."""
+Changed = Callable[..., object]
+"""Called when the limit has changed, with the limit before and after; and why, where that is asked for."""
 
 
 def checked(limit: int) -> int:
@@ -41,50 +40,60 @@ class LimitControl:
         self._section = section
         self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
         self._has_failed = False
-        self._listeners: tuple[Changed, ...] = ()
+        self._listeners: tuple[tuple[Changed, bool], ...] = ()
         if isinstance(law, Settable):
             law.listen(self.refresh)
+
+    @property
+    def state(self) -> LawState:
+        """What the law tells of itself. Requires the lock."""
+        return state_of(self.law)
 
     @property
     def baselines(self) -> Mapping[str, float]:
         """How long calls take without a queue, as the law holds. Requires the lock."""
         return baselines_of(self.law)
 
-    def listen(self, changed: Changed) -> None:
-        """Call a function after each change of the limit, without the lock."""
+    def listen(self, changed: Changed, why: bool) -> None:
+        """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""
         with self._section.lock:
-            self._listeners += (changed,)
+            self._listeners += ((changed, why),)
 
-    def take_over(self, limit: int, now: int) -> Sequence[GateWaiter]:
-        """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
-        gate = self._section.gate
-        before = gate.limit
-        served = gate.resize(checked(limit), now)
-        if self._listeners and gate.limit != before:
-            self._section.deferred.append(partial(self._tell, self._listeners, before, gate.limit))
+    def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> Sequence[GateWaiter]:
+        """Set a limit that the law gave; return the waiters that were served. Requires the lock.
+
+        Why is what the law says; or what the call says that it learnt from, which may have been `dropped`.
+        """
+        gate, limit = self._section.gate, checked(limit)
+        if (before := gate.limit) == limit:
+            return ()
+        why = why or self.state.why or ("room" if limit > before else "loss" if dropped else "late")
+        served = gate.resize(limit, now, why)
+        if listeners := self._listeners:
+            self._section.deferred.append(lambda: self._tell(listeners, before, limit, why))
         return served
 
     @staticmethod
-    def _tell(listeners: Sequence[Changed], before: int, after: int) -> None:
-        for changed in listeners:
+    def _tell(listeners: Sequence[tuple[Changed, bool]], before: int, after: int, why: str) -> None:
+        for changed, asks_why in listeners:
             try:
-                changed(before, after)
+                changed(before, after, *([why] if asks_why else ()))
             except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
                 log_event("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
 
     def refresh(self) -> None:
         """Take over the limit of the law, which somebody has set."""
-        self._resize(lambda now: self.law.limit)
+        self._resize(lambda now: self.law.limit, "operator")
 
     def calibrate(self, events: Sequence[str]) -> None:
         """Tell the law what the watchers saw in a period; take over its limit."""
         law = self.law
         assert isinstance(law, Calibrated)
-        self._resize(lambda now: law.calibrate(events, now))
+        self._resize(lambda now: law.calibrate(events, now), "watchers")
 
-    def _resize(self, limit: Callable[[int], int]) -> None:
+    def _resize(self, limit: Callable[[int], int], why: str) -> None:
         section = self._section
-        section.change(lambda: self.take_over(limit(now := section.clock()), now))
+        section.change(lambda: self.take_over(limit(now := section.clock()), now, why))
 
     def report(self, error: Exception) -> None:
         """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""

@@ -222,7 +222,7 @@ class LockedGate:
                             for observe in self._observers:
                                 observe(rtt)
                             if (limit := self._update(_new(Sample, told))) != gate.limit:
-                                served = self.control.take_over(limit, now)
+                                served = self.control.take_over(limit, now, dropped=outcome is DROPPED)
                         except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
                             section.deferred.append(partial(self.control.report, error))
                     if gate.waiting.count:
@@ -257,7 +257,8 @@ class LockedGate:
         """Return what was counted, with these statistics of watchers."""
         self.waiters.look()
         with self._section.lock:
-            return self.counts.statistics(self._section.gate, watchers, self.control.baselines)
+            control = self.control
+            return self.counts.statistics(self._section.gate, watchers, control.baselines, control.state)
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency.gate import Gate, Reason
+from batchlimit.concurrency.law import LawState
 from batchlimit.errors import ConcurrencyLimited
 
 
@@ -76,9 +77,12 @@ class ConcurrencyStatistics:
         waits: How long callers waited in the queue, admitted then or not (default: nobody did).
         baselines: How long calls take without a queue, by operation, as the law holds (seconds; default: it holds
             nothing). Under "" is the one of a law that does not tell operations apart.
-        raised: How often the law, or somebody who set it, raised the limit (default 0).
-        lowered: How often the limit was lowered (default 0).
         last_rtt: How long the call took that was the last to end as a success (seconds; default 0: none has).
+        raised_by: How often the limit was raised, by why; see `listen` for the reasons (default: it never was).
+        lowered_by: How often the limit was lowered, by why (default: it never was). Under "drain" are the drains.
+        ratio: How many times as long as without a queue calls took of late, as the law holds (default 0: it does not
+            compare).
+        settled_limit: The limit without the drain that is under way, if one is (default 0).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -105,9 +109,21 @@ class ConcurrencyStatistics:
     unknown: int = 0
     waits: Histogram = field(default=Histogram(), compare=False)
     baselines: Mapping[str, float] = field(default_factory=dict)
-    raised: int = 0
-    lowered: int = 0
     last_rtt: float = field(default=0.0, compare=False)
+    raised_by: Mapping[str, int] = field(default_factory=dict)
+    lowered_by: Mapping[str, int] = field(default_factory=dict)
+    ratio: float = 0.0
+    settled_limit: int = 0
+
+    @property
+    def raised(self) -> int:
+        """How often the limit was raised."""
+        return sum(self.raised_by.values())
+
+    @property
+    def lowered(self) -> int:
+        """How often the limit was lowered."""
+        return sum(self.lowered_by.values())
 
     @property
     def admitted(self) -> int:
@@ -183,7 +199,7 @@ class Counts:
         return ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
 
     def statistics(
-        self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float]
+        self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float], law: LawState
     ) -> ConcurrencyStatistics:
         """Return a copy of the counts, with what is in flight and waits now."""
         return ConcurrencyStatistics(
@@ -201,8 +217,10 @@ class Counts:
             unknown=self.unknown,
             waits=self.waits,
             baselines=baselines,
-            raised=gate.raised,
-            lowered=gate.lowered,
             last_rtt=self.last_rtt_ns / _SECOND,
+            raised_by=dict(gate.raised),
+            lowered_by=dict(gate.lowered),
+            ratio=law.ratio,
+            settled_limit=gate.limit if law.settled is None else law.settled,
             partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all},
         )

@@ -85,8 +85,27 @@ LIMIT_CHANGES = Metric(
     "batchlimit.concurrency.limit_changes",
     "counter",
     "{change}",
-    "How often the law changed the limit.",
-    ("policy", "direction"),
+    "How often the limit changed, and why; a drain is no trouble.",
+    ("policy", "direction", "why"),
+)
+SETTLED = Metric(
+    "batchlimit.concurrency.settled_limit", "gauge", "{call}", "The limit without the drain under way.", ("policy",)
+)
+RATIO = Metric(
+    "batchlimit.concurrency.ratio",
+    "gauge",
+    "1",
+    "How many times as long as without a queue calls take; 0: unknown.",
+    ("policy",),
+    merge="max",
+)
+BASELINE = Metric(
+    "batchlimit.concurrency.baseline",
+    "gauge",
+    "s",
+    "How long calls take without a queue, as the law holds.",
+    ("policy", "operation"),
+    merge="max",
 )
 LAST_RTT = Metric(
     "batchlimit.concurrency.last_duration",
@@ -138,7 +157,10 @@ METRICS = (
     RULES_FAILURES,
     AVAILABLE,
     LIMIT,
+    SETTLED,
     LIMIT_CHANGES,
+    RATIO,
+    BASELINE,
     LAST_RTT,
     IN_FLIGHT,
     WAITING,

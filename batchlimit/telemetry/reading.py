@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from batchlimit import Statistics
@@ -95,8 +96,13 @@ def _tokens(seen: PolicyStatistics) -> dict[tuple[str, str], int]:
 
 def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.LIMIT, ("",)), seen.limit
-    yield Series(metrics.LIMIT_CHANGES, ("", "raised")), seen.raised
-    yield Series(metrics.LIMIT_CHANGES, ("", "lowered")), seen.lowered
+    yield Series(metrics.SETTLED, ("",)), seen.settled_limit
+    for direction in ("raised", "lowered"):
+        for why, count in getattr(seen, f"{direction}_by").items():
+            yield Series(metrics.LIMIT_CHANGES, ("", direction, why)), count
+    yield Series(metrics.RATIO, ("",)), seen.ratio
+    for operation, seconds in islice(seen.baselines.items(), MOST_POLICIES):
+        yield Series(metrics.BASELINE, ("", operation)), seconds
     yield Series(metrics.LAST_RTT, ("",)), seen.last_rtt
     yield from _calls("", seen)
     for result in ("bypassed", "shed"):

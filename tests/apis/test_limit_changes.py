@@ -8,7 +8,20 @@ import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.concurrency import Sample
-from batchlimit.laws import AIMD, Fixed, Gradient, Gradient2, Knee, Periodic, Settable, Tumbling, Vegas, Windowed
+from batchlimit.concurrency.law import LawState
+from batchlimit.laws import (
+    AIMD,
+    Fixed,
+    Gradient,
+    Gradient2,
+    Knee,
+    Periodic,
+    Settable,
+    Tumbling,
+    Vegas,
+    Watched,
+    Windowed,
+)
 from tests.apis.test_concurrency import Blocking, Clock
 from tests.sync.stage import until
 
@@ -40,6 +53,50 @@ def test_a_listener_is_told_of_a_limit_that_was_set_once_it_holds(limiter: Any) 
     assert told == [(3, 5, 5), (5, 2, 2)]
 
 
+def test_a_listener_that_asks_why_is_told(limiter: Any) -> None:
+    told: list[tuple[int, int, str]] = []
+    clock = Clock()
+    with closing(limiter(AIMD(initial=30, minimum=10, timeout=5), clock=clock)) as here:
+        here.listen(lambda *change: told.append(change), why=True)
+        here.acquire().drop()
+        permit = here.acquire()
+        clock.pass_by(6)
+        permit.success()
+        for permit in [here.acquire() for _ in range(12)]:
+            permit.success()
+        seen = here.statistics()
+    assert told == [(30, 27, "loss"), (27, 24, "late"), (24, 25, "room")]
+    assert (seen.lowered_by, seen.raised_by) == ({"loss": 1, "late": 1}, {"room": 1})
+    assert (seen.lowered, seen.raised) == (2, 1)
+
+
+def test_an_operator_is_told_from_the_law(limiter: Any) -> None:
+    law, told = Settable(3), list[str]()
+    with closing(limiter(law)) as here:
+        here.listen(lambda before, after, why: told.append(why), why=True)
+        law.set_limit(5)
+        law.set_limit(2)
+    assert told == ["operator", "operator"]
+
+
+@pytest.mark.parametrize("wrapped", [lambda law: law, Watched])
+def test_a_law_says_why_also_if_it_is_wrapped(wrapped: Any) -> None:
+    class Moody(Fixed):
+        @property
+        def state(self) -> LawState:
+            return LawState("mood", 1.5, 7)
+
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    told: list[str] = []
+    with closing(ConcurrencyLimiter(wrapped(Moody(5)))) as here:
+        here.listen(lambda before, after, why: told.append(why), why=True)
+        here.acquire().success()
+        seen = here.statistics()
+    assert (told, seen.ratio, seen.settled_limit) == (["mood"], 1.5, 7)
+
+
 class Trouble:
     """A watcher that always sees a reason."""
 
@@ -50,12 +107,12 @@ class Trouble:
 
 
 def test_a_listener_is_told_of_what_the_watchers_bring(limiter: Any) -> None:
-    told: Told = []
+    told: list[tuple[int, int, str]] = []
     with closing(limiter(AIMD(initial=100, timeout=5), watchers=[Trouble()], every=0.001)) as here:
-        here.listen(lambda before, after: told.append((before, after)))
+        here.listen(lambda *change: told.append(change), why=True)
         here.acquire().success()  # a drop is made of this call
         until(lambda: bool(told))
-    assert told[0] == (100, 90)
+    assert told[0] == (100, 90, "watchers")
 
 
 def test_a_listener_may_use_the_limiter(limiter: Any) -> None:

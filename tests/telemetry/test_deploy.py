@@ -65,7 +65,7 @@ def test_every_panel_has_data(fleet: Prometheus) -> None:
 
 def plain(expression: str) -> str:
     """An expression without the variables of Grafana."""
-    return expression.replace("$limiter", "api").replace("$__rate_interval", "1m")
+    return expression.replace("$limiter", "api|pool").replace("$__rate_interval", "1m")
 
 
 def value(series: Any) -> float:

@@ -1,12 +1,14 @@
 """Which series the statistics of each kind of limiter are, as a table."""
 
+from typing import ClassVar
+
 import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
 from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
-from batchlimit.laws import AIMD, Fixed
+from batchlimit.laws import AIMD, Fixed, Knee
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.telemetry.metrics import METRICS, WAITED
@@ -78,6 +80,7 @@ def test_a_concurrency_limiter() -> None:
             assert seen.pop("concurrency.last_duration ") > 0
             assert seen == {
                 "concurrency.limit ": 1,
+                "concurrency.settled_limit ": 1,
                 "concurrency.in_flight ": 1,
                 "concurrency.requests  succeeded ": 2,
                 "concurrency.requests  dropped ": 1,
@@ -144,9 +147,28 @@ def test_a_law_that_changes_its_limit_and_the_call_it_learned_from() -> None:
         limiter.acquire().success()
         limiter.acquire().drop()
         seen = told(read(limiter.statistics()))
-    assert seen["concurrency.limit_changes  raised"] == 1
-    assert seen["concurrency.limit_changes  lowered"] == 1
+    assert seen["concurrency.limit_changes  raised room"] == 1
+    assert seen["concurrency.limit_changes  lowered loss"] == 1
     assert seen["concurrency.last_duration "] == 0.001
+
+
+def test_a_law_that_compares_calls_with_a_baseline() -> None:
+    clock = iter(range(0, 10**12, 10**8))
+    with ConcurrencyLimiter(Knee(), clock=lambda: next(clock)) as limiter:
+        for _ in range(100):
+            limiter.acquire(operation="read").success()
+        seen = told(read(limiter.statistics()))
+    assert seen["concurrency.baseline  read"] == pytest.approx(0.1)
+    assert seen["concurrency.ratio "] == pytest.approx(1)
+
+
+def test_operations_beyond_two_hundred_are_left_out() -> None:
+    class Many(Fixed):
+        baselines: ClassVar = dict.fromkeys(map(str, range(1000)), 0.1)
+
+    with ConcurrencyLimiter(Many(5)) as limiter:
+        seen = told(read(limiter.statistics()))
+    assert len([name for name in seen if name.startswith("concurrency.baseline")]) == MOST_POLICIES
 
 
 def test_a_shared_concurrency_limiter_names_no_key() -> None:

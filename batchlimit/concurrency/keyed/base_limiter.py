@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.unique import Unique
@@ -44,7 +45,11 @@ class BaseKeyedLimiter(Unique):
         """
         return self._gates.statistics()
 
-    def listen(self, changed: Callable[[str, int, int], object]) -> None:
+    @overload
+    def listen(self, changed: Callable[[str, int, int], object]) -> None: ...
+    @overload
+    def listen(self, changed: Callable[[str, int, int, str], object], *, why: Literal[True]) -> None: ...
+    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
         """Have a function called after each change of the limit of a key.
 
         It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
@@ -52,6 +57,7 @@ class BaseKeyedLimiter(Unique):
 
         Args:
             changed: Gets the key, and its limit before and after (calls).
+            why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
 
         Raises:
             TypeError: `changed` is no function.
@@ -60,13 +66,13 @@ class BaseKeyedLimiter(Unique):
             >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
             >>> from batchlimit.laws import AIMD
             >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
-            ...     limiter.listen(lambda key, before, after: print(key, before, "->", after))
+            ...     limiter.listen(lambda key, before, after, why: print(key, before, "->", after, why), why=True)
             ...     limiter.acquire("repo:42").drop()
-            repo:42 20 -> 18
+            repo:42 20 -> 18 loss
         """
         if not callable(changed):
             raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
-        self._gates.listen(changed)
+        self._gates.listen(changed, why)
 
     def busiest(self, count: int = 10) -> list[KeyStatistics]:
         """Return the keys with the most calls under way and waiting now.

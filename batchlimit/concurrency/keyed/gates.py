@@ -12,12 +12,11 @@ from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, SharedLaw, ma
 from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed
+from batchlimit.concurrency.limit_control import Changed
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
 
-Changed = Callable[[str, int, int], object]
-"""Called when the limit of a key has changed, with the key, and the limit before and after."""
 _SECOND = 1_000_000_000
 _LOOKS = 4
 """How many kept gates are looked at when one more is kept. So their number falls while few new keys come."""
@@ -83,7 +82,7 @@ class KeyedGates:
         self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
         self._gone: deque[_KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
-        self._listeners: tuple[Changed, ...] = ()
+        self._listeners: tuple[tuple[Changed, bool], ...] = ()
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
         live_tables.add(self)
@@ -123,13 +122,13 @@ class KeyedGates:
         for _key, gate in alive:
             gate.close()
 
-    def listen(self, changed: Changed) -> None:
-        """Call a function after each change of the limit of a key."""
+    def listen(self, changed: Changed, why: bool) -> None:
+        """Call a function with the key after each change of its limit; with the reason, if it asks why."""
         with self._lock:
-            self._listeners += (changed,)
+            self._listeners += ((changed, why),)
             alive = self._alive()
         for key, gate in alive:  # without the lock: this takes the gates' own
-            gate.control.listen(partial(changed, key))
+            gate.control.listen(partial(changed, key), why)
 
     def _alive(self) -> list[tuple[str, LockedGate]]:
         """Return the keys with their gates; requires the lock. A destructor may add keys meanwhile."""
@@ -172,8 +171,8 @@ class KeyedGates:
             clock=self.clock,
             key=key,
         )
-        for changed in self._listeners:
-            gate.control.listen(partial(changed, key))
+        for changed, why in self._listeners:
+            gate.control.listen(partial(changed, key), why)
         self._known[key] = _KnownGate(gate, self._gone.append, key, pattern)
         return gate
 

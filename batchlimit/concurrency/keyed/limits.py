@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
-from batchlimit.concurrency.law import Law, Sample, baselines_of
+from batchlimit.concurrency.law import Law, LawState, Sample, baselines_of, state_of
 from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import by_time_of_day
@@ -138,6 +138,11 @@ class SharedLaw:
     def limit(self) -> int:
         """How many calls of each key may be under way now."""
         return self._law.limit
+
+    @property
+    def state(self) -> LawState:
+        """What the law tells of itself."""
+        return state_of(self._law)
 
     @property
     def baselines(self) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter, FailurePolicy, Queue, RateLimiter
 from batchlimit.integrations.wsgi import RateLimitMiddleware
-from batchlimit.laws import AIMD
+from batchlimit.laws import AIMD, Knee
 from batchlimit.rules import Rule, Rules
 from batchlimit.telemetry.prometheus import export
 
@@ -28,7 +28,7 @@ HOT = "login:ann"
 FLOOD, STRANGERS, NAMELESS, SLOW = "flood", "strangers", "nameless", "slow"
 """What may go wrong in the service itself."""
 _TICK = 0.02
-_CALLERS = 6
+_CALLERS, _POOLED = 6, 4
 
 
 class Service:
@@ -41,9 +41,11 @@ class Service:
         web: Any = RateLimitMiddleware(_application, self.limiter, RULES, identify=_identify, checks=False)
         self.web = web
         self.calls = ConcurrencyLimiter(AIMD(initial=3, minimum=2, maximum=4, timeout=5), queue=Queue(1, max_wait=0.01))
+        self.pool = ConcurrencyLimiter(Knee(maximum=3), queue=Queue(10, max_wait=5.0))
         self.wrong: frozenset[str] = frozenset()
         self._stopped, self._chance = threading.Event(), random.Random(7)
-        work: list[Callable[[], None]] = [self._requests, self._mail, *[self._call] * _CALLERS]
+        limited = *[self._call] * _CALLERS, *[self._query] * _POOLED
+        work: list[Callable[[], None]] = [self._requests, self._mail, *limited]
         self._threads = [threading.Thread(target=self._repeat, args=(each,), daemon=True) for each in work]
 
     def start(self) -> None:
@@ -56,6 +58,7 @@ class Service:
             each.join()
         self.limiter.close()
         self.calls.close()
+        self.pool.close()
 
     def _repeat(self, work: Callable[[], None]) -> None:
         while not self._stopped.wait(_TICK):
@@ -86,6 +89,10 @@ class Service:
             if self._chance.random() < 0.01:
                 permit.drop()
 
+    def _query(self) -> None:
+        with self.pool.acquire(operation="query"):
+            self._stopped.wait(0.05)
+
 
 def _application(_environ: Any, start: Any) -> list[bytes]:
     start("200 OK", [])
@@ -102,6 +109,7 @@ def serve(link: Connection, url: str, instances: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle, which then ends the link
     service, registry = Service(url, instances), CollectorRegistry()
     export(service.limiter, service.web, service.calls, name="api", registry=registry)
+    export(service.pool, name="pool", registry=registry)
     server, _ = start_http_server(0, "127.0.0.1", registry)
     service.start()
     try:

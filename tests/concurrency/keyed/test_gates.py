@@ -213,6 +213,16 @@ def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
     assert all(after < before for _key, before, after in told)
 
 
+def test_who_listens_may_ask_why_for_keys_that_are_there_and_for_those_that_come() -> None:
+    told: list[tuple[str, int, int, str]] = []
+    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: AIMD(initial=4, minimum=1, timeout=5))})
+    limiter.acquire("early").success()
+    limiter.listen(lambda *change: told.append(change), why=True)
+    limiter.acquire("early").drop()
+    limiter.acquire("late").drop()
+    assert told == [("early", 4, 3, "loss"), ("late", 4, 3, "loss")]
+
+
 def test_a_destructor_may_acquire_while_all_gates_hear_of_a_listener() -> None:
     class Collected:
         """Garbage that only the collector finds, and that acquires a key which is new."""
@@ -242,7 +252,7 @@ def test_a_destructor_may_acquire_while_all_gates_hear_of_a_listener() -> None:
 
 def test_a_keyed_limiter_refuses_a_listener_that_is_no_function() -> None:
     with pytest.raises(TypeError, match="a key and two limits, not 5"):
-        KeyedConcurrencyLimiter({"*": 1}).listen(5)  # type: ignore[arg-type]
+        KeyedConcurrencyLimiter({"*": 1}).listen(5)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -203,28 +203,24 @@ class Trust:
     too high.
     """
 
-    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_has_been_calm", "_stubbornness")
+    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_stubbornness", "has_been_calm")
 
     def __init__(self) -> None:
         self._calm_ns = self._doubts = 0
         self._beliefs = _BELIEFS
         self._stubbornness = _DOUBTS
-        self._has_been_calm = False
+        self.has_been_calm = False
+        """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
 
     def __repr__(self) -> str:
         return f"<Trust: {self._beliefs} beliefs, {self._doubts} of {self._stubbornness} doubts>"
-
-    @property
-    def has_been_calm(self) -> bool:
-        """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
-        return self._has_been_calm
 
     def calm(self, length: int, is_idle: bool) -> None:
         """Note a span without a queue, so many ns long; `is_idle`: whether the limit was not in use."""
         self._calm_ns += length
         if self._calm_ns > _CALM_NS:
-            self._has_been_calm = self._has_been_calm or is_idle
-            if self._has_been_calm:
+            self.has_been_calm = self.has_been_calm or is_idle
+            if self.has_been_calm:
                 self._beliefs = _BELIEFS
             if is_idle:
                 self._stubbornness = _DOUBTS

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from batchlimit.concurrency.law import CountingLaw, Sample
+from batchlimit.concurrency.law import CountingLaw, LawState, Sample
 from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
@@ -32,10 +32,8 @@ _LASTS = 2
 """Spans far over what is allowed that are no pause any more."""
 _SUDDEN, _EARLY, _WONTED = 1.6, 20, 0.1
 """Times the usual ratio that is sudden; the spans before which nothing is usual; how far the usual goes with each."""
-_TOLD = 8
-"""Calls of a span that a drain cuts short from which it tells something."""
-_HEARD = 10
-"""Calls from which something is learnt while others drain."""
+_TOLD, _HEARD = 8, 10
+"""Calls from which a span that a drain cuts short tells something, and from which one does while others drain."""
 
 
 class Knee(CountingLaw):
@@ -86,7 +84,7 @@ class Knee(CountingLaw):
     __slots__ = (
         "_band", "_baselines", "_crowd", "_cut_at", "_drains", "_estimate", "_far", "_has_offset", "_initial",
         "_is_used", "_least", "_maximum", "_minimum", "_peak", "_ratio", "_reached_ns", "_span", "_spans", "_speed",
-        "_strained_at", "_trust", "_usual",
+        "_strained_at", "_trust", "_usual", "_why",
     )  # fmt: skip
 
     def __init__(
@@ -103,7 +101,7 @@ class Knee(CountingLaw):
         self._drains = Drains(setting.instant("offset", 0 if offset is None else offset))
         self._spans = self._far = self._reached_ns = 0
         self._speed, self._ratio, self._usual = math.inf, 1.0, 1.0
-        self._is_used = False
+        self._is_used, self._why = False, ""
         self._crowd = 0.0  # the limit before a sudden ratio cut it, until a drain has told why
         self._cut_at: int | None = None
         self._strained_at: int | None = None
@@ -115,6 +113,11 @@ class Knee(CountingLaw):
     def baselines(self) -> dict[str, float]:
         """How long the calls of each operation take without a queue (s), as far as it is known."""
         return self._baselines.seconds
+
+    @property
+    def state(self) -> LawState:
+        """Why the limit is what it is, the ratio, and the limit without the drain that is under way."""
+        return LawState(self._why, self._ratio, int(self._drains.resume + 0.5) if self._drains.under_way else None)
 
     def _share_time(self, offset: int) -> None:
         """Go by a clock that is so many ns ahead of the limiter's, unless an `offset` was given."""
@@ -137,7 +140,7 @@ class Knee(CountingLaw):
 
     def _decide(self) -> None:
         now, is_due = self._span.end, self._drains.is_due(self._span.end)
-        self._spans += 1
+        self._spans, self._why = self._spans + 1, ""
         if self._drains.under_way:
             self._heed_drain()
         elif self._span.count:
@@ -164,7 +167,7 @@ class Knee(CountingLaw):
         is_unsure = self._reached_ns >= _REACHED_NS and not self._trust.has_been_calm
         deep = is_unsure and drains.is_young(drains.next, self._least)
         if self._is_used or deep:
-            self._estimate = drains.begin(self._estimate, self._ratio, self._crowd, deep)
+            self._estimate, self._why = drains.begin(self._estimate, self._ratio, self._crowd, deep), "drain"
         elif drains.is_usual(self._least):
             drains.listen(self._estimate, self._ratio)
 
@@ -178,6 +181,7 @@ class Knee(CountingLaw):
 
     def _settle(self) -> None:
         ceiling = min(self._maximum, max(self._initial, _HEADROOM * self._peak))
+        self._why = self._why or ("unused" if self._estimate > ceiling else "")
         self._estimate = max(self._minimum, min(self._estimate, ceiling))
         self._limit = int(self._estimate + 0.5)
 
@@ -259,7 +263,7 @@ class Knee(CountingLaw):
         """Learn how long calls take without a queue; go back to what the limit was, or to what it should have been."""
         drains, reading = self._drains, self._baselines.read(self._span.times)
         drains.under_way = False
-        self._estimate = drains.resume
+        self._estimate, self._why = drains.resume, "drain"
         if not reading.counts:
             return
         ratio = reading.ratio
@@ -275,7 +279,7 @@ class Knee(CountingLaw):
             needed = self._estimate * ratio / drains.before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))
         elif self._crowd and self._trust.is_news(ratio):
-            self._estimate, self._speed = max(self._estimate, self._crowd), math.inf
+            self._estimate, self._speed, self._why = max(self._estimate, self._crowd), math.inf, "trust"
         if self._crowd:
             self._crowd, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
 
@@ -287,7 +291,7 @@ class Knee(CountingLaw):
     def _lose(self, now: int) -> None:
         """Shrink for a loss, at most once a span."""
         if self._cut_at is None or abs(now - self._cut_at) >= self._least:
-            self._cut_at = now
+            self._cut_at, self._why = now, "loss"
             self._cut(_CUT, self._estimate)
 
     def _cut(self, factor: float, crowd: float) -> None:

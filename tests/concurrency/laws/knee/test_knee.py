@@ -20,6 +20,7 @@ class Backend:
         self.now = 0.0
         self.dropped_every = 0
         self.limits: list[int] = []
+        self.changes: list[tuple[int, int, str]] = []
 
     def serve(self, seconds: float, callers: float = 10**9) -> int:
         """Let so many callers at most be under way for so long; return the limit."""
@@ -30,7 +31,10 @@ class Backend:
             rtt = int(self.service_ms * _MS * max(1.0, crowd / self.workers))
             calls += 1
             dropped = self.dropped_every > 0 and calls % self.dropped_every == 0
-            self.limits.append(self.law.update(Sample(int(self.now) - rtt, rtt, crowd, dropped)))
+            before, after = self.law.limit, self.law.update(Sample(int(self.now) - rtt, rtt, crowd, dropped))
+            self.limits.append(after)
+            if after != before:
+                self.changes.append((before, after, self.law.state.why))
         return self.law.limit
 
 
@@ -83,6 +87,65 @@ def test_the_limit_settles_at_the_knee(initial: int, workers: int, least: int, m
     settled = sorted(backend.limits)
     # But for drains: half a second of 16.
     assert least <= settled[len(settled) // 10] <= settled[-1] <= most
+
+
+def test_a_drain_is_told_from_trouble() -> None:
+    backend = Backend(Knee(initial=20), 20)
+    backend.serve(20)
+    backend.changes.clear()
+    backend.serve(60)
+    fell = [(before, after, why) for before, after, why in backend.changes if after <= before / 2]
+    assert len(fell) >= 3
+    assert {why for *_, why in fell} == {"drain"}
+    ends = [(before, after, why) for before, after, why in backend.changes if after >= 2 * before]
+    assert len(ends) >= len(fell) - 1  # the last one may be under way
+    assert {why for *_, why in ends} == {"drain"}
+
+
+def test_the_limit_without_a_drain_is_known_during_one() -> None:
+    law = Knee(initial=20)
+    backend = Backend(law, 20)
+    backend.serve(20)
+    settled = [law.limit]
+    while law.state.settled is None:
+        backend.serve(0.01)
+        settled.append(law.limit)
+    assert law.limit <= settled[-2] / 2
+    assert law.state.settled == settled[-2]
+    while law.state.settled is not None:
+        backend.serve(0.01)
+    assert law.limit >= settled[-2] / 2
+
+
+def test_it_says_why_the_limit_changes() -> None:
+    backend = Backend(Knee(initial=2), 20)
+    backend.serve(10)
+    assert {why for before, after, why in backend.changes if after > before} <= {"", "drain"}, "the direction says it"
+    backend.dropped_every, backend.changes = 10, []
+    backend.serve(1)
+    assert backend.changes[0][2] == "loss"
+    backend.dropped_every, backend.changes = 0, []
+    backend.serve(60, callers=4)
+    assert "unused" in {why for before, after, why in backend.changes if after < before}
+
+
+def test_calls_that_take_longer_without_a_queue_are_trusted() -> None:
+    backend = Backend(Knee(initial=20), 20)
+    backend.serve(40, callers=15)
+    backend.serve(20)
+    backend.changes.clear()
+    backend.service_ms *= 3
+    backend.serve(10)
+    assert "trust" in {why for before, after, why in backend.changes if after > before}
+
+
+def test_the_ratio_tells_how_much_longer_calls_take() -> None:
+    backend = Backend(Knee(initial=10, minimum=10, maximum=10), 10)
+    backend.serve(3)
+    assert backend.law.state.ratio == pytest.approx(1, rel=0.1)
+    backend.workers = 5
+    backend.serve(1)
+    assert backend.law.state.ratio == pytest.approx(2, rel=0.2)
 
 
 def test_slower_calls_without_a_queue_are_let_in() -> None:
