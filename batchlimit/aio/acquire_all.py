@@ -126,6 +126,7 @@ class AsyncAcquireAll:
                 return next(key for key in self._costs if stored(key) == entry.key)
         for entry, caller in self._held:
             entry.reservoir.admission.confirm(caller.waiter)
+            caller.part()
         self._charged, self._held = self._held, []
         return None
 

@@ -113,6 +113,7 @@ class KeyEntry:
             return
         caller.has_left, caller.due = True, math.inf
         self.reservoir.leave(caller.waiter, self.home.clock())
+        caller.part()
         self.changed()
 
     def step(self, caller: WaitingTask) -> None:
@@ -249,6 +250,7 @@ async def result_of(entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | N
     except BaseException:
         entry.leave(caller)
         raise
+    caller.part()
     if isinstance(verdict, Retired):
         return None
     if entry.reservoir.admission.confirm(caller.waiter):

@@ -9,7 +9,7 @@ from batchlimit.aio.home import Home
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Retired, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.timeouts import MANY
 
 
@@ -70,6 +70,10 @@ class WaitingTask:
         if (woken := self._woken) is not None:
             self._woken = None  # it wakes once, however often it is told to
             self._entry.home.wake(woken)
+
+    def part(self) -> None:
+        """Let the waiter go: while each has the other, only the garbage collector frees them."""
+        self.waiter.event = NOBODY
 
     async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
         """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""

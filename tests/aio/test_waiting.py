@@ -1,6 +1,7 @@
 """Waiting for tokens in tasks: in order of arrival, until a deadline, and never for ever, whoever is cancelled."""
 
 import asyncio
+import gc
 import itertools
 import math
 from collections.abc import Callable, Coroutine
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit.aio.waiting_task import WaitingTask
+from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, nothing, stand_in_line
@@ -496,3 +499,23 @@ async def test_close_wakes_whoever_waits_though_the_store_is_away() -> None:
     with pytest.raises(LimiterClosed):
         await waiter
     assert limiter.statistics().admitted == 15
+
+
+# What is left
+
+
+@pytest.mark.parametrize("keys", [(KEY,), (KEY, "other")], ids=["one key", "two keys"])
+@pytest.mark.parametrize("burst", [1, 1000], ids=["refused", "admitted"])
+async def test_nothing_is_left_for_the_garbage_collector(keys: tuple[str, ...], burst: int) -> None:
+    """Its full collection stops a web service for 20 to 60 ms: the more of it the more objects wait for it."""
+    limiter = limiter_on(Stage(), Quota(SLOW, burst), sizer=FixedBatch(1))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            await limiter.decide_all(dict.fromkeys(keys, 1))
+        left = [each for each in gc.get_objects() if isinstance(each, WaitingTask)]
+    finally:
+        gc.enable()
+    assert left == []
+    await limiter.close()
