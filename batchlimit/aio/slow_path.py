@@ -65,7 +65,7 @@ class AsyncSlowPath:
             if (told := reservoir.decisions.outlook(self._clock())) is None:
                 raise reservoir.state.fallback.failure(level).to_raise(key)
             return told
-        return reservoir.decisions.at_level(level.level, self._clock())
+        return reservoir.decisions.at_level(level, self._clock())
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""

@@ -83,14 +83,14 @@ class Bucket(SpendableBucket):
         before = self._levels[:], self._now, self._time, self._reserved, self._paused
         self._tell(now)
         self._refill(self._now)
-        level = self._lowest()
+        level, told = self._lowest(), self._told()
         self._levels, self._now, self._time, self._reserved, self._paused = before
-        return Level(level, self._table.outstanding, self._table.active)
+        return Level(level, self._table.outstanding, self._table.active, told)
 
     def reset(self, now: int, *, forget: bool) -> tuple[float, ...]:
         """Fill up to what is leased; return the tokens there were. `forget`: the next asker's quota holds."""
         self._refill_to(now, "", lease_of(self._bands))
-        before = tuple([math.floor(level * 1000) / 1000 for level in self._levels])
+        before = self._told()
         if forget:
             self._reserved, self._since, self._rank, self._heard, self._paused = None, -FAR, (0, 0), None, None
         gate = self._gate if self._left else None

@@ -216,6 +216,7 @@ class Level(NamedTuple):
         level: whole tokens in the bucket.
         outstanding: tokens leased out.
         active_instances: limiter instances that asked lately.
+        levels: tokens in each bandwidth of the quota, with thousandths (default (): only `level` is known).
 
     Example:
         >>> from batchlimit import Quota
@@ -227,3 +228,4 @@ class Level(NamedTuple):
     level: int
     outstanding: int
     active_instances: int
+    levels: tuple[float, ...] = ()

@@ -178,11 +178,11 @@ class Fields:
             found = self._policies[name, quota] = Policy(name, quota)
         return found
 
-    def _of_legacy(self, applied: Iterable[tuple[int, Quota]]) -> list[Header]:
-        remaining, quota = min(applied, key=_room)
+    def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
+        remaining, quota, binding = min(applied, key=_room)
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
-        if math.isfinite(reset := quota.full_after(remaining)):
+        if math.isfinite(reset := quota.full_after(remaining, binding)):
             found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + reset)))
         return found
 
@@ -202,7 +202,7 @@ class Prepared:
         self,
         rules: Sequence[tuple[Policy, Quota, str, int | None]],
         secret: bytes | None,
-        legacy: Callable[[Iterable[tuple[int, Quota]]], list[Header]] | None,
+        legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
         items = [] if secret is None else [policy.key(key, binding, secret) for policy, _, key, binding in rules]
         self._policies, self._limits = (b", ".join(each) for each in zip(*items, strict=True)) if items else (b"", b"")
@@ -233,7 +233,9 @@ class Prepared:
                     remaining = most
                 numbers += remaining, again or ceil((remaining or 1) / rate)
         found = [(POLICY, self._policies), (RATELIMIT, self._limits % tuple(numbers))] if self._policies else []
-        return found + self._legacy((left[key][0], quota) for key, quota, *_ in self._parts) if self._legacy else found
+        if self._legacy:
+            found += self._legacy((left[key][0], quota, bind) for key, quota, bind, *_ in self._parts)
+        return found
 
 
 def _least(seconds: float | None) -> int | None:
@@ -241,6 +243,6 @@ def _least(seconds: float | None) -> int | None:
     return None if (whole := whole_seconds(seconds)) is None else max(1, whole)
 
 
-def _room(rule: tuple[int, Quota]) -> float:
-    remaining, quota = rule
+def _room(rule: tuple[int, Quota, int | None]) -> float:
+    remaining, quota, _ = rule
     return remaining / quota.largest_cost if quota.largest_cost else 0.0

@@ -101,7 +101,8 @@ class KeySpend:
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         assert self.spent is not None
-        return decision(self.quota, self.level, 0.0, "store", binding_of(self.spent.levels, self.quota))
+        levels = self.spent.levels
+        return decision(self.quota, self.level, 0.0, "store", binding_of(levels, self.quota), levels)
 
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""

@@ -238,11 +238,12 @@ class Quota:
         """Whether no token will ever come: some rate is 0."""
         return self.rate == 0 or any(part.rate == 0 for part in self.also)
 
-    def full_after(self, remaining: int) -> float:
+    def full_after(self, remaining: float, binding: int | None = None) -> float:
         """Return when a bucket with so many tokens is full again if nobody spends.
 
         Args:
-            remaining: whole tokens.
+            remaining: tokens.
+            binding: which of `bandwidths` has so many, and is looked at alone (default None: each of them has).
 
         Returns:
             Seconds; inf if no token ever comes.
@@ -254,9 +255,9 @@ class Quota:
         if not self.also:  # as below, for nearly all quotas
             missing = self.burst - remaining
             return math.inf if not self.rate else missing / self.rate if missing > 0 else 0.0
-        if self.denies_all:
-            return math.inf
-        return max(0.0, *((each.burst - remaining) / each.rate for each in self.bandwidths))
+        if binding is not None:
+            return self.bandwidths[binding].full_after(remaining)
+        return max(each.full_after(remaining) for each in self.bandwidths)
 
     def __and__(self, other: "Quota") -> "Quota":
         """Both at once: a call needs room in every bandwidth of either."""

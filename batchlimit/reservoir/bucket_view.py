@@ -92,7 +92,7 @@ class InstanceCount:
 class BucketView:
     """The bucket's epoch and level, how many instances share it, and how long an answer takes (s).
 
-    It has 13 public methods: all but four are questions to what one answer told.
+    It has 14 public methods: all but four are questions to what one answer told.
     """
 
     __slots__ = (
@@ -187,6 +187,11 @@ class BucketView:
         """
         at, room = self._heard + (tokens - level) / bandwidth.rate, bandwidth.burst - self._leased
         return at if tokens <= room else max(at, self._ends + (tokens - room) / bandwidth.rate)
+
+    def levels(self, quota: Quota, held: int, now: float) -> list[float]:
+        """Return the tokens of each bandwidth by now, as far as the bucket told, and those that are held here."""
+        told = zip(self._levels, quota.bandwidths, strict=False)
+        return [min(at + (now - self._heard) * each.rate, each.burst - held) + held for at, each in told]
 
     def flows_since(self, held: int, quota: Quota) -> float:
         """Return when, at the fastest rate, the refill of all tokens would have begun that are there."""

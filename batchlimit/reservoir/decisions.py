@@ -6,6 +6,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING
 
 from batchlimit.base.decision import Decision, Source
+from batchlimit.bucket.messages import Level
 from batchlimit.errors import RateLimited
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
@@ -49,8 +50,11 @@ class Decisions:
         by: Source = source
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
-        binding = None if state.lease.borrowed else state.view.binding
-        return decision(state.quota, self.remaining(now), retry_after, by, binding)
+        remaining, view = self.remaining(now), state.view
+        if state.lease.borrowed or not state.quota.also:
+            return decision(state.quota, remaining, retry_after, by)
+        levels = view.levels(state.quota, remaining - max(0, view.level), now)
+        return decision(state.quota, remaining, retry_after, by, view.binding, levels)
 
     def outlook(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""
@@ -69,11 +73,12 @@ class Decisions:
             return None
         return self._as_it_is(outlook(state.quota, 0, 0, denied_for=self._forecast.held_for(now)))
 
-    def at_level(self, level: int, now: float) -> Decision:
-        """Return the decision on a call of cost 1 at a bucket of this level, of which all that is owed here will go."""
+    def at_level(self, seen: Level, now: float) -> Decision:
+        """Return the decision on a call of cost 1 at a bucket like this, of which all that is owed here will go."""
         state = self._state
-        owed, wait = state.overdraft.total, self._forecast.denied_for(1, now)
-        return self._as_it_is(outlook(state.quota, level - owed, self._forecast.spendable(now), denied_for=wait))
+        owed, wait, held = state.overdraft.total, self._forecast.denied_for(1, now), self._forecast.spendable(now)
+        levels = [level - owed for level in seen.levels]
+        return self._as_it_is(outlook(state.quota, seen.level - owed, held, denied_for=wait, levels=levels))
 
     def _as_it_is(self, decision: Decision) -> Decision:
         """In shadow mode nothing is refused."""

@@ -1,7 +1,7 @@
 """The Statistics of one limiter, and the Decisions of its keys."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -114,22 +114,42 @@ class Health(NamedTuple):
     durations: Histogram = Histogram()
 
 
-def decision(quota: Quota, remaining: int, retry_after: float, source: Source, binding: int | None = None) -> Decision:
+def decision(
+    quota: Quota,
+    remaining: int,
+    retry_after: float,
+    source: Source,
+    binding: int | None = None,
+    levels: Sequence[float] = (),
+) -> Decision:
     """Return the Decision on a call that was admitted if `retry_after` (s) is 0, with `remaining` tokens to go on.
 
-    Never more than the limit remains: what is borrowed while the store is away may be more, and nobody can use it.
+    `levels` are the tokens of each bandwidth, where they are known. Never more than the limit remains: what is borrowed
+    while the store is away may be more, and nobody can use it.
     """
     largest = quota.largest_cost
     remaining = min(remaining, largest)
-    full_after = quota.full_after(remaining)
-    if 0.0 < retry_after < math.inf:  # by then one more is there
+    full_after = _full_after(quota, levels) if levels else quota.full_after(remaining)
+    if not levels and 0.0 < retry_after < math.inf:  # by then one more is there
         full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
     if full_after < retry_after < math.inf:  # as in a pause
         full_after = retry_after
     return Decision(retry_after == 0.0, largest, remaining, retry_after, full_after, source, quota, binding)
 
 
-def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, denied_for: float = 0.0) -> Decision:
+def _full_after(quota: Quota, levels: Sequence[float]) -> float:
+    return max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
+
+
+def outlook(
+    quota: Quota,
+    level: int,
+    held: int,
+    source: Source = "store",
+    *,
+    denied_for: float = 0.0,
+    levels: Sequence[float] = (),
+) -> Decision:
     """Return how a call of cost 1 would fare at a bucket of this `level`, of which an instance holds `held` tokens.
 
     Args:
@@ -138,12 +158,14 @@ def outlook(quota: Quota, level: int, held: int, source: Source = "store", *, de
         held: tokens that are here.
         source: who tells.
         denied_for: seconds for which memory refuses the call (default 0).
+        levels: the tokens of each bandwidth; below 0 as `level` (default: each has `level`).
     """
     if quota.denies_all:
         return decision(quota, 0, denied_for or math.inf, "local")
     remaining = max(0, level) + held
-    wait = 0.0 if remaining else max((1 - level) / each.rate for each in quota.bandwidths)
-    return decision(quota, remaining, max(wait, denied_for), source)
+    told = levels or [level] * len(quota.bandwidths)
+    wait = 0.0 if remaining else max((1 - at) / each.rate for at, each in zip(told, quota.bandwidths, strict=False))
+    return decision(quota, remaining, max(wait, denied_for), source, levels=[at + held for at in levels])
 
 
 Figures = tuple[int, ...]

@@ -80,7 +80,7 @@ class SlowPath:
             return known
         warn_in_loop()
         try:
-            level = self._registry.store.peek(entry.key, reservoir.quota).level
+            level = self._registry.store.peek(entry.key, reservoir.quota)
         except StoreUnavailable as error:
             failed = reservoir.state.fallback.failure(error)
         else:

@@ -43,7 +43,7 @@ class Desk:
         return self.bucket.give_back(GiveBack(instance, rest.pop("seq", self.seq), tokens, **rest), instant(at))
 
     def look(self, at: float) -> Level:
-        return self.bucket.peek(instant(at))
+        return Level(*self.bucket.peek(instant(at))[:3])
 
     def spend(self, at: float, tokens: int, instance: str = "a") -> None:
         """Take tokens and report them spent."""

@@ -112,6 +112,8 @@ def test_legacy_fields_are_of_the_rule_with_the_least_room() -> None:
         (b"x-ratelimit-reset", b"1002"),
     ]
     assert len(fields.of([applied("0/s", 0)])) == 2
+    (*_, (_, reset)) = fields.of([applied("100/hour; 5/minute", 4)._replace(binding=1)])
+    assert reset == b"1013"  # when the minute is full again: not the hour, of which 4 would be left
 
 
 @pytest.mark.parametrize(("form", "names"), [("both", 5), ("draft-11", 2), ("legacy", 3), ("off", 0)])

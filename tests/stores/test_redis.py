@@ -92,7 +92,7 @@ def test_lost_scripts_change_nothing(server: Server, redis_store: RedisStore) ->
         client.script_flush()
         assert redis_store.take(KEY, HUNDRED, FIFTY).granted == 50
         client.script_flush()
-        assert redis_store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_instances=1)
+        assert Level(*redis_store.peek(KEY, HUNDRED)[:3]) == Level(level=50, outstanding=50, active_instances=1)
         client.script_flush()
         assert redis_store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=20, held=30)) == 20
         client.script_flush()
@@ -122,7 +122,7 @@ def test_a_lost_bucket_takes_nothing_back(server: Server, redis_store: RedisStor
     with server.client() as client:
         client.flushall()
     assert redis_store.give_back(KEY, HUNDRED, GiveBack("a", 2, tokens=50)) == 0
-    assert redis_store.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
+    assert Level(*redis_store.peek(KEY, HUNDRED)[:3]) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_a_connection_that_was_lost_while_idle_is_replaced(server: Server, prefix: str) -> None:
@@ -265,7 +265,7 @@ def test_a_server_without_memory_grants_nothing(private: Server) -> None:
         with pytest.raises(StoreUnavailable, match=r"OOM|maxmemory"):
             store.take(KEY, HUNDRED, FIFTY._replace(seq=2, held=50))
         client.config_set("maxmemory", 0)
-    assert store.peek(KEY, HUNDRED) == Level(level=50, outstanding=50, active_instances=1)
+    assert Level(*store.peek(KEY, HUNDRED)[:3]) == Level(level=50, outstanding=50, active_instances=1)
     store.close()
 
 
@@ -290,7 +290,7 @@ def test_a_server_that_stands_still_is_left_in_time_and_an_ask_it_got_is_not_cha
     finally:
         os.kill(pid, signal.SIGCONT)
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50
-    assert store.peek(KEY, HUNDRED) == Level(level=40, outstanding=60, active_instances=2)
+    assert Level(*store.peek(KEY, HUNDRED)[:3]) == Level(level=40, outstanding=60, active_instances=2)
     store.close()
 
 

@@ -72,10 +72,10 @@ def test_every_store_is_remote() -> None:
 def test_a_probe_changes_no_bucket(api: str, server: Server, prefix: str) -> None:
     with opened(api, server.url, prefix) as store:
         store.probe(KEY)
-        assert store.peek(KEY, HUNDRED) == Level(100, 0, 0)
+        assert Level(*store.peek(KEY, HUNDRED)[:3]) == Level(100, 0, 0)
         store.take(KEY, HUNDRED, FIFTY)
         store.probe(KEY)
-        assert store.peek(KEY, HUNDRED) == Level(50, 50, 1)
+        assert Level(*store.peek(KEY, HUNDRED)[:3]) == Level(50, 50, 1)
 
 
 def test_a_probe_uses_a_bucket_of_its_own_that_expires(server: Server, prefix: str) -> None:

@@ -50,7 +50,7 @@ def test_with_each_filling_at_most_one_burst_more_is_granted(store: Store, full:
 
 def test_a_bucket_that_is_not_there_is_not_made(store: Store, full: Resettable) -> None:
     assert full.reset("never used", forget=True) is None
-    assert store.peek("never used", HUNDRED) == (100, 0, 0)
+    assert store.peek("never used", HUNDRED) == (100, 0, 0, (100.0,))
 
 
 def test_a_cleared_bucket_obeys_the_next_asker_and_keeps_tokens_for_nobody(store: Store, full: Resettable) -> None:

@@ -66,7 +66,7 @@ def test_close_gives_all_tokens_back(store: Store) -> None:
         for i in range(10):
             limiter.acquire(f"key-{i}", i + 1)
     for i in range(10):
-        assert store.peek(f"key-{i}", HUNDRED) == Level(level=99 - i, outstanding=0, active_instances=0)
+        assert Level(*store.peek(f"key-{i}", HUNDRED)[:3]) == Level(level=99 - i, outstanding=0, active_instances=0)
 
 
 def test_what_was_spent_stays_spent(store: Store) -> None:
@@ -185,7 +185,7 @@ def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
     with pytest.raises(LimiterClosed):
         caller.result(DEADLINE)
     closing.result(DEADLINE)
-    assert stage.peek(KEY, HUNDRED) == Level(level=100, outstanding=0, active_instances=0)
+    assert Level(*stage.peek(KEY, HUNDRED)[:3]) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_callers_in_full_swing_end_with_limiter_closed_and_nothing_else() -> None:

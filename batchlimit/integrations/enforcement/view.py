@@ -82,7 +82,7 @@ def _from_memory(rule: Rule, left: Left, key: str) -> Decision:
     remaining, known, binding = left[key]
     quota = known or rule.quota
     largest = quota.largest_cost
-    return Decision(True, largest, remaining, 0.0, quota.full_after(remaining), "local", quota, binding)
+    return Decision(True, largest, remaining, 0.0, quota.full_after(remaining, binding), "local", quota, binding)
 
 
 def _seen(request: Any) -> Seen:

@@ -268,7 +268,8 @@ def _quota(told: str | bytes) -> Quota:
 
 def read_level(reply: Sequence[int]) -> Level:
     """Return the Level in a reply of peek.lua."""
-    return Level(*reply)
+    level, outstanding, active, *levels = reply
+    return Level(level, outstanding, active, tuple([each / 1000 for each in levels]))
 
 
 def lend_arguments(ask: SlotAsk, channel: str) -> list[str | bytes]:

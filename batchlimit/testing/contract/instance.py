@@ -64,7 +64,8 @@ class AskingInstance:
         return self.store.give_back(self.key, self.quota, GiveBack(self.name, self.seq, tokens, self.held, refund))
 
     def peek(self) -> Level:
-        return self.store.peek(self.key, self.quota)
+        """Return what a look shows, but for parts of tokens, which not every store tells."""
+        return Level(*self.store.peek(self.key, self.quota)[:3])
 
 
 F = TypeVar("F", bound=Callable[..., None])

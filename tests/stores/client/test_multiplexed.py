@@ -162,7 +162,7 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
             await asyncio.sleep(0)
             one.go_on()
             assert (await patient).granted == 7
-            assert await later == Level(100, 0, 0)
+            assert await later == Level(100, 0, 0, (100.0,))
             assert store._transport._multiplexed is not pipe  # type: ignore[attr-defined]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
 
