@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_290,
-    "functions": 4_529,
+    "lines": 56_314,
+    "functions": 4_530,
     "files": 407,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -255,9 +255,8 @@ class Quota:
         if not self.also:  # as below, for nearly all quotas
             missing = self.burst - remaining
             return math.inf if not self.rate else missing / self.rate if missing > 0 else 0.0
-        if binding is not None:
-            return self.bandwidths[binding].full_after(remaining)
-        return max(each.full_after(remaining) for each in self.bandwidths)
+        each = self.bandwidths if binding is None else [self.bandwidths[binding]]
+        return max(one.full_after(remaining) for one in each)
 
     def __and__(self, other: "Quota") -> "Quota":
         """Both at once: a call needs room in every bandwidth of either."""

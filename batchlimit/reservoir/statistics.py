@@ -129,16 +129,14 @@ def decision(
     """
     largest = quota.largest_cost
     remaining = min(remaining, largest)
-    full_after = _full_after(quota, levels) if levels else quota.full_after(remaining)
-    if not levels and 0.0 < retry_after < math.inf:  # by then one more is there
+    full_after = quota.full_after(remaining)
+    if levels:
+        full_after = max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
+    elif 0.0 < retry_after < math.inf:  # by then one more is there
         full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
     if full_after < retry_after < math.inf:  # as in a pause
         full_after = retry_after
     return Decision(retry_after == 0.0, largest, remaining, retry_after, full_after, source, quota, binding)
-
-
-def _full_after(quota: Quota, levels: Sequence[float]) -> float:
-    return max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
 
 
 def outlook(
