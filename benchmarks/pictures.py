@@ -19,9 +19,8 @@ from batchlimit.admin import Admin
 from batchlimit.cli.bucket import look_at
 from batchlimit.cli.top.board import Board
 from batchlimit.cli.top.sampler import BUDGET, Sampler
-from batchlimit.cli.top.screen import ScreenScene
+from batchlimit.cli.top.screen import ScreenScene, Sort, View
 from batchlimit.cli.top.screen import drawn as top_screen
-from batchlimit.cli.top.view import Sort, View
 from batchlimit.cli.watching import Rates
 from batchlimit.cli.watching import drawn as get_screen
 from batchlimit.stores import RedisStore

@@ -5,7 +5,7 @@ import os
 from pydantic_ai.concurrency import AbstractConcurrencyLimiter
 
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
-from batchlimit.shared.async_permit import AsyncSharedPermit
+from batchlimit.shared.permit import AsyncSharedPermit
 
 STORE = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 

@@ -6,7 +6,7 @@ from typing import Any
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.pausable import AsyncPausable, AsyncPauses, Pausable, Pauses
+from batchlimit.stores.optional import AsyncPausable, AsyncPauses, Pausable, Pauses
 from batchlimit.stores.protocols import AsyncRuled, AsyncRuleStore, Ruled, RuleStore
 from batchlimit.testing.contract.check import BlockingStore as BlockingStore
 from batchlimit.testing.contract.check import awaited as _awaited

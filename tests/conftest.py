@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
-from batchlimit.stores import breaker
+from batchlimit.stores import outage
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
@@ -102,7 +102,7 @@ def generous_timeouts() -> Iterator[None]:
 @pytest.fixture
 def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the store fails, the next call asks it."""
-    monkeypatch.setattr(breaker, "THRESHOLD", math.inf)
+    monkeypatch.setattr(outage, "THRESHOLD", math.inf)
 
 
 @pytest.fixture

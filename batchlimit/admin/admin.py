@@ -13,7 +13,7 @@ from batchlimit.quota.overrides.override import Override, check_name
 from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.overrides.plan import Difference, Until, applying, difference, removal, setting
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.syntax import look, sure
+from batchlimit.stores.client.address import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Ruled
 from batchlimit.stores.redis import RedisStore

@@ -5,7 +5,7 @@ from typing import Any
 from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.override import check_line, is_pattern
-from batchlimit.stores.pausable import Pausable, no_pauses
+from batchlimit.stores.optional import Pausable, no_pauses
 from batchlimit.stores.protocols import Resettable
 from batchlimit.stores.redis import RedisStore
 

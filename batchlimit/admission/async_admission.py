@@ -15,8 +15,8 @@ from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import AsyncPermits
-from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter
+from batchlimit.shared.permit import AsyncSharedPermit
 
 P = TypeVar("P", bound="AsyncPermit | AsyncPermits | AsyncSharedPermit")
 

@@ -6,8 +6,8 @@ from typing import Any
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
-from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
+from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.events import log_event, named
 from batchlimit.quota.key import check_costs
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter

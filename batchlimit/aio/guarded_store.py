@@ -14,11 +14,9 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.breaker import Breaker
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
-from batchlimit.stores.pausable import AsyncPausable, AsyncPauses, no_pauses
+from batchlimit.stores.optional import AsyncPausable, AsyncPauses, AsyncSpender, AsyncSpendSender, no_pauses
+from batchlimit.stores.outage import ANY, Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
-from batchlimit.stores.spender import AsyncSpender, AsyncSpendSender
 from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")

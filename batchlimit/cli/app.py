@@ -16,11 +16,10 @@ from batchlimit.cli.doctor.examination import Examination
 from batchlimit.cli.doctor.findings import CheckVerdict, Finding
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.migrate import migrate
-from batchlimit.cli.output import Output, say, show
+from batchlimit.cli.output import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Output, Prefix, Url, end, opened, say, show
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
-from batchlimit.cli.store import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, end, opened
 from batchlimit.cli.top.command import top
 from batchlimit.rules.file import RuleFile, rules_of
 

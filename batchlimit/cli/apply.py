@@ -10,8 +10,24 @@ import typer
 
 from batchlimit.admin import Difference
 from batchlimit.base.redaction import escaped
-from batchlimit.cli.output import Output, Row, json_of, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, end, opened
+from batchlimit.cli.output import (
+    DEFAULT_PREFIX,
+    NOTHING_DONE,
+    Form,
+    Output,
+    Prefix,
+    Row,
+    Url,
+    Who,
+    Why,
+    Yes,
+    confirm,
+    end,
+    json_of,
+    opened,
+    say,
+    show,
+)
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.document import SyntaxProblem

@@ -6,8 +6,23 @@ import typer
 
 from batchlimit.admin import Admin, BucketState
 from batchlimit.cli import watching
-from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, NOTHING_DONE, Form, Prefix, Url, Who, Why, Yes, confirm, lost, opened
+from batchlimit.cli.output import (
+    DEFAULT_PREFIX,
+    NOTHING_DONE,
+    Form,
+    Output,
+    Prefix,
+    Row,
+    Url,
+    Who,
+    Why,
+    Yes,
+    confirm,
+    lost,
+    opened,
+    say,
+    show,
+)
 from batchlimit.cli.watching import BucketLook, level_of
 from batchlimit.quota.key import stored
 

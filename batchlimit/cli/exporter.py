@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin
-from batchlimit.cli.output import say
-from batchlimit.cli.store import DEFAULT_PREFIX, Prefix, Url, lost, opened
+from batchlimit.cli.output import DEFAULT_PREFIX, Prefix, Url, lost, opened, say
 from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable

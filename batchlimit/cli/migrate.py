@@ -13,7 +13,7 @@ import typer
 
 from batchlimit.cli.constants import Constants, listed
 from batchlimit.cli.migrated import Found, MigratedRule
-from batchlimit.cli.output import say
+from batchlimit.cli.output import NOTHING_DONE, say
 from batchlimit.cli.routes import (
     Function,
     Prefixes,
@@ -24,7 +24,6 @@ from batchlimit.cli.routes import (
     prefixes_by_function,
     written,
 )
-from batchlimit.cli.store import NOTHING_DONE
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rules, RulesError
 

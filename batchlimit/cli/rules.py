@@ -7,13 +7,14 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
-from batchlimit.cli.output import Output, Row, say, show
-from batchlimit.cli.store import (
+from batchlimit.cli.output import (
     DEFAULT_PREFIX,
     NOTHING_DONE,
     REMEDY,
     Form,
+    Output,
     Prefix,
+    Row,
     Url,
     Who,
     Why,
@@ -21,6 +22,8 @@ from batchlimit.cli.store import (
     confirm,
     lost,
     opened,
+    say,
+    show,
     told,
 )
 from batchlimit.quota.failure_policy import FailurePolicy

@@ -16,8 +16,7 @@ from batchlimit.admin import BucketState
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.output import Output, Row, json_of, yaml_of
 from batchlimit.cli.top.board import Board, BucketSample
-from batchlimit.cli.top.screen import bar, number, sparkline, style_of
-from batchlimit.cli.top.view import Keyboard, keyboard
+from batchlimit.cli.top.screen import Keyboard, bar, keyboard, number, sparkline, style_of
 
 _APART = 1.0
 """Seconds by which a bucket that began anew is later; within this they are two looks at one."""

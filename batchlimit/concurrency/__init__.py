@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.classification import Classify, classify
     from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
     from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
-    from batchlimit.concurrency.keyed.limits import Keyed
+    from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics, PatternStatistics
     from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
-    from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
     from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
     from batchlimit.concurrency.locked_gate import Bypass
     from batchlimit.concurrency.permit import Permit
@@ -67,8 +66,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.keyed.async_limiter": "AsyncKeyedConcurrencyLimiter",
             "batchlimit.concurrency.keyed.permits": "AsyncPermits Permits",
             "batchlimit.concurrency.keyed.limiter": "KeyedConcurrencyLimiter",
-            "batchlimit.concurrency.keyed.limits": "Keyed",
-            "batchlimit.concurrency.keyed.statistics": "KeyedStatistics KeyStatistics PatternStatistics",
+            "batchlimit.concurrency.keyed.limits": "KeyStatistics Keyed KeyedStatistics PatternStatistics",
             "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
             "batchlimit.concurrency.locked_gate": "Bypass",
             "batchlimit.concurrency.permit": "Permit",

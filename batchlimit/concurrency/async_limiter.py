@@ -5,7 +5,7 @@ import math
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_permit import AsyncPermit
-from batchlimit.concurrency.base_limiter import BaseLimiter
+from batchlimit.concurrency.limiter import BaseLimiter
 
 _FOREVER = math.inf
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Generator
 from types import TracebackType
 from typing import Any, Self, cast
 
-from batchlimit.concurrency.base_permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
+from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import TaskWakeup
 

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from batchlimit.base.unique import Forkables
-from batchlimit.concurrency.base_permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Law, Outcome, Sample
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
+from batchlimit.concurrency.permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.sheddable_permits import SheddablePermits
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics

@@ -1,14 +1,138 @@
-"""Permit: permission for one call to be under way in a thread."""
+"""Permission for one call: what permits of both APIs have in common, and Permit for threads."""
 
+import warnings
+from enum import Enum, auto
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.unique import Unique
 from batchlimit.base.waking import ThreadWakeup
-from batchlimit.concurrency.base_permit import OVER, BasePermit
-from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.concurrency.classification import outcome_of_answer
+from batchlimit.concurrency.gate import Gate
+from batchlimit.concurrency.law import Outcome
+from batchlimit.concurrency.partition import Partition
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.errors import ConcurrencyLimited
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.locked_gate import LockedGate
+
+
+class State(Enum):
+    """Where a permit is in its life; the table of `batchlimit.concurrency` says what moves it on."""
+
+    ASKED = auto()
+    WAITING = auto()
+    HELD = auto()
+    LEFT = auto()
+    BYPASS = auto()
+    OVER = auto()
+
+
+# Looked up once: an attribute of an Enum class takes 30 ns.
+ASKED, WAITING, HELD, LEFT, BYPASS, OVER = State
+SUCCESS, DROPPED, IGNORED = Outcome
+
+
+class BasePermit(Unique):
+    """What the permits of threads and of tasks share: their state, and how they are completed.
+
+    Names with an underscore are for this package. The locked gate writes some of them: that is faster than to ask.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_gate",
+        "_in_flight",
+        "_locked_gate",
+        "_place",
+        "_sheddable",
+        "_state",
+        "_tally",
+        "_told",
+        "operation",
+        "priority",
+        "start_ns",
+    )
+    _instead = "complete it where it was acquired, and acquire another one there"
+
+    # Set when it is held: the gate and the partition that count it, when it entered, how many were in flight then.
+    _gate: Gate
+    _place: Partition
+    start_ns: int
+    _in_flight: int
+    _tally: object  # of the partition, as long as this permit is counted there
+    # Set when it becomes sheddable: whether it was told to give up.
+    _told: bool
+
+    def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool) -> None:
+        self._state = ASKED  # first: also one with wrong arguments is collected
+        if sheddable and not isinstance(priority, int):
+            raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")
+        self._locked_gate = locked_gate
+        self.operation = operation
+        self.priority = priority
+        self._sheddable = sheddable
+
+    def __repr__(self) -> str:
+        what = f" for {self.operation!r}" if self.operation else ""
+        return f"<{type(self).__name__}{what}: {self._state.name.lower()}{', shed' if self.shed else ''}>"
+
+    @property
+    def shed(self) -> bool:
+        """Whether this call was told to give up."""
+        return self._sheddable and getattr(self, "_told", False)
+
+    def success(self) -> None:
+        """Complete the permit: the call was served."""
+        self._locked_gate.leave(self, SUCCESS)
+
+    def drop(self) -> None:
+        """Complete the permit: load made the call fail."""
+        self._locked_gate.leave(self, DROPPED)
+
+    def ignore(self) -> None:
+        """Complete the permit: the call tells nothing about the load."""
+        self._locked_gate.leave(self, IGNORED)
+
+    def answered(self, answer: object) -> None:
+        """Complete the permit by what a service answered: 429, 503, 504 and errors with Retry-After are drops.
+
+        Args:
+            answer: The response of httpx, requests or aiohttp, or a status.
+
+        Raises:
+            TypeError: The answer has no status.
+        """
+        self._locked_gate.leave(self, outcome_of_answer(answer))
+
+    def _give_up(self) -> None:
+        """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""
+
+    def _hold(self, gate: Gate, waiter: GateWaiter) -> None:
+        """Be held, in place of the waiter that was served."""
+        self._gate, self._place = gate, waiter.partition
+        self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight
+        self._tally, waiter.tally = waiter.tally, None
+        waiter.served = False  # it is the permit now that is under way
+        self._state = HELD
+
+    def _end(self) -> None:
+        """Be over, where nothing was held; RuntimeError if no call has entered it yet."""
+        if self._state is ASKED or self._state is WAITING:
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
+        self._state = OVER
+
+    def __del__(self) -> None:
+        try:
+            held = self._state is HELD
+        except AttributeError:  # a signal handler raised before __init__ began
+            return
+        if held:
+            self._locked_gate.abandon(self)  # first: a warning may be an error
+            warnings.warn(f"{self!r} was never completed", ResourceWarning, stacklevel=2, source=self)
+
 
 _SECOND = 1_000_000_000
 
@@ -80,7 +204,7 @@ class Permit(BasePermit):
             raise waiters.in_vain(waiter)
 
 
-def _await(turn: ThreadWakeup, seconds: float, locked_gate: LockedGate) -> None:
+def _await(turn: ThreadWakeup, seconds: float, locked_gate: "LockedGate") -> None:
     """Return when woken, or after so many seconds."""
     clock, waiters = locked_gate.clock, locked_gate.waiters
     until = clock() + seconds * _SECOND

@@ -4,8 +4,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.concurrency.statistics import Counts
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from batchlimit.base.waking import HEARTBEAT
-from batchlimit.concurrency.base_permit import HELD, BasePermit
 from batchlimit.concurrency.critical_section import CriticalSection
 from batchlimit.concurrency.gate import Reason
+from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed

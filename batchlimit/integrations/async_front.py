@@ -5,12 +5,12 @@ from typing import Unpack
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
-from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, Response
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import awaited_identity
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 
 
@@ -43,7 +43,7 @@ class AsyncFront:
 
     def __init__(
         self,
-        limiter: LimiterSource,
+        limiter: AsyncLimiterSource,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[..., object] | None = None,

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
-from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
+from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def add_rate_limits(
-    app: FastAPI, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: FastAPI, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 

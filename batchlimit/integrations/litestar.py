@@ -11,10 +11,10 @@ from typing import Any
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
-from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -54,7 +54,7 @@ class RefusedRequest(HTTPException):
 
 
 def add_rate_limits(
-    app: Litestar, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: Litestar, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its handlers refuse.
 

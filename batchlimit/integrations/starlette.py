@@ -11,9 +11,9 @@ from typing import Any
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
-from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
 try:
@@ -71,7 +71,7 @@ class RefusedWebSocket(WebSocketException):
 
 
 def add_rate_limits(
-    app: Starlette, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: Starlette, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 

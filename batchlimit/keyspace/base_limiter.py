@@ -17,7 +17,7 @@ from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics
-from batchlimit.stores.client.syntax import look, sure
+from batchlimit.stores.client.address import look, sure
 
 S = TypeVar("S")
 """The stores that a limiter takes."""

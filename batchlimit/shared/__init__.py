@@ -39,20 +39,18 @@ from typing import TYPE_CHECKING
 from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.shared.async_permit import AsyncSharedPermit
+    from batchlimit.shared.holdings import SharedKeyStatistics, SharedStatistics
     from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
     from batchlimit.shared.limits import Shared
-    from batchlimit.shared.permit import SharedPermit
-    from batchlimit.shared.statistics import SharedKeyStatistics, SharedStatistics
+    from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.shared.limiter": "AsyncSharedConcurrencyLimiter SharedConcurrencyLimiter",
-            "batchlimit.shared.async_permit": "AsyncSharedPermit",
+            "batchlimit.shared.permit": "AsyncSharedPermit SharedPermit",
             "batchlimit.shared.limits": "Shared",
-            "batchlimit.shared.permit": "SharedPermit",
-            "batchlimit.shared.statistics": "SharedKeyStatistics SharedStatistics",
+            "batchlimit.shared.holdings": "SharedKeyStatistics SharedStatistics",
         },
     )
 

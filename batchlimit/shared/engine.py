@@ -10,13 +10,13 @@ from batchlimit.base.unique import Forkables
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.shared.lease import Claim, Place
+from batchlimit.shared.held_slots import Claim, Place
+from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer, Lender
-from batchlimit.shared.statistics import SharedStatistics
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 

@@ -14,13 +14,12 @@ from batchlimit.base.waking import ThreadWakeup
 from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
 from batchlimit.quota.key import check_prefix
 from batchlimit.reservoir.options import check_seconds
-from batchlimit.shared.async_permit import AsyncSharedPermit
 from batchlimit.shared.engine import Engine
+from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.shared.limits import Shared, limits_of
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.permit import SharedPermit
-from batchlimit.shared.statistics import SharedStatistics
-from batchlimit.stores.client.syntax import look, sure
+from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
+from batchlimit.stores.client.address import look, sure
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore

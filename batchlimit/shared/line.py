@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from batchlimit.bucket.slot_messages import SlotReply
 from batchlimit.concurrency.queue import OldestTurn, Queue, Ranks, kept_for_lower
 from batchlimit.errors import StoreUnavailable
-from batchlimit.shared.lease import Claim, Place
+from batchlimit.shared.held_slots import Claim, Place
 
 
 class SlotWaiter:

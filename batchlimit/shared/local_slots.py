@@ -6,8 +6,7 @@ from collections.abc import Callable, Set
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import FencingTokens, HeldSlots, OutagePermits
-from batchlimit.shared.lease import Claim, Place
+from batchlimit.shared.held_slots import Claim, FencingTokens, HeldSlots, OutagePermits, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Asks, Line, SlotWaiter
 

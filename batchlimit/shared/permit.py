@@ -1,12 +1,18 @@
-"""SharedPermit: permission for one call to be under way in the fleet, held by a thread."""
+"""Permission for one call to be under way in the fleet: SharedPermit for a thread, AsyncSharedPermit for a task."""
 
+import asyncio
+import math
 import warnings
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakValueDictionary, ref
 
 from batchlimit.base.unique import Unique
+from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import PermitLost
-from batchlimit.shared.lease import Place
+from batchlimit.shared.held_slots import Place, SlotLease
+from batchlimit.shared.line import SlotWaiter
 
 if TYPE_CHECKING:
     from batchlimit.shared.engine import Engine
@@ -111,3 +117,171 @@ class SharedPermit(BaseSharedPermit):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class AsyncSharedPermit(BaseSharedPermit):
+    """Permission for one call to be under way in the fleet: the context of an `async with` block, or to be awaited.
+
+    The task enters at `async with` or `await`, no sooner. The end of the block releases the permit, and so does
+    `release`. If the permit is lost in an `async with` block, its task is cancelled there, and the block ends in
+    PermitLost, unless `cancel=False` of `acquire` says otherwise. The task that entered such a block has to leave it,
+    as with asyncio.timeout.
+
+    Attributes:
+        key: The key.
+
+    Raises:
+        ConcurrencyLimited: The call was refused where it would enter; `reason` says why.
+        LimiterClosed: The limiter was closed.
+        StoreUnavailable: The store is away, and `on_failure` is "closed".
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
+        >>> async def main() -> bool:
+        ...     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 64}) as limiter:
+        ...         async with limiter.acquire("gpu") as permit:
+        ...             return permit.lost
+        >>> asyncio.run(main())
+        False
+    """
+
+    __slots__ = ("_cancelled", "_cancels", "_engine", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
+
+    def __init__(self, engine: "Engine", key: str, timeout: float, priority: int, may_cancel: bool) -> None:
+        super().__init__(engine, key)
+        self._engine, self._timeout, self._priority, self._may_cancel = engine, timeout, priority, may_cancel
+        self._task: asyncio.Task[Any] | None = None
+        self._watch: LeaseWatch | None = None
+        self._cancelled, self._cancels = False, 0
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._entered().__await__()
+
+    async def _entered(self) -> Self:
+        if self._place is not None:
+            raise RuntimeError(f"{self!r} was awaited before")
+        if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
+            await self._wait(*waits)
+        return self
+
+    async def __aenter__(self) -> Self:
+        if self._place is None and (waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup)):
+            await self._wait(*waits)
+        if self._is_lost is not None:
+            raise RuntimeError(f"{self!r} was released before")
+        if self._may_cancel:
+            self._arm()
+        return self
+
+    async def _wait(self, waiter: SlotWaiter, turn: TaskWakeup, seconds: float) -> None:
+        try:
+            await turn.wait(seconds, _never, _nothing)
+        except BaseException:
+            self._engine.desert(self.key, waiter)
+            raise
+        self._engine.stop_waiting(self, waiter)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watch is not None:
+            self._watch.remove(self)
+        self.release()
+        if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
+            others = self._task.uncancel() > self._cancels
+            if isinstance(error, asyncio.CancelledError) and not others:
+                raise PermitLost(self.key, self.token) from error
+
+    def _arm(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels = self._task.cancelling() if self._task else 0
+        place = self._held
+        self._watch = watch = watch_of(place.lease, self._engine.clock)
+        watch.add(self)
+        place.holder = ref(self)
+        if place.is_lost(self._engine.clock()):
+            watch.loop.call_soon(self.look)  # the block may end before a running task hears
+
+    def hurry(self) -> None:
+        """Look now, from any thread; if the loop is closed, nobody is in the block any more."""
+        if self._watch is None:
+            return
+        try:
+            self._watch.loop.call_soon_threadsafe(self.look)
+        except RuntimeError:
+            pass
+
+    def look(self) -> None:
+        """Cancel the task if the permit is lost; in its loop."""
+        if self._is_lost is not None or self._cancelled or self._task is None:
+            return
+        if self._held.is_lost(self._engine.clock()):
+            self._cancelled = self._task.cancel(f"{self!r}")
+
+
+def _never() -> float:
+    return math.inf
+
+
+def _nothing() -> None:
+    pass
+
+
+_SECOND = 1_000_000_000
+_SOONEST = 0.001
+"""Seconds until the lease is looked at again, at least: timers and clocks do not agree to the last digit."""
+
+
+class LeaseWatch:
+    """Rings when a lease would be over, for as long as permits are in blocks. A permit costs it no timer.
+
+    Only its timer and its permits keep it: if the loop closes during a block, the garbage collector finds the permit.
+
+    Attributes:
+        loop: The event loop.
+    """
+
+    __slots__ = ("__weakref__", "_clock", "_is_planned", "_lease", "_permits", "loop")
+
+    def __init__(self, lease: SlotLease, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> None:
+        self._lease, self.loop, self._clock = lease, loop, clock
+        self._permits: dict[AsyncSharedPermit, None] = {}
+        self._is_planned = False
+
+    def add(self, permit: AsyncSharedPermit) -> None:
+        """Tell a permit when the lease is over; in the loop."""
+        self._permits[permit] = None
+        if not self._is_planned:
+            self._plan()
+
+    def remove(self, permit: AsyncSharedPermit) -> None:
+        """Tell a permit no more; a second time it changes nothing."""
+        self._permits.pop(permit, None)
+
+    def _plan(self) -> None:
+        rest = (self._lease.until - self._clock()) / _SECOND
+        self._is_planned = rest != float("inf")  # else the place was given without the store
+        if self._is_planned:
+            self.loop.call_later(max(_SOONEST, rest), self._ring)
+
+    def _ring(self) -> None:
+        self._is_planned = False
+        if self._lease.is_over(self._clock()):
+            for permit in list(self._permits):
+                permit.look()
+        elif self._permits:
+            self._plan()
+
+
+_all: WeakValueDictionary[tuple[int, int], LeaseWatch] = WeakValueDictionary()
+"""By the identities of lease and loop: a watch keeps both, so no other object has them meanwhile."""
+
+
+def watch_of(lease: SlotLease, clock: Callable[[], int]) -> LeaseWatch:
+    """Return the watch of a lease in the loop that runs."""
+    loop = asyncio.get_running_loop()
+    found = _all.get((id(lease), id(loop)))
+    if found is None:
+        found = _all[id(lease), id(loop)] = LeaseWatch(lease, loop, clock)
+    return found

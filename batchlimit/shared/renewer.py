@@ -16,8 +16,8 @@ from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
+from batchlimit.shared.held_slots import Claim, Place
 from batchlimit.shared.holdings import Holdings
-from batchlimit.shared.lease import Claim, Place
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.pushes import Listener

@@ -54,10 +54,9 @@ if TYPE_CHECKING:
     from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, SpendReply, Spent
     from batchlimit.stores.async_redis import AsyncRedisStore
     from batchlimit.stores.memory import MemoryStore
-    from batchlimit.stores.pausable import AsyncPausable, Pausable
+    from batchlimit.stores.optional import AsyncPausable, AsyncSpender, Pausable, Spender
     from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Remote, Store
     from batchlimit.stores.redis import RedisStore
-    from batchlimit.stores.spender import AsyncSpender, Spender
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
@@ -65,10 +64,9 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.bucket.messages": "Ask GiveBack Grant Level Spend SpendReply Spent",
             "batchlimit.stores.async_redis": "AsyncRedisStore",
             "batchlimit.stores.memory": "MemoryStore",
-            "batchlimit.stores.pausable": "AsyncPausable Pausable",
+            "batchlimit.stores.optional": "AsyncPausable AsyncSpender Pausable Spender",
             "batchlimit.stores.protocols": "AsyncRemote AsyncStore Remote Store",
             "batchlimit.stores.redis": "RedisStore",
-            "batchlimit.stores.spender": "AsyncSpender Spender",
         },
     )
 

@@ -14,13 +14,13 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, RedisRules, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport, AsyncTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport
-from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
+from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
@@ -31,10 +31,8 @@ from batchlimit.stores.client.scripts import (
     read_level,
     take_arguments,
 )
-from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.watch import WatchPaused
 from batchlimit.stores.outage import too_late
-from batchlimit.stores.redis_parts import RedisPauses, RedisRules
 
 T = TypeVar("T")
 _CONNECTIONS = 64

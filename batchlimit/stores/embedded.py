@@ -16,7 +16,7 @@ from urllib.parse import quote
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base_redis import BaseRedisStore
-from batchlimit.stores.client.syntax import look, sure_redis
+from batchlimit.stores.client.address import look, sure_redis
 from batchlimit.stores.redis import RedisStore
 
 # macOS has room for 104 bytes of a socket's path, the last one being 0; Linux for 108.

@@ -13,7 +13,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory_parts import Expiring, MemoryRules, MemorySlots
 
 if TYPE_CHECKING:
-    from batchlimit.stores.pausable import AsyncPauses
+    from batchlimit.stores.optional import AsyncPauses
     from batchlimit.stores.protocols import AsyncRuleStore
 
 _SECOND = 1_000_000

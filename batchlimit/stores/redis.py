@@ -12,12 +12,12 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, RedisRules, RedisSlots, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport
 from batchlimit.stores.client.deadline import NeedsConnection
-from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere
+from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.direct import Calls, DirectTransport
 from batchlimit.stores.client.rulebook import Command, log_name, note
 from batchlimit.stores.client.scripts import (
@@ -31,10 +31,8 @@ from batchlimit.stores.client.scripts import (
     reset_arguments,
     take_arguments,
 )
-from batchlimit.stores.client.traces import untraced
 from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
 from batchlimit.stores.outage import too_late
-from batchlimit.stores.redis_parts import RedisPauses, RedisRules, RedisSlots
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

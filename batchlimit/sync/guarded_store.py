@@ -14,12 +14,10 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.breaker import Breaker
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
-from batchlimit.stores.outage import ANY, Outages, Probe, addressed, log_unreachable, too_late, unavailable
-from batchlimit.stores.pausable import Pausable, Pauses, no_pauses
+from batchlimit.stores.optional import Pausable, Pauses, Spender, no_pauses
+from batchlimit.stores.outage import ANY, Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import Pipelined, Remote, Store
-from batchlimit.stores.spender import Spender
 from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
 

@@ -12,7 +12,7 @@ from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, Patte
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.reservoir.statistics import PolicyStatistics
-from batchlimit.shared.statistics import SharedStatistics
+from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
 

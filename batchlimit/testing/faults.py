@@ -12,8 +12,8 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.optional import AsyncSpender, Spender
 from batchlimit.stores.protocols import AsyncStore, Store
-from batchlimit.stores.spender import AsyncSpender, Spender
 
 S = TypeVar("S", Store, AsyncStore)
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.base.redaction import escaped
-from batchlimit.cli.output import Output, Row, show
-from batchlimit.cli.store import Form
+from batchlimit.cli.output import Form, Output, Row, show
 from benchmarks.audited_fleet.fleet import FleetError, unwatched
 from benchmarks.audited_fleet.plan import Api, Plan, burst, steady
 from benchmarks.audited_fleet.report import Report

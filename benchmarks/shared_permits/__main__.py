@@ -14,7 +14,7 @@ import argparse
 import os
 import sys
 
-from batchlimit.shared.lease import USED
+from batchlimit.shared.held_slots import USED
 from benchmarks.figures import ran_on
 from benchmarks.shared_permits.audit import APIS, audit
 from benchmarks.shared_permits.faults import FAULTS

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from batchlimit import BatchLimitError
-from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
-from batchlimit.shared import lease as leases
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter, held_slots
 from benchmarks.shared_permits.log import Log
 from benchmarks.shared_permits.rivals import Never, blpop, lock, zset
 
@@ -51,7 +50,7 @@ class Plan:
     """Permits of each process, for a semaphore of its own."""
     buffered: bool = False
     """Whether holds are written many at a time."""
-    used: float = leases.USED
+    used: float = held_slots.USED
     """The part of a lease that is used; more than 1 breaks the promise, for an audit that has to fail."""
 
 
@@ -227,7 +226,7 @@ KINDS: dict[str, Callable[[Plan], int]] = {
 def main() -> None:
     print("ready", flush=True)  # importing takes seconds on a busy machine
     plan = Plan(**json.loads(sys.argv[1]), until=int(sys.stdin.readline()))
-    leases.USED = plan.used
+    held_slots.USED = plan.used
     before = time.process_time()
     asks = KINDS[plan.kind](plan)
     print(json.dumps({"asks": asks, "processor": time.process_time() - before}))

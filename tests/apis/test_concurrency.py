@@ -25,8 +25,8 @@ from batchlimit import (
     RateLimited,
 )
 from batchlimit.concurrency import Outcome, Permit, Sample, Shedding
-from batchlimit.concurrency.base_permit import BasePermit
 from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Settable
+from batchlimit.concurrency.permit import BasePermit
 from batchlimit.concurrency.watchers import LatencyWatcher
 from tests.awaiting import awaited
 from tests.sync.stage import DEADLINE, start, until

@@ -15,7 +15,7 @@ class Terminal:
     def __init__(self, environment: dict[str, str], *words: str, columns: int = 120) -> None:
         size = {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "24"}
         self._environment, self._seen = environment | size, ""
-        self._line = [sys.executable, "-m", "batchlimit.cli", *words]
+        self._line = [sys.executable, "-m", "batchlimit", *words]
         self._status: int | None = None
 
     def __enter__(self) -> "Terminal":

@@ -80,7 +80,7 @@ def test_what_was_used_is_added_up_though_buckets_end_and_begin_anew() -> None:
 
 def test_a_scrape_is_answered_over_http(environment: dict[str, str], valkey_store: RedisStore) -> None:
     use(valkey_store, "ann", 300)
-    command = [sys.executable, "-m", "batchlimit.cli", "exporter", "--port", "0", "-w", "ann"]
+    command = [sys.executable, "-m", "batchlimit", "exporter", "--port", "0", "-w", "ann"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -191,7 +191,7 @@ def test_the_exit_status_says_what_went_wrong(run: Run, words: list[str], status
 def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str, admin: Admin) -> None:
     admin.set("search:*", "20/s", why="w" * 300)
     env = os.environ | {"BATCHLIMIT_URL": valkey.url, "BATCHLIMIT_PREFIX": prefix}
-    line = [sys.executable, "-m", "batchlimit.cli", "rules"]
+    line = [sys.executable, "-m", "batchlimit", "rules"]
     lines = subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(lines) == 2
     assert "w" * 300 in lines[1]
@@ -287,6 +287,6 @@ _OTHERS = [("batchlimit un", ["unset"]), ("batchlimit zzz", [])]
 @pytest.mark.parametrize(("typed", "expected"), [*_COMPLETED, *depth([], _OTHERS)])
 def test_a_shell_completes_commands_and_options(typed: str, expected: list[str]) -> None:
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_BATCHLIMIT_COMPLETE": "complete_bash"}
-    line = [sys.executable, "-m", "batchlimit.cli"]
+    line = [sys.executable, "-m", "batchlimit"]
     done = subprocess.run(line, env=os.environ | words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == expected

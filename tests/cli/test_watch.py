@@ -39,7 +39,7 @@ def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little
 @contextmanager
 def watching(environment: dict[str, str], *words: str) -> Iterator["subprocess.Popen[str]"]:
     """The command with a pipe; closed before its end, as `head` does."""
-    line = [sys.executable, "-m", "batchlimit.cli", "get", "ann", "--watch", "--interval", "0.1", *words]
+    line = [sys.executable, "-m", "batchlimit", "get", "ann", "--watch", "--interval", "0.1", *words]
     with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

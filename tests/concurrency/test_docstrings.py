@@ -131,7 +131,7 @@ def test_a_permit_shows_its_contract_alone(permit: type, names: str) -> None:
 
 
 def test_the_top_of_the_package_tells_the_states_of_a_permit() -> None:
-    from batchlimit.concurrency.base_permit import State
+    from batchlimit.concurrency.permit import State
 
     assert all(f"    {state.name} " in text_of(concurrency) for state in State)
 

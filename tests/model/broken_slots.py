@@ -5,7 +5,7 @@ from tests.model.break_of import Break
 SLOTS = [
     Break(
         "a permit outlasts its lease",
-        "shared.lease:SlotLease.renew",
+        "shared.held_slots:SlotLease.renew",
         "int(USED * length)",
         "int(1.2 * length)",
         "one slot, stopped",
@@ -26,7 +26,7 @@ SLOTS = [
     ),
     Break(
         "a lease is over a moment late",
-        "shared.lease:SlotLease.is_over",
+        "shared.held_slots:SlotLease.is_over",
         "0 != self.until <= now",
         "0 != self.until < now",
         "one slot, stopped",

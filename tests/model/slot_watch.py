@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.bucket.slot_table import SlotTable
-from batchlimit.shared.lease import Place
+from batchlimit.shared.held_slots import Place
 from tests.simulation.watch import Violation
 
 if TYPE_CHECKING:

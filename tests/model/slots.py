@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import TICK, SlotTable
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.shared.held_slots import SEQUENCE
-from batchlimit.shared.lease import Place
+from batchlimit.shared.held_slots import SEQUENCE, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots

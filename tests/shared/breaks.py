@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import Borrower, SlotTable
-from batchlimit.shared import lease
-from batchlimit.shared.lease import Place
+from batchlimit.shared import held_slots
+from batchlimit.shared.held_slots import Place
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from tests.shared.simulated import play
@@ -24,7 +24,7 @@ def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
 
 
 def _the_whole_lease_is_used() -> AbstractContextManager[Any]:
-    return patch.object(lease, "USED", 1.0)
+    return patch.object(held_slots, "USED", 1.0)
 
 
 def _a_lost_lease_keeps_its_name() -> AbstractContextManager[Any]:

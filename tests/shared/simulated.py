@@ -11,7 +11,7 @@ from typing import Any
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.errors import StoreUnavailable
-from batchlimit.shared.lease import Place
+from batchlimit.shared.held_slots import Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots

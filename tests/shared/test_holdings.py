@@ -6,12 +6,11 @@ from batchlimit.bucket.slot_messages import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
-from batchlimit.shared.holdings import Holdings, Keys
+from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics, Totals
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.renewer import LeaseRenewer
-from batchlimit.shared.statistics import SharedKeyStatistics, Totals
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -6,8 +6,8 @@ import weakref
 from typing import Any
 
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
-from batchlimit.shared.async_permit import AsyncSharedPermit, LeaseWatch
-from batchlimit.shared.lease import SlotLease
+from batchlimit.shared.held_slots import SlotLease
+from batchlimit.shared.permit import AsyncSharedPermit, LeaseWatch
 from batchlimit.stores.memory import MemoryStore
 from tests.sync.stage import until
 

@@ -21,7 +21,7 @@ from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
-from batchlimit.stores import breaker
+from batchlimit.stores import outage
 from batchlimit.stores.memory import MemoryStore
 from tests.nodes import await_fact
 from tests.servers import Server
@@ -342,7 +342,7 @@ def test_while_the_store_is_away_the_policy_decides(policy: Any, admits: int) ->
 
 
 def test_who_waited_in_vain_for_the_store_is_told_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breaker, "THRESHOLD", float("inf"))
+    monkeypatch.setattr(outage, "THRESHOLD", float("inf"))
     store = Cut()
     store.is_away = True
     with limiter_of(store, {"*": 4}) as limiter:

@@ -7,7 +7,7 @@ from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.lease import RENEWED, Place
+from batchlimit.shared.held_slots import RENEWED, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots

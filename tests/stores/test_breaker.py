@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.breaker import THRESHOLD, Breaker, Breakers
+from batchlimit.stores.outage import THRESHOLD, Breaker, Breakers
 
 AWAY = StoreUnavailable("away")
 

@@ -16,10 +16,10 @@ from batchlimit.bucket.state import FORMAT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.base_redis import slots_name
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name, script
 from batchlimit.stores.redis import RedisStore
-from batchlimit.stores.redis_parts import slots_name
 from tests.apis.blocking import Api, Blocking
 from tests.servers import Server
 

@@ -3,8 +3,7 @@
 import pytest
 
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.breaker import THRESHOLD, Breaker
-from batchlimit.stores.outage import circuit_open
+from batchlimit.stores.outage import THRESHOLD, Breaker, circuit_open
 
 ADDRESS = "redis://h:1/0"
 NOW = 100.0

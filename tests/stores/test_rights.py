@@ -16,7 +16,7 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import Change, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client import monitor
+from batchlimit.stores.client import transport
 from tests.awaiting import BlockingStore, rules_of
 from tests.nodes import Node, await_fact, node
 from tests.servers import redis_binary, valkey_binary
@@ -367,11 +367,11 @@ def test_a_user_of_sentinels_hears_of_a_failover_by_one_right_more(watched: Watc
     one = watched.sentinels[0]
     allow(one, "SETUSER limiter reset", SENTINELS)
     with redis.Redis.from_url(named(one.url)) as client, client.pubsub() as heard:
-        heard.subscribe(monitor.NEWS)
+        heard.subscribe(transport.NEWS)
         with pytest.raises(redis.exceptions.NoPermissionError):
             heard.get_message(timeout=30.0)
         allow(one, NEWS)
-        heard.subscribe(monitor.NEWS)
+        heard.subscribe(transport.NEWS)
         message = heard.get_message(timeout=30.0)
     assert message is not None
     assert message["type"] == "subscribe"

@@ -12,7 +12,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore, RedisStore, Store
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name
-from batchlimit.stores.spender import Spender
+from batchlimit.stores.optional import Spender
 from tests.servers import Server
 
 TEN = Quota(0.001, 10)

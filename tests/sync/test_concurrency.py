@@ -15,8 +15,8 @@ import pytest
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Partitions, Queue
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency import Permit, Shedding
-from batchlimit.concurrency.base_permit import OVER
 from batchlimit.concurrency.laws import Fixed, Settable
+from batchlimit.concurrency.permit import OVER
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.shedding import Shedder
 from tests.sync.stage import DEADLINE, start, together, until

@@ -13,7 +13,7 @@ import redis
 
 from batchlimit.cli.doctor import findings
 from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
-from batchlimit.cli.store import REMEDY, buckets_of, lost, told
+from batchlimit.cli.output import REMEDY, buckets_of, lost, told
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure

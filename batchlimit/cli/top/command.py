@@ -8,12 +8,10 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from batchlimit.cli.output import Output, say, show
-from batchlimit.cli.store import DEFAULT_PREFIX, Form, Prefix, Url, opened
+from batchlimit.cli.output import DEFAULT_PREFIX, Form, Output, Prefix, Url, opened, say, show
 from batchlimit.cli.top.board import Board, Row
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
-from batchlimit.cli.top.screen import FRAME, ScreenScene, drawn
-from batchlimit.cli.top.view import Keyboard, Sort, View, keyboard
+from batchlimit.cli.top.screen import FRAME, Keyboard, ScreenScene, Sort, View, drawn, keyboard
 
 _WATCHED = 200
 """So many of the hottest keys are read at every look, whatever SCAN finds."""

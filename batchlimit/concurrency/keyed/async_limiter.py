@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_permit import AsyncPermit
-from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
+from batchlimit.concurrency.keyed.limiter import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits
 
 

@@ -8,8 +8,16 @@ from functools import partial
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
-from batchlimit.concurrency.keyed.limits import Keyed, KeyPattern, SharedLaw, made, patterns
-from batchlimit.concurrency.keyed.statistics import KeyedStatistics, KeyStatistics, PatternStatistics
+from batchlimit.concurrency.keyed.limits import (
+    Keyed,
+    KeyedStatistics,
+    KeyPattern,
+    KeyStatistics,
+    PatternStatistics,
+    SharedLaw,
+    made,
+    patterns,
+)
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import Changed

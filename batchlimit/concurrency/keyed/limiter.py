@@ -1,15 +1,107 @@
-"""KeyedConcurrencyLimiter: as many calls at once as each key may have, for threads."""
+"""KeyedConcurrencyLimiter for threads, and what it has in common with the one for tasks."""
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Literal, overload
 
-from batchlimit.base.unique import Closing
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Closing, Unique
 from batchlimit.base.waiting import patience
-from batchlimit.concurrency.keyed.base_limiter import BaseKeyedLimiter
+from batchlimit.concurrency.classification import Classify, classify
+from batchlimit.concurrency.keyed.gates import KeyedGates
+from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
 from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
+from batchlimit.concurrency.laws.setting import between, whole
 from batchlimit.concurrency.permit import Permit
+
+
+class BaseKeyedLimiter(Unique):
+    """The gates of all keys. Each of the two APIs has its own way to wait at them."""
+
+    _instead = "make one in each process: each limits itself"
+
+    def __init__(
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify = classify,
+        max_keys: int = 10_000,
+        idle_after: float = 60.0,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
+        for name, function in (("classify", classify), ("clock", clock)):
+            if not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        self._gates = KeyedGates(limits, classify=classify, max_keys=max_keys, idle_after=idle_after, clock=clock)
+        self._by_key = self._gates.by_key
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._gates!r}>"
+
+    def statistics(self) -> KeyedStatistics:
+        """Return how many calls are under way and wait now, and what was counted so far, by pattern.
+
+        Returns:
+            A copy, which changes no more.
+        """
+        return self._gates.statistics()
+
+    @overload
+    def listen(self, changed: Callable[[str, int, int], object]) -> None: ...
+    @overload
+    def listen(self, changed: Callable[[str, int, int, str], object], *, why: Literal[True]) -> None: ...
+    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
+        """Have a function called after each change of the limit of a key.
+
+        It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
+        whose law is shared takes over the limit when one of its own calls ends, and `changed` is called then.
+
+        Args:
+            changed: Gets the key, and its limit before and after (calls).
+            why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
+
+        Raises:
+            TypeError: `changed` is no function.
+
+        Example:
+            >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
+            >>> from batchlimit.laws import AIMD
+            >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
+            ...     limiter.listen(lambda key, before, after, why: print(key, before, "->", after, why), why=True)
+            ...     limiter.acquire("repo:42").drop()
+            repo:42 20 -> 18 loss
+        """
+        if not callable(changed):
+            raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
+        self._gates.listen(changed, why)
+
+    def busiest(self, count: int = 10) -> list[KeyStatistics]:
+        """Return the keys with the most calls under way and waiting now.
+
+        Args:
+            count: How many keys at most (default 10).
+
+        Returns:
+            The keys, the busiest first; keys without a call are left out.
+        """
+        busy = [key for key in self._gates.all_keys() if key.in_flight or key.waiting]
+        busy.sort(key=lambda key: (-key.in_flight - key.waiting, key.key))
+        return busy[:count]
+
+    def _order(self, keys: Iterable[str]) -> list[str]:
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"several keys come as a list or another iterable, not as {shown(keys)}")
+        order = self._gates.order(found := list(keys))
+        if not order:
+            raise ValueError("there must be at least one key to acquire")
+        if len(order) < len(found):
+            raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
+        return order
+
 
 _SECOND = 1_000_000_000
 

@@ -5,10 +5,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from batchlimit.concurrency.async_permit import AsyncPermit
-from batchlimit.concurrency.base_permit import BasePermit
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate
-from batchlimit.concurrency.permit import Permit
+from batchlimit.concurrency.permit import BasePermit, Permit
 
 P = TypeVar("P", bound=BasePermit)
 _SECOND = 1_000_000_000

@@ -7,8 +7,7 @@ from batchlimit.base.lazy import names
 if TYPE_CHECKING:
     from batchlimit.concurrency.watchers.cpu import ProcessorWatcher, ThrottlingWatcher
     from batchlimit.concurrency.watchers.latency import LatencyWatcher, LoopLagWatcher
-    from batchlimit.concurrency.watchers.memory import MemoryWatcher
-    from batchlimit.concurrency.watchers.pressure import PressureWatcher
+    from batchlimit.concurrency.watchers.pressure import MemoryWatcher, PressureWatcher
     from batchlimit.concurrency.watchers.rounds import Rounds
     from batchlimit.concurrency.watchers.watcher import Threshold, Watcher
 else:  # where __getattr__ would hide a name that there is not
@@ -18,8 +17,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.concurrency.watchers.watcher": "Threshold Watcher",
             "batchlimit.concurrency.watchers.cpu": "ProcessorWatcher ThrottlingWatcher",
             "batchlimit.concurrency.watchers.latency": "LatencyWatcher LoopLagWatcher",
-            "batchlimit.concurrency.watchers.memory": "MemoryWatcher",
-            "batchlimit.concurrency.watchers.pressure": "PressureWatcher",
+            "batchlimit.concurrency.watchers.pressure": "MemoryWatcher PressureWatcher",
             "batchlimit.concurrency.watchers.rounds": "Rounds",
         },
     )

@@ -1,15 +1,12 @@
-"""Whether tasks stand still for lack of a resource: pressure stall information (PSI), since Linux 4.20.
-
-From the kernel's accounting/psi: a file has a line `some` (at least one task stood still) and a line `full` (all of
-them did). Each has averages and a `total`: the microseconds that passed so.
-"""
+"""Watchers of what a machine runs short of: stalls, as Linux tells them, and memory."""
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Membership, named
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership, groups_of, named
 from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
@@ -116,3 +113,137 @@ def _stalled(file: Path, kind: Kind) -> float:
         each, *pairs = line.split()
         totals[each] = int(dict(pair.split("=") for pair in pairs)["total"]) / 1e6
     return totals[kind]
+
+
+USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
+"""The file that a group has if memory is controlled there, by version."""
+_LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
+_IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # version 2 counts the groups in a group in any case
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUsage:
+    """Memory that is not free, and could not be in a moment; both in bytes."""
+
+    used: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.share:.2f} of {self.limit / 2**20:.0f} MiB"
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used; 1: there is no more."""
+        return self.used / self.limit if self.limit > 0 else 1.0
+
+
+def of_group(group: Group) -> MemoryUsage | None:
+    """Return the use of a group, with all groups in it; None where it has no limit.
+
+    Files that nobody has read for a while are counted by the kernel, but it drops them before it lets anyone starve.
+    `memory.high` is a limit as well: beyond it the kernel slows allocations down until the group shrinks.
+    """
+    limits = [each for each in map(group.number, _LIMITS[group.version]) if each is not None]
+    used = group.number(USED[group.version])
+    if not limits or used is None:
+        return None
+    return MemoryUsage(max(0, used - group.table("memory.stat")[_IDLE[group.version]]), min(limits))
+
+
+def of_machine(proc: Path) -> MemoryUsage | None:
+    """Return the use of the whole machine; None where it does not tell."""
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return MemoryUsage(1024 * (kib["MemTotal"] - kib["MemAvailable"]), 1024 * kib["MemTotal"])
+
+
+_RELIEF = 0.95
+"""An event lasts until use falls below this part of the threshold. Use trembles with each collection of garbage, by
+more than the kernel's own counts do (it batches them: 64 pages for each processor)."""
+
+
+class MemoryWatcher:
+    """Sees that memory is used up to a share of its limit, or that it ran out since the last poll.
+
+    The limit is the tightest on the way from this process's control group to the root, `memory.high` included. If none
+    is below what the machine has, the machine's own memory counts.
+
+    A lack of memory is an event too: one that lasts (version 1 of control groups tells so), or one that ended in
+    killing. Reaching the limit alone is none: a group that reads many files does so all the time.
+
+    Args:
+        threshold: From this share of the limit on it is an event (above 0, at most 1, default 0.9).
+        low: An event lasts until use falls below this share (None, the default: 0.95 x `threshold`).
+        group: The path of another control group below the mount, such as "gitaly/repos-7", whose own limit counts alone
+            (default None: the groups of this process).
+        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
+        proc: Where processes are (default /proc).
+
+    Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range.
+        WatcherUnavailable: There is no such group, or it has no limit; or neither control groups nor the machine tell
+            their use: on macOS, for one.
+
+    Example:
+        >>> from batchlimit.errors import WatcherUnavailable
+        >>> from batchlimit.watchers import MemoryWatcher
+        >>> try:
+        ...     watchers = [MemoryWatcher(0.85)]
+        ... except WatcherUnavailable:
+        ...     watchers = []
+    """
+
+    __slots__ = ("_groups", "_proc", "_shortages", "_threshold", "name")
+
+    def __init__(
+        self,
+        threshold: float = 0.9,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
+    ) -> None:
+        self.name = "memory" if group is None else f"memory {group}"
+        self._threshold = of_shares(threshold, low, _RELIEF)
+        self._groups = tuple(each for each in groups_of("memory", group, root, proc) if each.has(USED[each.version]))
+        self._proc = proc if group is None else None
+        self._shortages: int | None = None
+        if group is not None and not any(map(of_group, self._groups)):
+            raise WatcherUnavailable(f"the control group {group!r} under {root} has no limit of memory to come near to")
+        if not self._groups and of_machine(proc) is None:
+            raise WatcherUnavailable(f"no control group under {root} and no {proc}/meminfo tell the use of memory")
+
+    def __repr__(self) -> str:
+        where = self._groups[0].path if self._groups else "the machine"
+        return f"<MemoryWatcher of {where}: {self._threshold!r}>"
+
+    def poll(self) -> str | None:
+        # Both are asked each time: each remembers what it saw.
+        """Return a reason to back off if memory is short, or ran out since the last poll."""
+        ran_out = self._ran_out()
+        usage = self._tightest()
+        full = usage is not None and self._threshold.update(usage.share)
+        if ran_out:
+            return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
+        return f"memory {usage}" if full else None
+
+    def _tightest(self) -> MemoryUsage | None:
+        machine = None if self._proc is None else of_machine(self._proc)
+        usages = [each for each in map(of_group, self._groups) if each is not None]
+        if machine is not None:
+            usages = [each for each in usages if each.limit < machine.limit] or [machine]
+        return max(usages, key=lambda usage: usage.share, default=None)
+
+    def _ran_out(self) -> bool:
+        """Whether there is a lack, or was one since the last poll; the first knows of no earlier one."""
+        if not self._groups:
+            return False
+        own = self._groups[0]  # the others count what befell groups beside ours, too
+        told = own.table("memory.oom_control" if own.version == 1 else "memory.events")
+        before, self._shortages = self._shortages, told.get("oom", 0) + told.get("oom_kill", 0)
+        return told.get("under_oom", 0) > 0 or (before is not None and self._shortages > before)

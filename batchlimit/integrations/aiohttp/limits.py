@@ -10,12 +10,12 @@ from batchlimit.integrations.aiohttp.hold import HOLD, AiohttpHold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
 from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import HOLD_NAME, Refusal
 from batchlimit.integrations.front import wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
@@ -62,7 +62,7 @@ class Limits:
 
     def __init__(
         self,
-        limiter: LimiterSource,
+        limiter: AsyncLimiterSource,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[web.Request], Identity | Awaitable[Identity | None] | None] | None = None,

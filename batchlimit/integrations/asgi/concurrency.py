@@ -7,8 +7,7 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.asgi.answer import answer
-from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send
+from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.operation import route_of
 from batchlimit.integrations.permit_source import KeyOf

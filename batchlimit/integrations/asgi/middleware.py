@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Any, Unpack
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
 from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
-from batchlimit.integrations.asgi.answer import Answers, OnRejected
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
+    Answers,
     ASGIApp,
     Exchange,
     Message,
+    OnRejected,
     Receive,
     Scope,
     Send,
     with_fields,
 )
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
-from batchlimit.integrations.async_source import LimiterHome, LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, show
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
@@ -169,7 +170,7 @@ class RateLimitMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        limiter: LimiterSource,
+        limiter: AsyncLimiterSource,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Identify | None = None,

@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batchlimit.integrations.asgi.answer import Answers, answer
-from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send
+from batchlimit.integrations.asgi.exchange import Answers, ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, show, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts

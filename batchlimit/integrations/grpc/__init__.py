@@ -27,8 +27,12 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
-from batchlimit.integrations.grpc.client_concurrency import AsyncConcurrencyClient, ConcurrencyClientInterceptor
-from batchlimit.integrations.grpc.client_rules import AsyncRateLimitClient, RateLimitClientInterceptor
+from batchlimit.integrations.grpc.client_rules import (
+    AsyncConcurrencyClient,
+    AsyncRateLimitClient,
+    ConcurrencyClientInterceptor,
+    RateLimitClientInterceptor,
+)
 from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method, check_permit, current_permit
 from batchlimit.integrations.grpc.rate_limit import AsyncRateLimitInterceptor, RateLimitInterceptor

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import grpc
 import grpc.aio
 
-from batchlimit.integrations import async_source, source
+from batchlimit.integrations import source
 from batchlimit.integrations.arguments import FrontOptions
 from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome
@@ -142,7 +142,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
 
     def __init__(
         self,
-        limiter: async_source.LimiterSource,
+        limiter: source.AsyncLimiterSource,
         rules: RuleFile | Rules | Iterable[Rule],
         *,
         identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,

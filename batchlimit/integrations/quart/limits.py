@@ -9,11 +9,11 @@ from quart import Quart, Response, current_app, request
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Message
 from batchlimit.integrations.asgi.route import charge_preflight, reject, unwritten
-from batchlimit.integrations.async_source import LimiterSource
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.extension import BARE, NAME, Rejected, refusal_of_bare, source_for, statistics_of
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.quart.route import bare_endpoints, current_connection, limits_of, refuse
+from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.file import rules_of
 
@@ -63,7 +63,7 @@ class Limits:
 
     def __init__(
         self,
-        limiter: LimiterSource | None,
+        limiter: "AsyncLimiterSource | None",
         rules: RuleFile | Rules | Iterable[Rule],
         app: Quart | None = None,
         **options: Any,

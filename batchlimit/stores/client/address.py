@@ -1,11 +1,14 @@
-"""Where a store is: one server, a cluster, or the primary that sentinels name. Shown without a password."""
+"""Where a store is, and the grammar of its URL. Messages show nothing of a wrong URL: any part may be the password."""
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from batchlimit.base.redaction import redacted
+from batchlimit.stores.client.settings import SENTINEL, InvalidUrl, Options, check_tls, read_options
 
 Nodes = tuple[tuple[str, int], ...]
 
@@ -74,3 +77,185 @@ def _cluster_scheme(options: dict[str, Any]) -> str:
 
 def _listed(nodes: Iterable[tuple[str, int]]) -> str:
     return ",".join(f"{redacted(str(host))}:{port}" for host, port in nodes)
+
+
+REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
+"""Schemes of Redis and Valkey, and redis-py's names for them."""
+TOPOLOGIES = ("cluster", "sentinel")
+"""May follow such a scheme of TCP after a plus."""
+OWN = ("memory", "embedded")
+"""Schemes of the stores without an operator; nothing follows the scheme."""
+
+_KNOWN = ", ".join(f"{each}://" for each in (*REDIS, *(f"redis+{each}" for each in TOPOLOGIES), *OWN))
+_FORM = {
+    "redis": "redis://user:password@host:6379/0?option=value",
+    "unix": "unix://user:password@/path/to/socket?db=0, so three slashes where there is no user",
+    "cluster": "redis+cluster://user:password@host:port,host:port?option=value",
+    "sentinel": "redis+sentinel://user:password@host:port,host:port/service/0?option=value",
+}
+_ENCODE = (
+    "percent-encode each @ # / ? and % in the name and the password, as urllib.parse.quote(password, safe='') does"
+)
+_DATABASE = "the database after the host must be a whole number, as in redis://host/0"
+
+
+def look(url: object) -> Address | Exception:
+    """Return the address in `url`, or the exception that says what is wrong with it.
+
+    The caller raises it in a frame that does not hold the URL, because error reporters capture local variables.
+    """
+    try:
+        return read_url(url)
+    except (TypeError, ValueError) as error:
+        return error.with_traceback(None)
+
+
+def sure(found: Address | Exception) -> Address:
+    """Return an address, or raise the exception that `look` found."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def sure_redis(found: Address | Exception) -> Address:
+    """Return an address of Redis or Valkey, or raise the exception that `look` found."""
+    address = sure(found)
+    if address.scheme in OWN:
+        raise ValueError(f"no Redis has a URL of the scheme {address.scheme!r}")
+    return address
+
+
+def read_url(url: object) -> Address:
+    """Return the address in `url`. The ValueError for a wrong one shows nothing of it but names of options."""
+    if not isinstance(url, str):
+        raise TypeError(f"a store's URL must be a str, not {type(url).__name__}")
+    scheme, colon, rest = url.partition(":")
+    base, _, topology = scheme.partition("+")
+    if not colon or not _is_known(base, topology):
+        known = f"write it as redis://localhost:6379/0; known are {_KNOWN}"
+        raise ValueError(f"no store for {_unknown(scheme, colon)}: {known}")
+    if not rest.startswith("//"):
+        raise ValueError(f"a URL of {scheme} cannot be read: missing '//' after {scheme}:")
+    reason = ""
+    try:
+        return _read(base, topology, rest.removeprefix("//"))
+    except InvalidUrl as slip:
+        reason = str(slip)
+    except ValueError:
+        reason = f"it is {_FORM[topology or ('unix' if base == 'unix' else 'redis')]}; {_ENCODE}"
+    raise ValueError(f"a URL of {scheme}:// cannot be read: {reason}")
+
+
+def _is_known(base: str, topology: str) -> bool:
+    if base in OWN or base == "unix":
+        return not topology
+    return base in REDIS and topology in ("", *TOPOLOGIES)
+
+
+def _unknown(scheme: str, colon: str) -> str:
+    if colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme, re.IGNORECASE):
+        return f"a URL of the scheme {scheme!r}"
+    return "a URL without a scheme"
+
+
+def _read(base: str, topology: str, rest: str) -> Address:
+    if base in OWN:
+        if rest:
+            raise InvalidUrl(f"nothing may follow {base}://")
+        return Address(base)
+    scheme = REDIS[base]
+    parts = _split(scheme, rest)
+    options = _options(parts, scheme)
+    match topology:
+        case "cluster":
+            return _cluster(scheme, parts, options)
+        case "sentinel":
+            return _sentinel(scheme, parts, options)
+        case _:
+            return _server(scheme, parts, options)
+
+
+def _split(scheme: str, rest: str) -> SplitResult:
+    """Return the parts; raise InvalidUrl if a separator seems to belong to the password."""
+    if re.search(r"#|[\t\r\n].", rest):  # urlsplit drops white space, and redis-py drops everything after the #
+        raise InvalidUrl(_ENCODE)
+    parts = urlsplit(f"{scheme}://{rest}")
+    if parts.netloc.count("@") > 1 or (scheme != "unix" and "@" in parts.path):
+        raise InvalidUrl(_ENCODE)
+    return parts
+
+
+def _options(parts: SplitResult, scheme: str) -> Options:
+    """Return the options for redis-py, without host and port."""
+    try:
+        options = read_options(parts.query)
+    except InvalidUrl:
+        if "@" in parts.query and "@" not in parts.netloc:  # then the option's name may be a part of the password
+            raise InvalidUrl(_ENCODE) from None
+        raise
+    if scheme != "rediss" and (of_tls := [name for name in options if name.removeprefix(SENTINEL).startswith("ssl_")]):
+        raise InvalidUrl(f"the option {of_tls[0]!r} is for TLS alone: write rediss://, or leave it out")
+    check_tls({name: value for name, value in options.items() if name.startswith("ssl_")})
+    user = {"username": parts.username, "password": parts.password}
+    return options | {name: unquote(value) for name, value in user.items() if value}
+
+
+def _server(scheme: str, parts: SplitResult, options: Options) -> Address:
+    _refuse_for_sentinels(options)
+    if scheme == "unix":
+        if parts.path in ("", "/") or parts.netloc.rpartition("@")[2]:
+            raise ValueError
+        return Address(scheme, options=options | {"path": unquote(parts.path)})
+    place: Options = {"host": unquote(parts.hostname)} if parts.hostname else {}
+    if parts.port is not None:
+        if not place:
+            raise ValueError  # a port without a host: more likely the beginning of a password
+        place["port"] = _port(parts)
+    return Address(scheme, options=_with_database(options, parts.path.removeprefix("/")) | place)
+
+
+def _cluster(scheme: str, parts: SplitResult, options: Options) -> Address:
+    _refuse_for_sentinels(options)
+    options = _with_database(options, parts.path.removeprefix("/"))
+    if options.pop("db", 0):
+        raise InvalidUrl("a cluster has only one database: leave it out")
+    return Address(scheme, "cluster", _nodes(parts, 6379), options=options)
+
+
+def _sentinel(scheme: str, parts: SplitResult, options: Options) -> Address:
+    service, _, database = parts.path.removeprefix("/").partition("/")
+    if not service:
+        raise InvalidUrl("sentinels know a primary by its name: redis+sentinel://host:port/name/0")
+    options = _with_database(options, database)
+    return Address(scheme, "sentinel", _nodes(parts, 26379), unquote(service), options)
+
+
+def _with_database(options: Options, path: str) -> Options:
+    """Add the database of the path. One among the options takes precedence, as in redis-py."""
+    if not re.fullmatch("[0-9]{0,9}/?", path, re.ASCII):
+        raise InvalidUrl(_DATABASE)
+    number = path.removesuffix("/")
+    return {"db": int(number), **options} if number else options
+
+
+def _nodes(parts: SplitResult, default: int) -> tuple[tuple[str, int], ...]:
+    return tuple(_host_and_port(each, default) for each in parts.netloc.rpartition("@")[2].split(","))
+
+
+def _host_and_port(text: str, default: int) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError
+    return parts.hostname, default if parts.port is None else _port(parts)
+
+
+def _port(parts: SplitResult) -> int:
+    if not parts.port:
+        raise InvalidUrl("the port must be a number from 1 to 65535")
+    return parts.port
+
+
+def _refuse_for_sentinels(options: Options) -> None:
+    for name in options:
+        if name.startswith(SENTINEL):
+            raise InvalidUrl(f"the option {name!r} is for sentinels: redis+sentinel://host:port/name/0")

@@ -1,14 +1,69 @@
-"""What an error of a server means: whether it concerns the store or one key, and what an operator can do."""
+"""What an error of a server means: for the store or one key, what an operator can do, and what of it nobody may see.
+
+Tracebacks lose the frames that hold passwords: error reporters capture the local variables of all frames. redis-py
+holds passwords in `auth_args` and in the keyword arguments of its clients; ssl and asyncio in the bytes to send. Our
+stores hold redis-py clients, of which some versions show the password. The server's message stays, and so do all other
+frames, such as those of a signal handler that raised during a call.
+"""
 
 import errno
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
 
 from redis import exceptions
 
-from batchlimit.base.redaction import escaped
+from batchlimit.base.redaction import escaped, redacted
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.stores.client.traces import silenced
+
+E = TypeVar("E", bound=BaseException)
+
+_STORES = __name__.rpartition(".")[0]
+_HIDDEN = frozenset({"redis", "hiredis", *sys.stdlib_module_names})
+
+
+def untraced(error: E) -> E:
+    """Remove those frames from an error and from its causes; return the error."""
+    for each in _chain(error, set()):
+        each.__traceback__ = _rest(each.__traceback__)
+    return error
+
+
+def silenced(error: E) -> E:
+    """Remove possible passwords from the messages of an error and of its causes, and those frames; return it."""
+    for each in _chain(error, set()):
+        each.args = tuple(redacted(said) if isinstance(said, str) else said for said in each.args)
+    return untraced(error)
+
+
+def _chain(error: BaseException | None, seen: set[int]) -> Iterator[BaseException]:
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    yield error
+    for led in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
+        yield from _chain(led, seen)
+
+
+def _rest(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames that are hidden."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not _is_hidden(trace.tb_frame.f_globals.get("__name__", "")):
+            kept.append(trace)
+        trace = trace.tb_next
+    rest = None
+    for each in reversed(kept):
+        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return rest
+
+
+def _is_hidden(module: str) -> bool:
+    return module.partition(".")[0] in _HIDDEN or module == _STORES or module.startswith(f"{_STORES}.")
+
 
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """All that redis-py raises when a call goes wrong."""

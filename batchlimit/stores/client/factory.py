@@ -21,8 +21,8 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
 from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.async_transport import PrimaryPool
 from batchlimit.stores.client.deadline import DeadlineConnection, DeadlineUnixConnection
-from batchlimit.stores.client.monitor import PrimaryPool
 from batchlimit.stores.client.settings import SENTINEL, check_known, parameters
 from batchlimit.stores.client.watch import PausingConnection, PausingSSLConnection, PausingUnixConnection
 

@@ -8,12 +8,12 @@ from typing import ParamSpec, TypeVar
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Store
-from batchlimit.testing.contract import lending, promise, quotas, returns
+from batchlimit.testing.contract import lending, returns
 from batchlimit.testing.contract.instance import StoreRule, rules_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_MODULES = (lending, returns, quotas, promise)
+_MODULES = (lending, returns)
 
 
 def store_rules(seeds: int = 3) -> list[StoreRule]:

@@ -124,7 +124,7 @@ def _process(url: str) -> Iterator[Connection]:
 
 @contextmanager
 def _exporter(url: str) -> Iterator[int]:
-    command = [sys.executable, "-m", "batchlimit.cli", "exporter", "--url", url, "--port", "0"]
+    command = [sys.executable, "-m", "batchlimit", "exporter", "--url", url, "--port", "0"]
     watched = ["--watch", service.HOT, "--watch", "search:*"]
     with subprocess.Popen([*command, *watched], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

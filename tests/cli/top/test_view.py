@@ -8,8 +8,7 @@ from rich.console import Console
 
 from batchlimit.cli.top.board import Row
 from batchlimit.cli.top.sampler import Cost
-from batchlimit.cli.top.screen import ScreenScene, bar, drawn, sparkline
-from batchlimit.cli.top.view import Sort, View
+from batchlimit.cli.top.screen import ScreenScene, Sort, View, bar, drawn, sparkline
 
 
 def row(

@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.concurrency.watchers import MemoryWatcher
 from batchlimit.concurrency.watchers.cgroup import Group
-from batchlimit.concurrency.watchers.memory import MemoryUsage, of_group
+from batchlimit.concurrency.watchers.pressure import MemoryUsage, of_group
 from batchlimit.errors import BatchLimitError, WatcherUnavailable
 from tests.concurrency.watchers.trees import MIB, Tree, write
 

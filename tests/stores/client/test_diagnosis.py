@@ -18,10 +18,9 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fail
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.address import Address, read_url
 from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
 from batchlimit.stores.client.scripts import bucket_name, read_grant
-from batchlimit.stores.client.syntax import read_url
 from batchlimit.stores.open import open_async_store, open_store
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore

@@ -16,11 +16,12 @@ from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client import monitor
+from batchlimit.stores.client import transport as transports
+from batchlimit.stores.client.address import read_url
+from batchlimit.stores.client.async_transport import AsyncPrimaryMonitor
 from batchlimit.stores.client.factory import async_sentinel_client, sentinel_client
-from batchlimit.stores.client.monitor import AsyncPrimaryMonitor, PrimaryMonitor
 from batchlimit.stores.client.scripts import bucket_name
-from batchlimit.stores.client.syntax import read_url
+from batchlimit.stores.client.transport import PrimaryMonitor
 from tests.awaiting import BlockingStore
 from tests.nodes import Node
 from tests.servers import valkey_binary
@@ -47,7 +48,7 @@ def spacing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def look_each(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "SPACING", seconds)
+    monkeypatch.setattr(transports, "SPACING", seconds)
 
 
 @contextmanager

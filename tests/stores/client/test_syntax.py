@@ -10,9 +10,8 @@ import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client.address import client_address
+from batchlimit.stores.client.address import client_address, read_url
 from batchlimit.stores.client.settings import OPTIONS
-from batchlimit.stores.client.syntax import read_url
 
 APIS = pytest.mark.parametrize("limiter", [RateLimiter, AsyncRateLimiter])
 STORES = pytest.mark.parametrize("store", [RedisStore, AsyncRedisStore])
