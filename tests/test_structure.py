@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_259,
-    "functions": 4_530,
-    "files": 384,
+    "lines": 56_494,
+    "functions": 4_543,
+    "files": 408,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -23,21 +23,26 @@ from batchlimit.cli.output import (
     say,
     show,
 )
+from batchlimit.cli.top.pages import Pages, show_limiter
 from batchlimit.cli.watching import BucketLook, level_of
 from batchlimit.quota.key import stored
 
-Key = Annotated[str, typer.Argument(help="What is limited.")]
+Key = Annotated[str, typer.Argument(help="What is limited; with --metrics, the name of a concurrency limiter.")]
 
 
 def get(
     key: Key,
-    url: Url,
+    url: Url = "",
+    metrics: Pages = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again; q or Ctrl-C ends it.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")] = 1.0,
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
-    """Show what the bucket of a key holds, who leases from it, and which quota it obeys."""
+    """Show what the bucket of a key holds, who leases from it, and its quota; or one concurrency limiter."""
+    if metrics:
+        show_limiter(key, metrics, interval, output)
+        return
     with opened(url, prefix) as admin:
         if watch:
             watching.watch(lambda: look_at(admin, key), _whole, interval, output)

@@ -126,6 +126,8 @@ DEFAULT_PREFIX = "batchlimit"
 @contextmanager
 def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
     """Open the store, and end the command with a message and a status if something is wrong."""
+    if not url:
+        end(ValueError("which store? Say --url, or set BATCHLIMIT_URL"))
     try:
         with Admin.from_url(url, prefix=prefix, who=who) as admin:
             if not isinstance(admin.store, RedisStore):

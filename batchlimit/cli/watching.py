@@ -93,11 +93,11 @@ def _screen(look: Callable[[], BucketLook], interval: float) -> None:
         while True:
             found, until = look(), time.monotonic() + interval
             live.update(drawn(found, rates.take(found)), refresh=True)
-            if _leaves(keys, until):
+            if leaves(keys, until):
                 return
 
 
-def _leaves(keys: Keyboard, until: float) -> bool:
+def leaves(keys: Keyboard, until: float) -> bool:
     """Wait for the next look; return whether somebody pressed q before."""
     while pressed := keys.pressed(until - time.monotonic()):
         if set(pressed) & set("qQ\x03\x04"):

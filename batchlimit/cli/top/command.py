@@ -10,6 +10,7 @@ from rich.live import Live
 
 from batchlimit.cli.output import DEFAULT_PREFIX, Form, Output, Prefix, Url, opened, say, show
 from batchlimit.cli.top.board import Board, Row
+from batchlimit.cli.top.pages import Pages, show_limiters
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
 from batchlimit.cli.top.screen import FRAME, Keyboard, ScreenScene, Sort, View, drawn, keyboard
 
@@ -18,7 +19,8 @@ _WATCHED = 200
 
 
 def top(
-    url: Url,
+    url: Url = "",
+    metrics: Pages = None,
     interval: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")] = 1.0,
     budget: Annotated[float, typer.Option(min=0.5, max=500.0, help="Milliseconds of a server for each look.")] = BUDGET,
     sort: Annotated[Sort, typer.Option(help="By what rows are sorted.")] = Sort.USED,
@@ -30,7 +32,10 @@ def top(
     prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
 ) -> None:
-    """Show which keys use and refuse the most: live at a terminal, else one sample of two looks."""
+    """Show which keys use and refuse the most, or concurrency limiters: live at a terminal, else one sample."""
+    if metrics:
+        show_limiters(metrics, interval, output, once=once)
+        return
     view = View(sort=sort, pattern=pattern)
     with opened(url, prefix) as admin:
         watch = _Watch(Sampler(admin.store, prefix, budget), admin.store.address, budget, view)

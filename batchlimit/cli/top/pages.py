@@ -1,0 +1,168 @@
+"""Concurrency limiters, as the metrics pages of their processes tell of them: `top` and `get` with `--metrics`."""
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+from urllib.request import Request, urlopen
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from batchlimit.base.redaction import escaped
+from batchlimit.cli.output import AWAY, NOTHING_DONE, Output, Row, end, show
+from batchlimit.cli.top.screen import keyboard
+from batchlimit.cli.watching import leaves
+
+Pages = Annotated[
+    list[str] | None,
+    typer.Option("--metrics", "-m", help="A metrics page of processes: show their concurrency limiters. Repeat it."),
+]
+_PATIENCE = 5.0
+_MOST = 16_000_000
+"""Bytes of a page."""
+_GREATEST = {"ratio", "baseline_seconds"}
+"""Metrics of which the greatest counts; of all others the sum of all processes."""
+
+
+class LimiterLook(NamedTuple):
+    """One look at all pages.
+
+    Attributes:
+        at: when (s).
+        limiters: the values of each limiter and policy, by the name of the metric and its other labels.
+    """
+
+    at: float
+    limiters: dict[tuple[str, str], dict[tuple[str, ...], float]]
+
+
+def look(urls: Sequence[str]) -> LimiterLook:
+    """Read all pages; end the command if one does not answer, or is none."""
+    found: dict[tuple[str, str], dict[tuple[str, ...], float]] = defaultdict(dict)
+    for url in urls:
+        for name, labels, value in _samples(url):
+            limiter = labels.pop("limiter", ""), labels.pop("policy", "")
+            at, values = (name, *(labels[each] for each in sorted(labels))), found[limiter]
+            before = values.get(at, 0.0)
+            values[at] = max(before, value) if name in _GREATEST else before + value
+    return LimiterLook(time.monotonic(), found)
+
+
+def _samples(url: str) -> Sequence[tuple[str, dict[str, str], float]]:
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ModuleNotFoundError:
+        end(ValueError("--metrics needs prometheus-client: pip install 'batchlimit[cli,prometheus]'"))
+    if not url.startswith(("http://", "https://")):
+        end(ValueError(f"a metrics page is an http or https URL, not {url!r}"))
+    try:
+        with urlopen(Request(url, headers={"Accept": "text/plain"}), timeout=_PATIENCE) as answer:
+            text = answer.read(_MOST).decode(errors="replace")
+        each = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    except OSError as error:
+        end(OSError(f"{url} does not answer: {getattr(error, 'reason', error)}"), AWAY)
+    except ValueError:
+        end(ValueError(f"{url} is no page of metrics"))
+    prefix = "batchlimit_concurrency_"
+    return [(one.name.removeprefix(prefix), dict(one.labels), one.value) for one in each if one.name.startswith(prefix)]
+
+
+def rows(before: LimiterLook, now: LimiterLook) -> list[Row]:
+    """Return a row for each limiter and policy; rates are those between the two looks."""
+    seconds = max(1e-9, now.at - before.at)
+    return [_row(*name, before.limiters.get(name, {}), now.limiters[name], seconds) for name in sorted(now.limiters)]
+
+
+def _row(
+    limiter: str, policy: str, before: dict[tuple[str, ...], float], now: dict[tuple[str, ...], float], seconds: float
+) -> Row:
+    def rate(wanted: Callable[[str], bool]) -> float:
+        """What came since the last look; a process that began anew counts from 0."""
+        calls = [each for each in now if each[0] == "requests_total" and wanted(each[2])]
+        return round(sum(max(0.0, now[each] - before.get(each, 0.0)) for each in calls) / seconds, 1)
+
+    limit = now.get(("settled_limit",))
+    return {
+        "limiter": limiter,
+        "policy": policy,
+        "limit": None if limit is None else round(limit),
+        "in_flight": round(now.get(("in_flight",), 0.0)),
+        "waiting": round(now.get(("queued_requests",), 0.0)),
+        "ended_per_second": rate(lambda result: result in ("succeeded", "dropped", "ignored")),
+        "refused_per_second": rate(lambda result: result == "refused"),
+        "ratio": round(now.get(("ratio",), 0.0), 2),
+        "lowered_by": _by_why(now, "lowered"),
+        "raised_by": _by_why(now, "raised"),
+        "baselines": {each[1]: round(value, 6) for each, value in now.items() if each[0] == "baseline_seconds"},
+    }
+
+
+def _by_why(now: dict[tuple[str, ...], float], direction: str) -> dict[str, int]:
+    found = {each[2]: round(now[each]) for each in now if each[:2] == ("limit_changes_total", direction)}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+_SHOWN = "limiter", "policy", "limit", "in_flight", "waiting", "ended_per_second", "refused_per_second", "ratio"
+
+
+def _plain(row: Row) -> Row:
+    return {name: row[name] for name in _SHOWN} | {"lowered_by": _told(row["lowered_by"])}
+
+
+def _told(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{name or '-'} {count}" for name, count in counts.items())
+
+
+def show_limiters(urls: Sequence[str], interval: float, output: Output, *, once: bool) -> None:
+    """Show all limiters: live at a terminal, else one sample of two looks."""
+    if output is Output.TABLE and not once and sys.stdin.isatty() and sys.stdout.isatty():
+        _screen(urls, interval)
+        return
+    found = _two_looks(urls, interval)
+    told = [_plain(row) for row in found] if output is Output.TABLE else {"limiters": found}
+    show(told, output, empty="no concurrency limiters on these pages")
+
+
+def show_limiter(name: str, urls: Sequence[str], interval: float, output: Output) -> None:
+    """Show one limiter, with each of its policies."""
+    found = _two_looks(urls, interval)
+    chosen = [row for row in found if row["limiter"] == name]
+    if not chosen:
+        names = ", ".join(sorted({repr(row["limiter"]) for row in found})) or "none"
+        end(ValueError(f"no concurrency limiter is exported as {name!r}; there are: {names}"), NOTHING_DONE)
+    if output is not Output.TABLE:
+        show(chosen, output)
+        return
+    for row in chosen:
+        told = {each: _told(row[each]) for each in ("lowered_by", "raised_by", "baselines")}
+        show(_plain(row) | told, output)
+
+
+def _two_looks(urls: Sequence[str], interval: float) -> list[Row]:
+    before = look(urls)
+    time.sleep(interval)
+    return rows(before, look(urls))
+
+
+def _screen(urls: Sequence[str], interval: float) -> None:
+    with keyboard() as keys, Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        before = now = look(urls)
+        while True:
+            live.update(_drawn(rows(before, now)), refresh=True)
+            if leaves(keys, time.monotonic() + interval):
+                return
+            before, now = now, look(urls)
+
+
+def _drawn(found: list[Row]) -> Group:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (*_SHOWN, "lowered_by"):
+        table.add_column(name.upper().replace("_PER_SECOND", "/S").replace("_", " "))
+    for row in found:
+        table.add_row(*(Text(escaped("-" if value in (None, "") else str(value))) for value in _plain(row).values()))
+    return Group(Text("batchlimit top: concurrency limiters\n", "bold"), table, Text("\nq quit", "dim"))
