@@ -19,7 +19,7 @@ MOST_METHODS = 10
 
 CEILINGS = {
     "lines": 56_494,
-    "functions": 4_543,
+    "functions": 4_545,
     "files": 408,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from operator import length_hint
 from threading import get_ident
 from typing import Any
 
@@ -23,18 +24,27 @@ def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, Remai
     """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
     if registry.thread != get_ident():
         return None
-    taken, now = _take(registry.entries, costs, registry.clock)
-    if taken is None:
-        return None
+    entries, until = registry.entries, math.inf
     left: dict[str, Remains] = {}
-    for entry, key, _, _ in taken:
-        reservoir = entry.reservoir
-        state = reservoir.state
+    for key, cost in costs.items():  # one loop, for each request of a web application comes here
+        if (entry := entries.get(key)) is None or (cost is not ONE and (cost.__class__ is not int or cost < 1)):
+            break
+        tokens, state = entry.tokens, entry.reservoir.state
+        before = next(tokens.lock_free, LONG_AGO) if cost is ONE else LONG_AGO
+        if before == LONG_AGO and (before := tokens.take(cost)) == LONG_AGO:
+            break
+        view = state.view
+        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Decisions.remaining adds them up
+        left[key] = level + here if level > 0 else here, state.quota, view.binding
+        if before < until:
+            until = before
         if state.lease.borrowed:
-            _put_back(taken, now)
-            return None
-        left[key] = reservoir.decisions.remaining(now), state.quota, state.view.binding
-    return left
+            break
+    else:
+        if registry.clock() < until:
+            return left
+    _put_back([(entries[key], key, costs[key], entries[key].tokens.expires) for key in left], registry.clock())
+    return None
 
 
 def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | None:

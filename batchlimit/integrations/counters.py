@@ -112,11 +112,15 @@ class Counters:
     Attributes:
         rules: the counts by rule.
         exempt: counts requests that no rule is for.
+        unmatched: counts requests that no rule matched.
+        has_told: whether the log was told of one of those.
+        asked_after_all: counts requests that no rule matched, and whose route asked for one.
         checks: as above.
     """
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
-        self._requests, self._unmatched, self._asked_after_all, self.exempt = count(), count(), count(), count()
+        self._requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
+        self.has_told = False
         self.rules: dict[str, Tally] = {}
         self._together: dict[tuple[str, ...], count[int]] = {}
         self.follow(rules)
@@ -151,15 +155,11 @@ class Counters:
                 if not self._has_matched(name):
                     self.checks.tell("silent-rule", read(self._requests), self._remedy(name), rule=name)
 
-    def nothing_matched(self, method: str, path: str) -> None:
-        """Count a request that no rule matched."""
-        next(self._unmatched)
+    def tell_of_unmatched(self, method: str, path: str) -> None:
+        """Have the log told, once, of a request that no rule matched."""
         unless = ", unless its route asks for a rule" if self._of_routes else ""
         self.checks.tell("unmatched", method, path[:200], unless)
-
-    def asked_after_all(self) -> None:
-        """Count a request that no rule matched, and whose route asked for one."""
-        next(self._asked_after_all)
+        self.has_told = True
 
     def fault(self, what: str, rules: Collection[str], message: str, *arguments: object) -> None:
         """Count a fault by rule, and have the log told once a minute.
@@ -190,7 +190,7 @@ class Counters:
     def statistics(self) -> EnforcementStatistics:
         """Return the counts so far, as a copy."""
         copies = {name: tally.counts(self._hits(name)) for name, tally in self.rules.items()}
-        unmatched = read(self._unmatched) - read(self._asked_after_all)
+        unmatched = read(self.unmatched) - read(self.asked_after_all)
         requests, exempt = read(self._requests), read(self.exempt)
         found = self.checks.findings
         return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)

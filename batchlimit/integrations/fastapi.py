@@ -142,10 +142,10 @@ class _Dependency(partial[Any]):
 
     limit: RouteLimit
 
-    def __call__(self, *decorated: object, **values: Any) -> Any:
-        if decorated:
+    def __call__(self, decorated: object = None, /, **values: Any) -> Any:
+        if decorated is not None:
             raise _no_dependency(self.limit.key)
-        return super().__call__(**values)
+        return self.func(**values)
 
     @property
     def dependency(self) -> Any:

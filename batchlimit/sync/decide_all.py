@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
+from operator import length_hint
 from typing import Any
 
 from batchlimit.base.decision import Decision, Remains
@@ -25,16 +26,24 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
     found, is_enough = _found(entries, costs, now)
     if not is_enough:
         return None
-    for _, entry, _ in found:
-        if entry.reservoir.state.lease.borrowed:
-            return None
-    if _charge(found, clock) is None:
-        return None
     left: dict[str, Remains] = {}
-    for key, entry, _ in found:  # a comprehension would be a function of its own
-        reservoir = entry.reservoir
-        left[key] = reservoir.decisions.remaining(now), reservoir.state.quota, reservoir.state.view.binding
-    return left
+    ends: list[float] = []
+    for key, entry, cost in found:  # one loop, for each request of a web application comes here
+        tokens, state = entry.tokens, entry.reservoir.state
+        if state.lease.borrowed:
+            break
+        end = next(tokens.lock_free, NO_WAIT) if cost is ONE else NO_WAIT
+        if end == NO_WAIT and (end := entry.take(cost)) == NO_WAIT:
+            break
+        ends.append(end)
+        view = state.view
+        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Decisions.remaining adds them up
+        left[key] = level + here if level > 0 else here, state.quota, view.binding
+    else:
+        if not ends or clock() < min(ends):
+            return left
+    _put_back(found, ends, clock)
+    return None
 
 
 def decide_from_memory(entries: Entries, costs: Any, clock: Clock) -> dict[str, Decision] | None:

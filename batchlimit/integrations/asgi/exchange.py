@@ -142,6 +142,7 @@ class Exchange:
         "_ended",
         "_headers",
         "_is_complete",
+        "_is_over",
         "_receive",
         "_send",
         "_sent",
@@ -159,7 +160,7 @@ class Exchange:
         ended: Callable[[Response], None] | None = None,
     ) -> None:
         self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
-        self._status, self._sent, self._started, self._is_complete = 0, 0, False, False
+        self._status, self._sent, self._started, self._is_complete, self._is_over = 0, 0, False, False, False
         self._told: Sequence[Header] = ()
         self.is_watched = ended is not None
 
@@ -175,7 +176,11 @@ class Exchange:
         except BaseException as error:
             self._end(error, _GONE if isinstance(error, asyncio.CancelledError) else _FAILED)
             raise
-        self._end(None, _FAILED)
+        else:
+            self._end(None, _FAILED)
+        finally:
+            if (rest := self._leave(scope)) is not None:
+                await rest
 
     async def receive(self) -> Message:
         """Receive, and notice that the client closed the connection."""
@@ -191,8 +196,8 @@ class Exchange:
             message = self._start(kind, message)
         if self.is_watched:
             return self._watch(kind, message)
-        if kind == "http.response.body":
-            self._sent += len(message.get("body", b""))
+        if kind == "http.response.body" and "body" in message:
+            self._sent += len(message["body"])
         return self._send(message)
 
     async def _watch(self, kind: str, message: Message) -> None:
@@ -217,7 +222,7 @@ class Exchange:
     def _start(self, kind: str, message: Message) -> Message:
         """Take note of the start of a response; return it with the fields."""
         self._started = True
-        self._status = message["status"] if kind in _RESPONSES else _OPENINGS[kind]
+        self._status = _OPENINGS[kind] or message["status"]
         if kind == "websocket.close":
             return message
         self._told = list(message.get("headers") or ())
@@ -225,10 +230,18 @@ class Exchange:
 
     def _end(self, error: BaseException | None, otherwise: int) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""
-        if self.is_watched and (ended := self._ended) is not None:
-            self._ended = None
+        if self.is_watched and not self._is_over:
+            self._is_over = True
             complete = self._is_complete or (error is None and self._status == _ACCEPTED)
-            ended(Response(self._status or otherwise, self._told, error, complete, self._sent))
+            self._tell(Response(self._status or otherwise, self._told, error, complete, self._sent))
+
+    def _tell(self, response: Response) -> None:
+        """Tell of the end."""
+        if self._ended is not None:
+            self._ended(response)
+
+    def _leave(self, scope: Scope) -> Awaitable[object] | None:
+        """Return what to wait for before the server goes on; None: nothing."""
 
 
 def _length(headers: Iterable[Header]) -> int:

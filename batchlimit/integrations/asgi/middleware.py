@@ -1,6 +1,5 @@
 """RateLimitMiddleware: rules held against the requests, websockets and messages of an ASGI application."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -12,7 +11,6 @@ from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
     Answers,
     ASGIApp,
-    Exchange,
     Message,
     OnRejected,
     Receive,
@@ -22,7 +20,7 @@ from batchlimit.integrations.asgi.exchange import (
 )
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Response, show
+from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
 from batchlimit.integrations.front import is_preflight
 from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
@@ -213,13 +211,19 @@ class RateLimitMiddleware:
         if outcome.refusal is not None:
             await self._answers.give(outcome.refusal, scope, receive, send)
             return
-        show(scope, outcome)
         if self._of_messages is not None and kind == "websocket":
             limited = LimitedMessages(self._of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
         if self.enforcer.has_routes or outcome.charges or is_late:
-            await self._settle(outcome, scope, receive, send, is_late=is_late)
+            limits = RouteLimits(receive, send, self.enforcer, outcome, self._answers, self._home)
+            scope[SHOWN] = limits
+            if self.enforcer.has_routes or is_late:
+                scope[SCOPE_KEY] = limits
+            if is_late:
+                scope.setdefault(LATE_KEY, []).append(limits)
+            await limits.run(self.app, scope)
         else:
+            scope[SHOWN] = outcome.bill, outcome.left, outcome.decided
             await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
 
     def statistics(self) -> EnforcementStatistics:
@@ -251,29 +255,3 @@ class RateLimitMiddleware:
     def _is_late(self, scope: Scope) -> bool:
         """Whether an OPTIONS request is a preflight that something before the routes may answer."""
         return self.charges_late and not self._limits_preflight and is_preflight(scope["headers"])
-
-    async def _settle(self, outcome: Outcome, scope: Scope, receive: Receive, send: Send, *, is_late: bool) -> None:
-        """Settle as soon as the response has ended; what has to be awaited, in a task that nobody cancels."""
-        task: asyncio.Task[None] | None = None
-
-        def ended(response: Response) -> None:
-            nonlocal task
-            if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
-                task = self._home.settle(rest)
-
-        exchange = Exchange(receive, send, outcome.headers, ended)
-        exchange.is_watched = bool(outcome.charges)
-        if self.enforcer.has_routes or is_late:
-            scope[SCOPE_KEY] = RouteLimits(self.enforcer, outcome, self._answers, exchange)
-        if is_late:
-            scope.setdefault(LATE_KEY, []).append(scope[SCOPE_KEY])
-        try:
-            await exchange.run(self.app, scope)
-        finally:
-            for key in (
-                SCOPE_KEY,
-                LATE_KEY,
-            ):  # they lead back to the scope: the garbage collector would have to find that
-                scope.pop(key, None)
-            if task is not None:
-                await asyncio.wait([task])

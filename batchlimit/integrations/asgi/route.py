@@ -1,15 +1,26 @@
 """What a route asks for one request, and RouteLimitMiddleware, which asks before any ASGI application of its own."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from batchlimit.base.steps import drive
 from batchlimit.integrations.asgi.exchange import Answers, ASGIApp, Exchange, Receive, Scope, Send, answer
-from batchlimit.integrations.enforcement import AsyncEnforcer, Outcome, Refusal, RouteLimit, show, unprotected
+from batchlimit.integrations.enforcement import (
+    SHOWN,
+    AsyncEnforcer,
+    Outcome,
+    Refusal,
+    Response,
+    RouteLimit,
+    unprotected,
+)
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.held_permit import spared
 from batchlimit.integrations.identity import FailedIdentity, Identity
+from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -19,20 +30,51 @@ LATE_KEY = "batchlimit.late"
 """Where the scope of a preflight has the RouteLimits of each RateLimitMiddleware that has not charged it yet."""
 
 
-class RouteLimits(NamedTuple):
-    """What the routes of one request need to ask. RateLimitMiddleware puts it into the scope.
+class RouteLimits(Exchange):
+    """One request on its way, and what its routes need to ask. RateLimitMiddleware puts it into the scope.
+
+    It is watched as soon as a charge depends on the response. What has to be awaited to settle that is done in a task
+    that nobody cancels.
+
+    Args:
+        receive, send: those of the server.
+        enforcer: the application's.
+        outcome: what the rules say that match the request. Its fields are added to the response.
+        answers: what answers a refusal.
+        home: has the limiter.
 
     Attributes:
-        enforcer: the application's.
-        outcome: what the rules say that match the request. The middleware adds its fields to the response.
-        answers: what answers a refusal.
-        exchange: the request on its way; it is watched as soon as a charge depends on the response.
+        enforcer, outcome, answers: as above.
     """
 
-    enforcer: AsyncEnforcer
-    outcome: Outcome
-    answers: Answers
-    exchange: Exchange
+    __slots__ = ("_home", "_settling", "answers", "enforcer", "outcome")
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        enforcer: AsyncEnforcer,
+        outcome: Outcome,
+        answers: Answers,
+        home: LimiterHome,
+    ) -> None:
+        super().__init__(receive, send, outcome.headers)
+        self.enforcer, self.outcome, self.answers, self._home = enforcer, outcome, answers, home
+        self._settling: asyncio.Task[None] | None = None
+        self.is_watched = bool(outcome.charges)
+
+    def _tell(self, response: Response) -> None:
+        """Settle as soon as the response has ended."""
+        if (rest := self.enforcer.settle_ahead(self.outcome, response)) is not None:
+            self._settling = self._home.settle(rest)
+
+    def _leave(self, scope: Scope) -> Awaitable[object] | None:
+        """Take this out of the scope, to which it leads back: else the garbage collector would have to find that."""
+        if scope.get(SHOWN) is self:
+            scope[SHOWN] = self.outcome.bill, self.outcome.left, self.outcome.decided
+        scope.pop(SCOPE_KEY, None)
+        scope.pop(LATE_KEY, None)
+        return None if self._settling is None else asyncio.wait([self._settling])
 
 
 async def ask(
@@ -57,12 +99,16 @@ async def ask(
         return unprotected(
             limit.key, "add a RateLimitMiddleware, as by add_rate_limits, whose rules have this key and match=None"
         )
-    enforcer, outcome, _, exchange = limits
-    known, path = NOTHING if identity is None else identity, parameters or scope.get("path_params") or NOTHING
-    refusal = await enforcer.ask(limit, outcome, known, path)
-    show(scope, outcome)
+    outcome, known = limits.outcome, NOTHING if identity is None else identity
+    asked = limits.enforcer.asked(limit, outcome, known, parameters or scope.get("path_params") or NOTHING)
+    refusal = (
+        asked
+        if asked is None or isinstance(asked, Refusal)
+        else outcome.add(await drive(asked), limits.enforcer.fields)
+    )
+    scope[SHOWN] = limits
     if outcome.charges:
-        exchange.is_watched = True
+        limits.is_watched = True
     if refusal is not None:
         spared(scope)
     return refusal
@@ -75,13 +121,13 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
         scope: the request, of any kind.
     """
     uncharged: Sequence[RouteLimits] = scope.pop(LATE_KEY, ())
-    for enforcer, outcome, _, exchange in uncharged:
+    for each in uncharged:
+        enforcer, outcome = each.enforcer, each.outcome
         assert outcome.request is not None
         admitted = await enforcer.admit(outcome.request)
         refusal = outcome.add(admitted, enforcer.fields)
         outcome.is_unmatched, outcome.is_exempt = admitted.is_unmatched, admitted.is_exempt
-        exchange.is_watched = bool(outcome.charges)
-        show(scope, outcome)
+        each.is_watched = bool(outcome.charges)
         if refusal is not None:
             spared(scope)
             return refusal

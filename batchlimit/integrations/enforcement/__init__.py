@@ -25,11 +25,12 @@ from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer
 from batchlimit.integrations.enforcement.no_rules import unprotected
 from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
 from batchlimit.integrations.enforcement.route import RouteLimit
-from batchlimit.integrations.enforcement.view import HOLD_NAME, decisions, show
+from batchlimit.integrations.enforcement.view import HOLD_NAME, SHOWN, decisions, show
 
 __all__ = [
     "HOLD_NAME",
     "NO_STORE",
+    "SHOWN",
     "AsyncEnforcer",
     "Enforcer",
     "Outcome",

@@ -1,14 +1,13 @@
 """How one request is admitted or refused: from memory where that is possible, else step by step."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from batchlimit.base.steps import Steps
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.charging import Charging, checked_cost
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
-from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Bills, Charged, Left, RequestPlan
+from batchlimit.integrations.enforcement.plan import EXEMPT, NOTHING_CHARGED, Bill, Bills, Charged, Left, RequestPlan
 from batchlimit.rules import Applicable, Request, Rules, Template, Unmade
 from batchlimit.rules.finder import Memory
 
@@ -63,7 +62,12 @@ class RequestAdmission:
         return RequestPlan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
 
     def decide(
-        self, request: Request, plan: RequestPlan, identity: Mapping[str, object], timeout: float | None = 0.0
+        self,
+        request: Request,
+        plan: RequestPlan,
+        identity: Mapping[str, object],
+        timeout: float | None = 0.0,
+        outcome: Outcome | None = None,
     ) -> Outcome | Steps[Outcome] | None:
         """Charge a request by tokens that are here, or return the steps by which it is charged.
 
@@ -74,19 +78,23 @@ class RequestAdmission:
             plan: the rules.
             identity: values for keys.
             timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
+            outcome: one of the same request that was charged to nothing yet, and takes what is charged by tokens that
+                are here (default None: another one is made).
 
         Returns:
             What becomes of it, or the steps; None: a key cannot be made, and `begin` says what becomes of it.
         """
         if not plan.rules:
             return self.exempt(request) if plan is EXEMPT else self._unmatched(request)
-        left: Left | None = None
         try:
             bill = plan.bill(identity)
         except Exception:  # noqa: BLE001  the identity is the user's
             return None
-        with suppress(Exception):  # such as a limiter that cannot be made: the steps find it again, and say so
+        left: Left | None = None
+        try:
             left = self._limiter().take_leased(bill.costs)
+        except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
+            pass
         if not left:
             return self._charge(Outcome(request=request), bill, timeout)
         if bill.prepared is None:
@@ -94,7 +102,13 @@ class RequestAdmission:
         next(plan.hits)
         if bill.settled:
             self._charging.begin(bill)
-        return Outcome(None, self._charging.fields(bill, left), bill.settled, bill, left, request)
+        fields = None if (prepared := bill.prepared) is None else prepared.of(left)
+        if fields is None:
+            fields = self._charging.fields(bill, left)
+        if outcome is None:
+            return Outcome(None, fields, bill.settled, bill, left, request)
+        outcome.headers[:], outcome.charges, outcome.bill, outcome.left = fields, bill.settled, bill, left
+        return outcome
 
     def exempt(self, request: Request) -> Outcome:
         """Admit a request that is charged to nothing."""
@@ -142,8 +156,10 @@ class RequestAdmission:
         return outcome
 
     def _unmatched(self, request: Request) -> Outcome:
-        self._counters.nothing_matched(request.method, request.path)
-        return Outcome(request=request, is_unmatched=True)
+        next(self._counters.unmatched)
+        if not self._counters.has_told:
+            self._counters.tell_of_unmatched(request.method, request.path)
+        return Outcome(None, [], (), NOTHING_CHARGED, {}, request, True)
 
     def _without_key(self, unmade: Unmade) -> Refusal | None:
         return self._charging.without_key(unmade, admits=self._admits_unidentified)

@@ -150,9 +150,10 @@ class Charging:
             bill: what was charged.
             left: what remains, by key.
         """
-        if bill.prepared is None or (found := bill.prepared.of(left)) is None:  # an operator may change a quota
-            bill.prepared = prepared = self._fields.prepare(bill.telling(left))
-            found = prepared.of(left)
+        found = None if bill.prepared is None else bill.prepared.of(left)
+        if found is None:  # an operator may have changed a quota
+            bill.prepared = self._fields.prepare(bill.telling(left))
+            found = bill.prepared.of(left)
         return found or []
 
     def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:

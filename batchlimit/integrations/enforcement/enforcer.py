@@ -125,29 +125,33 @@ class _Enforcement(Generic[L]):
             return decided
         return self._admission.begin(request, self.rules.applicable(request), timeout)
 
-    def _asked(
+    def asked(
         self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
-    ) -> Outcome | Steps[Outcome] | Refusal:
-        """Return what becomes of what a route asks for, or the steps by which it is found."""
+    ) -> Refusal | Steps[Outcome] | None:
+        """Return what `ask` returns, if memory says it; else steps by which it is found: what they return is added."""
         request = outcome.request
         assert request is not None, "this outcome is of no request"
         if outcome.is_exempt:
-            return Outcome()
+            return None
         if outcome.is_unmatched:
             outcome.is_unmatched = False
-            self.counters.asked_after_all()
+            next(self.counters.asked_after_all)
         try:
             plan = self._route_plan(limit)
         except RulesError as error:
             self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
             refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
-            return outcome.add(Outcome(refused), self.fields) or refused
-        known = known_of(request.identity, identity)
+            return outcome.add(Outcome(refused), self.fields)
+        known = request.identity if identity is NOTHING else known_of(request.identity, identity)
+        found = None
         if plan is not None:
-            values = known_of(parameters, known) if parameters else known
-            if decided := self._admission.decide(request, plan, values):
-                return decided
-        return self._admission.begin(request, self._routes.applicable(limit, known, parameters))
+            values = known if plan.fields.isdisjoint(parameters) else known_of(parameters, known)
+            found = self._admission.decide(request, plan, values, 0.0, None if outcome.bill.charged else outcome)
+            if found is outcome:
+                return None
+        if not found:
+            found = self._admission.begin(request, self._routes.applicable(limit, known, parameters))
+        return outcome.add(found, self.fields) if isinstance(found, Outcome) else found
 
     def _route_plan(self, limit: RouteLimit) -> RequestPlan | None:
         try:
@@ -223,10 +227,8 @@ class Enforcer(_Enforcement["RateLimiter"]):
         Returns:
             The Refusal, or None: the request goes on. A key that no rule has is refused with 503, and told in the log.
         """
-        found = self._asked(limit, outcome, identity, parameters)
-        if isinstance(found, Refusal):
-            return found
-        return outcome.add(found if isinstance(found, Outcome) else run(found), self.fields)
+        found = self.asked(limit, outcome, identity, parameters)
+        return found if found is None or isinstance(found, Refusal) else outcome.add(run(found), self.fields)
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says, once its body has ended, however it ended. A second call does nothing.
@@ -277,10 +279,8 @@ class AsyncEnforcer(_Enforcement["AsyncRateLimiter"]):
         parameters: Mapping[str, object] = NOTHING,
     ) -> Refusal | None:
         """Charge a request to the rule that its route asks for, and to nothing else; as Enforcer.ask."""
-        found = self._asked(limit, outcome, identity, parameters)
-        if isinstance(found, Refusal):
-            return found
-        return outcome.add(found if isinstance(found, Outcome) else await drive(found), self.fields)
+        found = self.asked(limit, outcome, identity, parameters)
+        return found if found is None or isinstance(found, Refusal) else outcome.add(await drive(found), self.fields)
 
     def settle_ahead(self, outcome: Outcome, response: Response) -> Coroutine[Any, Any, None] | None:
         """Charge what the response says, as far as nothing has to be awaited for it.

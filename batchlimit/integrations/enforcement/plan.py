@@ -77,20 +77,26 @@ class RequestPlan:
 
     Attributes:
         rules, hits: as above.
+        fields: the names of the values in their keys.
     """
 
-    __slots__ = ("_bills", "_values", "hits", "rules")
+    __slots__ = ("_bills", "_values", "fields", "hits", "rules")
 
     def __init__(self, rules: Sequence[Template], hits: "count[int]", bills: Bills) -> None:
         self.rules, self.hits, self._bills = rules, hits, bills
-        self._values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
+        values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
+        self._values = tuple(dict.fromkeys(values))
+        self.fields = frozenset(name for name, _ in values)
 
     def __repr__(self) -> str:
         return f"<RequestPlan of {len(self.rules)} rules>"
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
-        return self._bills.get(self._asked(identity)) or Bill(
+        asked: list[object] = [self.hits]
+        for name, otherwise in self._values:
+            asked.append(identity.get(name, otherwise))
+        return self._bills.get(tuple(asked)) or Bill(
             [(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self.rules]  # type: ignore[misc]  # no function
         )
 
@@ -100,19 +106,12 @@ class RequestPlan:
         Only those are worth it that memory paid. Where each request is another user, the garbage collector would have
         to look at thousands of others, again and again.
         """
-        of = self._asked(identity)
+        of = (self.hits, *[identity.get(name, otherwise) for name, otherwise in self._values])
         texts = [value for value in of[1:] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
             if len(self._bills) >= _MOST:
                 self._bills.clear()
             self._bills[of] = bill
-
-    def _asked(self, identity: Mapping[str, object]) -> tuple[object, ...]:
-        """Return what a Bill is remembered by."""
-        asked: list[object] = [self.hits]
-        for name, otherwise in self._values:
-            asked.append(identity.get(name, otherwise))
-        return tuple(asked)
 
 
 EXEMPT = RequestPlan((), count(), {})

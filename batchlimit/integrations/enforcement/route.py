@@ -2,7 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from batchlimit.base.redaction import shown
 from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade
@@ -13,8 +13,13 @@ from batchlimit.rules.rule import Charge, RuleCost, checked
 _MARK = "_batchlimit_limits"
 
 
-@dataclass(frozen=True, slots=True)
-class RouteLimit:
+class _Limit(NamedTuple):
+    key: str
+    cost: RuleCost | None = None
+    charge: Charge | Sequence[int | str] | None = None
+
+
+class RouteLimit(_Limit):
     """The limit that one route asks for. Two that are equal are the same limit.
 
     Args:
@@ -30,16 +35,16 @@ class RouteLimit:
         'search:{user}'
     """
 
-    key: str
-    cost: RuleCost | None = None
-    charge: Charge | Sequence[int | str] | None = None
+    __slots__ = ()  # a tuple, for its hash: each request of the route is looked up by this
 
-    def __post_init__(self) -> None:
+    def __new__(
+        cls, key: str, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
+    ) -> Self:
         """Check what is given, at the route that says it."""
-        checked("key", self.key, None)
-        if self.cost is not None:
-            checked("cost", self.cost, None)
-        object.__setattr__(self, "charge", checked("charge", self.charge, None))
+        checked("key", key, None)
+        if cost is not None:
+            checked("cost", cost, None)
+        return super().__new__(cls, key, cost, checked("charge", charge, None))  # type: ignore[arg-type]  # as it was given
 
 
 def limit_for_route(

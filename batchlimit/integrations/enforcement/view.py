@@ -11,7 +11,8 @@ from batchlimit.rules import Rule
 
 Seen = tuple[Bill, Left, Mapping[str, Decision] | None]
 """What was charged, what is left of it by key, and what the store has decided by rule."""
-_KEY = "batchlimit.decisions"
+SHOWN = "batchlimit.decisions"
+"""Where a carrier has what is Seen; or, while its routes may ask for more, an object with the `outcome`."""
 HOLD_NAME = "_batchlimit"
 """Where the requests of some frameworks have an object with the `outcome`, in place of a carrier."""
 _NOWHERE = (
@@ -27,7 +28,7 @@ def show(carrier: MutableMapping[Any, Any], outcome: Outcome) -> None:
         carrier: what a request has that lives as long as it: the scope of ASGI, the environ of WSGI.
         outcome: what the rules say. It is not kept: it leads to the request, and the garbage collector would be needed.
     """
-    carrier[_KEY] = outcome.bill, outcome.left, outcome.decided
+    carrier[SHOWN] = outcome.bill, outcome.left, outcome.decided
 
 
 def decisions(request: Any) -> dict[str, Decision]:
@@ -85,11 +86,15 @@ def _from_memory(rule: Rule, left: Left, key: str) -> Decision:
     return Decision(True, largest, remaining, 0.0, quota.full_after(remaining, binding), "local", quota, binding)
 
 
+def _seen_of(hold: Any) -> Seen:
+    return hold.outcome.bill, hold.outcome.left, hold.outcome.decided
+
+
 def _seen(request: Any) -> Seen:
     if (hold := getattr(request, HOLD_NAME, None)) is not None:
-        return hold.outcome.bill, hold.outcome.left, hold.outcome.decided
+        return _seen_of(hold)
     for carrier in (getattr(request, "scope", None), getattr(request, "environ", None), request):
-        if isinstance(carrier, Mapping) and (found := carrier.get(_KEY)) is not None:
-            seen: Seen = found
+        if isinstance(carrier, Mapping) and (found := carrier.get(SHOWN)) is not None:
+            seen: Seen = found if found.__class__ is tuple else _seen_of(found)
             return seen
     raise LookupError(_NOWHERE)
