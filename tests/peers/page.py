@@ -20,11 +20,11 @@ def _row(suite: Suite) -> str:
     failed = sum(map(len, suite.failing.values()))
     run = suite.passed + failed + suite.skipped
     numbers = f"{run} | {suite.passed} | {failed} | {suite.skipped}"
-    return f"| {suite.package} {suite.version} | {suite.face} | {numbers} | {suite.left_out} |"
+    return f"| {suite.package} {suite.version}{suite.kind} | {suite.face} | {numbers} | {suite.left_out} |"
 
 
 def _failing(suite: Suite) -> Iterator[str]:
-    yield from ["", f"## What fails of {suite.package}", "", "| why | tests | which |", "|---|--:|---|"]
+    yield from ["", f"## What fails of {suite}", "", "| why | tests | which |", "|---|--:|---|"]
     for reason, names in suite.failing.items():
         bare = dict.fromkeys(name.split(".")[-1].split("[")[0].removeprefix("test_") for name in names)
         yield f"| {reason} | {len(names)} | {', '.join(f'`{name}`' for name in bare)} |"

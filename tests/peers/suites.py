@@ -1,7 +1,7 @@
 """What of the suites of peers is run over batchlimit, and which of their tests fail there, each for a reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.peers.fetched import Run
 
@@ -10,6 +10,11 @@ TOLD = "the reset that is told is when the bucket is full, not when a window end
 UNITS = "`month` has no length; the error says to write `30d`"
 COMMAS = "a quota has `;` between its parts; the error says so"
 SEC = "`2/sec` is no limit there, and is one here"
+THEIRS = "it fails for slowapi itself as well"
+UNREAD = "the test reads the storage of limits, after answers that are as it expects"
+WHOLE = "a cost is a whole number of tokens, and this one is 7.5"
+ON_REFUSALS = "`Retry-After` stands on refusals alone, and theirs on each response"
+NO_ARGUMENT = "a route needs no `request` and no `response`, so nothing is wrong without them"
 REDIS_PY = "the test breaks a method of redis-py that is not called here, so the store is not away"
 
 
@@ -28,6 +33,8 @@ class Suite:
         passed: how many tests pass.
         skipped: how many tests are skipped.
         failing: the tests that fail, by reason.
+        kind: what tells it from another suite of the package, on the page.
+        archive: where the tests are, if the package has none: a commit of its repository.
     """
 
     package: str
@@ -40,9 +47,11 @@ class Suite:
     passed: int
     skipped: int
     failing: Mapping[str, Sequence[str]]
+    kind: str = ""
+    archive: str = ""
 
     def __str__(self) -> str:
-        return self.package
+        return f"{self.package}{self.kind}"
 
 
 _PLUGINS = ["-p", "pytest_asyncio.plugin", "-p", "pytest_lazy_fixtures.plugin", "-o", "asyncio_mode=auto"]
@@ -175,4 +184,59 @@ DJANGO_RATELIMIT = Suite(
         ],
     },
 )
-SUITES = [LIMITS, FLASK_LIMITER, DJANGO_RATELIMIT]
+_APPS = range(3)  # each test runs with three kinds of middleware
+
+
+def _with_each(framework: str, *tests: str, styles: Sequence[str] = ("",)) -> list[str]:
+    where = f"test_{framework}_extension.TestDecorators.test_"
+    return [f"{where}{test}[build_{framework}_app{app}{style}]" for test in tests for app in _APPS for style in styles]
+
+
+_KEY_STYLES = [
+    *_with_each("fastapi", "key_style", styles=("-url", "-endpoint")),
+    *_with_each("starlette", "key_style", styles=("-url", "-endpoint")),
+]
+_SLOWAPI = "https://github.com/laurentS/slowapi/archive/5e2b9c108f79471fc96a5152bb69774894660cd1.tar.gz"
+SLOWAPI = Suite(
+    "slowapi",
+    "0.1.10",
+    needs=["hiro", "mock", "six"],
+    port=0,
+    runs=[Run(["-p", "starlette_route", "-p", "of_limits", "tests"], {})],
+    face="the strategies and `parse` of limits below it",
+    left_out="",
+    passed=79,
+    skipped=0,
+    failing={
+        THEIRS: _with_each("starlette", "headers_breach", "headers_no_breach"),
+        UNREAD: _KEY_STYLES,
+        WHOLE: [*_with_each("fastapi", "callable_cost"), *_with_each("starlette", "callable_cost")],
+    },
+    archive=_SLOWAPI,
+)
+SLOWAPI_FACE = replace(
+    SLOWAPI,
+    runs=[Run(["-p", "starlette_route", "-p", "of_slowapi", "tests"], {})],
+    face="its `Limiter` and both middlewares: rules of the routes, and `RateLimitMiddleware`",
+    passed=52,
+    failing={
+        THEIRS: SLOWAPI.failing[THEIRS],
+        UNREAD: _KEY_STYLES,
+        WHOLE: _with_each("starlette", "callable_cost"),
+        ON_REFUSALS: [
+            *_with_each("fastapi", "single_decorator_with_headers", "single_decorator_not_response_with_headers"),
+            *_with_each("starlette", "multiple_decorators_with_headers", "retry_after"),
+        ],
+        NO_ARGUMENT: _with_each(
+            "fastapi",
+            "endpoint_missing_request_param",
+            "endpoint_missing_request_param_sync",
+            "endpoint_request_param_invalid",
+            "endpoint_request_param_invalid_sync",
+            "endpoint_response_param_invalid",
+            "endpoint_response_param_invalid_sync",
+        ),
+    },
+    kind=", its public face",
+)
+SUITES = [LIMITS, FLASK_LIMITER, DJANGO_RATELIMIT, SLOWAPI, SLOWAPI_FACE]

@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "peers-tests.md"
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("suite", SUITES, ids=str)
 def test_exactly_those_tests_of_a_peer_fail_whose_reason_is_told(suite: Suite, tmp_path: Path) -> None:
-    unpacked = fetch(suite.package, suite.version, suite.needs, tmp_path)
+    unpacked = fetch(suite.package, suite.version, suite.needs, tmp_path, suite.archive)
     found: dict[str, str] = {}
     with node(any_binary()) as server:
         for path in unpacked.glob("tests/**/*.py") if suite.port else ():
