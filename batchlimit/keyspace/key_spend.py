@@ -54,12 +54,11 @@ class KeySpend:
 
     __slots__ = (
         "__weakref__",
-        "_epoch",
         "_round_trip",
         "code",
         "demand",
+        "epoch",
         "key",
-        "level",
         "message",
         "place",
         "quota",
@@ -73,24 +72,17 @@ class KeySpend:
     def __init__(self, key: str, place: str, message: Spend, code: Quota, known: Known, now: float) -> None:
         """`key` is as its caller named it; `code` is its quota without overrides."""
         self.key, self.place, self.message, self.quota, self.code = key, place, message, message.quota, code
-        self.demand, self._epoch, self._round_trip, self.snapshot = known
+        self.demand, self.epoch, self._round_trip, self.snapshot = known
         self.sent = now
         self.spent: Spent | None = None
-        self.level = 0
-        """Whole tokens in the bucket, once it was heard of."""
 
     def __repr__(self) -> str:
         return f"<KeySpend of {self.message.cost}: {self.spent}>"
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the bucket is another one than the one that was to be there."""
-        return self.spent is not None and 0 < self._epoch != self.spent.epoch
-
-    def hear(self, spent: Spent) -> None:
-        """Take in what came of it."""
-        levels = spent.levels
-        self.spent, self.level = spent, math.floor(levels[0] if len(levels) == 1 else min(levels))
+    def level(self) -> int:
+        """Whole tokens in the bucket, once it was heard of."""
+        return 0 if self.spent is None else math.floor(min(self.spent.levels))
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
@@ -107,7 +99,7 @@ class KeySpend:
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""
         cost = self.message.cost
-        ask = Ask(instance, number, cost, cost, cost, epoch=self._epoch, look=False)
+        ask = Ask(instance, number, cost, cost, cost, epoch=self.epoch, look=False)
         return Fetch(ask, self.quota, self.sent, cost, False)
 
     def refusal(self) -> Grant:

@@ -16,7 +16,6 @@ from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
-from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, fastest_rate
 from batchlimit.reservoir.instance import Instance
@@ -118,7 +117,7 @@ class Spending(Generic[E]):
             outcome = None
         if isinstance(outcome, tuple):
             for each, spent in zip(begun, outcome, strict=True):
-                each.hear(spent)
+                each.spent = spent
         if is_charged(outcome):
             for each in begun:
                 idle_at = min(idle_at, self._keep(each, now))
@@ -155,7 +154,7 @@ class Spending(Generic[E]):
         if place in self._entries:
             return None
         quota = own = code.quota(key)
-        if in_force is not NONE or not code.is_enforced:
+        if in_force.overrides.by_name or not code.is_enforced:
             rule = in_force.rule(name, KeyRule(own, code.mode(key)))
             if not rule.is_plain:
                 return None
@@ -164,7 +163,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (before := self._last(place)) is not None:
+        if (last := self._in_flight.get(place)) is not None and (before := last()) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -179,18 +178,15 @@ class Spending(Generic[E]):
         self._in_flight[place] = ref(begun)
         return begun
 
-    def _last(self, place: str) -> KeySpend | None:
-        found = self._in_flight.get(place)
-        return None if found is None else found()
-
     def _answered(self, spend: KeySpend) -> None:
-        if self._last(spend.place) is spend:
+        if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
             del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:
         """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
+        assert spend.spent is not None
         self._answered(spend)
-        self._settled(spend.code, spend.message.cost, spend.is_lost)
+        self._settled(spend.code, spend.message.cost, 0 < spend.epoch != spend.spent.epoch)
         if now >= self._counts_at:
             self._instance.count.learn(1, now)
             self._counts_at = now + _COUNTED

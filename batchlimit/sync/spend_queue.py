@@ -28,19 +28,22 @@ class _Place:
         self.group, self.is_answered = group, False
         self.outcome: Outcome = None
         self.others: list[_Place] = []
-        self._woken = threading.Lock()
-        self._woken.acquire()
+        self._woken: threading.Lock | None = None  # held from when it waits until it is woken
 
-    def answer(self, outcome: Outcome) -> None:
-        self.outcome, self.is_answered = outcome, True
+    def line_up(self) -> None:
+        """Be about to wait."""
+        if self._woken is None:
+            self._woken = threading.Lock()
+            self._woken.acquire()
 
     def sleep(self, seconds: float) -> None:
         """Wait until somebody wakes it, but no longer than that."""
+        assert self._woken is not None
         self._woken.acquire(timeout=seconds)
 
     def wake(self) -> None:
         """Requires the lock of the queue."""
-        if self._woken.locked():
+        if self._woken is not None and self._woken.locked():
             self._woken.release()
 
 
@@ -93,31 +96,28 @@ class SpendQueue:
             self._inside.discard(me)
 
     def _leads(self, place: _Place) -> bool:
-        """Whether it is this one's turn; else it is in the queue."""
+        """Whether it is this one's turn, with the first of all who wait; else it is in the queue."""
         now = time.monotonic()
         with not_reentered(self._lock):
             if self._leader is None or self._led_until <= now:
                 self._leader = place
-            if self._leader is place:
-                self._led_until = now + self._patience
-                self._waiting.pop(place, None)
-                return True
-            self._waiting[place] = None
-        return False
-
-    def _lead(self, place: _Place) -> None:
-        buckets = len(place.group)
-        with not_reentered(self._lock):
+            if self._leader is not place:
+                place.line_up()
+                self._waiting[place] = None
+                return False
+            self._led_until = now + self._patience
+            self._waiting.pop(place, None)
+            buckets = len(place.group)
             while self._waiting and (buckets := buckets + len((first := next(iter(self._waiting))).group)) <= _MOST:
                 place.others.append(first)
                 del self._waiting[first]
-        if not place.others and not place.is_answered:
-            (place.outcome,) = self._ask([place.group])
-            return
+        return True
+
+    def _lead(self, place: _Place) -> None:
         # One that waited for long may have been answered by the leader before.
         if asked := [each for each in (place, *place.others) if not each.is_answered]:
             for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
-                each.answer(outcome)
+                each.outcome, each.is_answered = outcome, True
 
     def _leave(self, place: _Place) -> None:
         """Wake those whom it led; the first who waits leads next."""

@@ -11,6 +11,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
+from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
@@ -83,8 +84,9 @@ class Spends:
         """Begin to spend; None: a key needs its entry."""
         if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
-        for key in costs:
-            self._spending.code.quota(key)  # without the lock: a function of the user's own, which is kept
+        if isinstance(quota := self._spending.code.quota, Constant):
+            for key in costs:
+                quota(key)  # without the lock: a function of the user's own, whose answer is kept
         check_recursion_depth()
         with not_reentered(self._lock):
             self._check_open()
