@@ -25,8 +25,9 @@ class Terms(TypedDict, total=False):
         weight: where tokens are short, each instance gets by this weight at these keys (default None: as before).
         on_failure: "closed", "open", "local" or a FailurePolicy while the store is away (default None: as the code
             says). Set it before the store is away: then no limiter can read it.
-        until: how long it counts: seconds, a text such as "1h" or "1h30m", a timedelta, or a datetime with its zone. It
-            ends by the server's clock, by itself (default None: it counts until it is removed).
+        until: how long it counts: seconds, a text such as "1h" or "1h30m", or a timedelta; or until when: a datetime
+            with its zone, or a text such as "2026-11-28T09:00Z". It ends by itself, by the server's clock (default
+            None: it counts until it is removed).
         why: the reason, for the log and for others (one line, default "").
     """
 

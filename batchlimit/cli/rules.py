@@ -49,7 +49,9 @@ def set_(
     on_failure: Annotated[
         str | None, typer.Option(help="While the store is away: closed, open, local, local:48 (48 instances).")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d; or until when: 2026-11-28T09:00Z.")
+    ] = None,
     why: Why = "",
     who: Who = None,
     yes: Yes = False,
@@ -71,7 +73,9 @@ def set_(
 
 def hold(
     name: Name,
-    until: Annotated[str, typer.Argument(metavar="DURATION", help="How long nothing is admitted: 30s, 5m, 1h.")],
+    until: Annotated[
+        str, typer.Argument(metavar="UNTIL", help="How long nothing is admitted, as 5m, or until 2026-11-28T09:00Z.")
+    ],
     url: Url,
     why: Why = "",
     who: Who = None,
@@ -94,7 +98,9 @@ def hold(
 def open_(
     name: Name,
     url: Url,
-    until: Annotated[str | None, typer.Option(help="How long everything is admitted: 30s, 5m, 1h.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="How long everything is admitted, as 5m, or until 2026-11-28T09:00Z.")
+    ] = None,
     why: Why = "",
     who: Who = None,
     yes: Yes = False,

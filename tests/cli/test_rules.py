@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -196,6 +197,14 @@ def test_a_pipe_gets_no_colours_and_whole_rows(valkey: Server, prefix: str, admi
     assert len(lines) == 2
     assert "w" * 300 in lines[1]
     assert "\x1b" not in "".join(lines)
+
+
+def test_hold_admits_nothing_until_an_instant_of_the_servers_clock(run: Run, admin: Admin) -> None:
+    instant = datetime.fromtimestamp(admin.clock() + 3600, UTC).replace(microsecond=0)
+    assert run("hold", "search:*", f"{instant:%Y-%m-%dT%H:%M:%SZ}").exit_code == 0
+    (override,) = admin.overrides()
+    assert override.until == instant.timestamp()
+    assert run("hold", "search:*", "2020-01-01T00:00Z").exit_code == 2
 
 
 def test_hold_admits_nothing_for_a_time(run: Run, admin: Admin) -> None:

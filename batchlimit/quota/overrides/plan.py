@@ -11,10 +11,12 @@ from batchlimit.quota.overrides.override import Override, check_name
 from batchlimit.quota.overrides.overrides import MOST, Change, Overrides
 
 Until = float | timedelta | datetime | str | None
-"""How long an override counts: seconds, a text such as "90s", "1h" or "1h30m", or until an instant; None: for ever."""
+"""How long an override counts: seconds, or a text such as "1h30m". Or until when: a datetime, or "2026-11-28T09:00Z".
+None: for ever."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _said = attrgetter("quota", "mode", "weight", "on_failure", "until", "why")
 """Returns what an override says, but for who set it, and when."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*")
 
 
@@ -25,7 +27,8 @@ def end_of(until: Until, now: float) -> float | None:
     """
     if until is None:
         return None
-    end = _aware(until).timestamp() if isinstance(until, datetime) else now + _duration(until)
+    instant = _instant(until)
+    end = now + _duration(until) if instant is None else _aware(instant).timestamp()
     if not now < end < datetime.max.replace(tzinfo=UTC).timestamp():
         raise ValueError(f"{shown(until)} is no time after now: write how long it is to last, as 90s, 1h or 2d")
     return round(end, 3)
@@ -99,9 +102,19 @@ def _without_ended(overrides: Overrides, now: float) -> dict[str, str]:
     return {each.name: "" for each in overrides if each.has_ended(now)}
 
 
+def _instant(until: Until) -> datetime | None:
+    """Return the instant that is meant; None: how long is meant."""
+    if isinstance(until, str) and _DATE.match(until.strip()):
+        try:
+            return datetime.fromisoformat(until.strip())
+        except ValueError as error:
+            raise ValueError(f"{shown(until)} is no instant: write 2026-11-28T09:00Z") from error
+    return until if isinstance(until, datetime) else None
+
+
 def _aware(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC)")
+        raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC), or 2026-11-28T09:00Z")
     return instant
 
 
@@ -118,5 +131,7 @@ def _duration(until: object) -> float:
 def _read(text: str) -> float:
     parts = _PART.findall(text)
     if not parts or "".join(_PART.sub("", text).split()):
-        raise ValueError(f"{shown(text)} is no duration: write 90s, 30m, 1h, 1h30m or 2d")
+        raise ValueError(
+            f"{shown(text)} is no duration: write 90s, 30m, 1h, 1h30m or 2d, or an instant as 2026-11-28T09:00Z"
+        )
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

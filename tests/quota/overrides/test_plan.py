@@ -40,6 +40,25 @@ def test_what_is_no_time_after_now_is_refused(until: Until) -> None:
         end_of(until, NOW)
 
 
+@pytest.mark.parametrize("text", ["2026-09-21T14:14:20Z", " 2026-09-21 14:14:20+00:00", "2026-09-21T16:14:20+02:00"])
+def test_an_instant_is_read_with_its_zone(text: str) -> None:
+    assert end_of(text, 1_790_000_000.0) == 1_790_000_060.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2026-09-21T14:14:20", "has no time zone"),
+        ("2026-09-21", "has no time zone"),
+        ("2026-09-21T25:00Z", "is no instant: write 2026-11-28T09:00Z"),
+        ("2026-09-21T14:13:20Z", "is no time after now"),
+    ],
+)
+def test_one_without_a_zone_or_of_the_past_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        end_of(text, 1_790_000_000.0)
+
+
 def test_a_time_of_day_needs_its_zone() -> None:
     with pytest.raises(ValueError, match="time zone"):
         end_of(datetime(2030, 1, 1), NOW)  # noqa: DTZ001
