@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, overload
 
 from batchlimit.admission.attempt import Attempt, refunds
-from batchlimit.admission.permit import THREADED, Names, Rate, acquirer, checked_pair, costs_of
+from batchlimit.admission.permit import THREADED, Names, Rate, acquirer, checked_pair, costs_of, rank_of
 from batchlimit.base.steps import run
 from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import Permits
@@ -77,7 +77,8 @@ class Admission(Generic[P]):
             cost: Whole tokens, where `rate` is one key (default 1).
             timeout: How long to wait at most (seconds); 0: for answers of the store alone (default None: no limit but
                 those of the queues).
-            options: As `acquire` of the concurrency limiter takes them, such as `operation` or `priority`.
+            options: As `acquire` of the concurrency limiter takes them, such as `operation`. A `priority` from 1 to 100
+                holds where the call waits for tokens too; a shared limiter has none.
 
         Returns:
             The permit, as from `acquire` of the concurrency limiter: the end of its `with` block gives it back. The
@@ -91,7 +92,7 @@ class Admission(Generic[P]):
             TypeError, ValueError: An argument cannot work.
         """
         asks = acquirer(self._concurrency, concurrency, options)
-        attempt: Attempt[P] = Attempt(self._rates, costs_of(rate, cost), asks, self._refund, timeout)
+        attempt: Attempt[P] = Attempt(self._rates, costs_of(rate, cost), asks, self._refund, timeout, rank_of(options))
         return run(attempt.steps())
 
     def _refund(self, costs: Mapping[str, int]) -> None:

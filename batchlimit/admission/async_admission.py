@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from batchlimit.admission.attempt import Attempt, refunds
-from batchlimit.admission.permit import ASYNC, Names, Rate, acquirer, checked_pair, costs_of, not_refunded
+from batchlimit.admission.permit import ASYNC, Names, Rate, acquirer, checked_pair, costs_of, not_refunded, rank_of
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import Unique
@@ -142,7 +142,7 @@ class AsyncAdmission(Generic[P]):
         """
         asks, costs = acquirer(self._concurrency, concurrency, options), costs_of(rate, cost)
         patience(timeout)
-        return AsyncAdmitted(lambda: Attempt(self._rates, costs, asks, self._refund, timeout))
+        return AsyncAdmitted(lambda: Attempt(self._rates, costs, asks, self._refund, timeout, rank_of(options)))
 
     def _refund(self, costs: Mapping[str, int]) -> "asyncio.Future[None] | None":
         """Give tokens back in a task that is not cancelled with the caller; None: its loop has ended."""

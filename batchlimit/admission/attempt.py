@@ -24,9 +24,10 @@ class Attempt(Generic[P]):
         acquire: asks for a permit, with a timeout (s; None: no limit).
         refund: gives the tokens back, whatever happens meanwhile; its result is the next step.
         timeout: seconds to wait at most; None: no limit.
+        priority: of the call among those that wait for tokens.
     """
 
-    __slots__ = ("_acquire", "_clock", "_costs", "_rates", "_refund", "_until")
+    __slots__ = ("_acquire", "_clock", "_costs", "_priority", "_rates", "_refund", "_until")
 
     def __init__(
         self,
@@ -35,8 +36,10 @@ class Attempt(Generic[P]):
         acquire: Callable[[float | None], Any],
         refund: Callable[[Mapping[str, int]], Any],
         timeout: float | None,
+        priority: int,
     ) -> None:
         self._rates, self._costs, self._acquire, self._refund = rates, costs, acquire, refund
+        self._priority = priority
         self._clock: Callable[[], float] = rates._clock
         self._until = deadline(timeout, self._clock())
 
@@ -47,7 +50,7 @@ class Attempt(Generic[P]):
         """
         permit: P | None = yield from self._permit_at_once()
         while permit is None or not (yield from self._charged(permit)):
-            yield self._rates.acquire_all(self._costs, timeout=self._left())
+            yield self._rates.acquire_all(self._costs, timeout=self._left(), priority=self._priority)
             if (permit := (yield from self._permit_on_tokens())) is not None:
                 break
             permit = yield self._acquire(self._left())

@@ -9,12 +9,13 @@ from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.events import log_event, named
-from batchlimit.quota.key import check_costs
+from batchlimit.quota.key import MOST_URGENT, check_costs
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import BaseSharedPermit
 
 THREADED = (ConcurrencyLimiter, KeyedConcurrencyLimiter, SharedConcurrencyLimiter)
 ASYNC = (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
+SHARED = (SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
 KEYED = (KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter)
 
 Names = str | Iterable[str]
@@ -27,17 +28,25 @@ def acquirer(limiter: Any, names: Names, options: dict[str, Any]) -> Callable[[f
     Args:
         limiter: of either API.
         names: a key, several keys of a keyed limiter, or a partition.
-        options: as its `acquire` takes them.
+        options: as its `acquire` takes them; a shared limiter serves in order of arrival, whatever the priority.
 
     Raises:
         TypeError: several keys for a limiter that has one for each call.
     """
+    if isinstance(limiter, SHARED):
+        options = {name: option for name, option in options.items() if name != "priority"}
     if isinstance(names, str):
         return lambda timeout: limiter.acquire(names, timeout=timeout, **options)
     if not isinstance(limiter, KEYED):
         raise TypeError(f"a {type(limiter).__name__} takes one key or partition for each call, not {shown(names)}")
     several = list(names)
     return lambda timeout: limiter.acquire_all(several, timeout=timeout, **options)
+
+
+def rank_of(options: Mapping[str, Any]) -> int:
+    """Return the priority of a call among those that wait for tokens: what its options say, from 1 to 100."""
+    priority = options.get("priority", 1)
+    return min(max(priority, 1), MOST_URGENT) if isinstance(priority, int) else 1
 
 
 def give_back(permit: Any) -> None:

@@ -1,7 +1,8 @@
 """Limits what clients of botocore and boto3 send."""
 
 import io
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 try:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from botocore.client import BaseClient
+    from botocore.retries.standard import ThrottledRetryableChecker
     from urllib3.exceptions import HTTPError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["limit_client"]
+
+BAD_REQUEST = 400
+_THROTTLED = frozenset(ThrottledRetryableChecker._THROTTLED_ERROR_CODES)  # noqa: SLF001  the list that its retries go by
+_CODE = re.compile(rb'<Code>(\w+)|"(?:__type|code)"\s*:\s*"(?:[^"]*#)?(\w+)')
 
 
 class _Nothing(io.BytesIO):
@@ -87,7 +93,21 @@ def _close(response: AWSResponse) -> None:
 def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
     from batchlimit.integrations.outgoing_permit import hold_by_connection
 
+    if response.status_code == BAD_REQUEST:
+        try:
+            permit.dropped(is_throttled(response.headers, content(response)))
+        except Exception as error:  # noqa: BLE001  its caller will see the same error
+            permit.end(error)
     hold_by_connection(response.raw, permit, HTTPError, ValueError)  # the latter in a chunk that was cut off
+
+
+def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:
+    """Return whether AWS answered 400 because of too many calls: in most of its protocols only a code says so."""
+    codes = [
+        headers.get("x-amzn-errortype", "").partition(":")[0],
+        *(each.decode() for pair in _CODE.findall(body) for each in pair),
+    ]
+    return not _THROTTLED.isdisjoint(codes)
 
 
 _LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), content, _close, _hold)

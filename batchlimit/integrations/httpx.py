@@ -4,6 +4,7 @@ They import neither library: the requests that come say of which one they are. S
 either, by their `http_client` argument.
 """
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from importlib import import_module
@@ -29,11 +30,23 @@ else:
 class _Limited:
     """What both transports know: how requests are limited, and the transport that sends them."""
 
+    _usual: str
+
     def __init__(self, inner: Any, upstream: Upstream) -> None:
         self._inner, self._upstream = inner, upstream
+        self._lock = threading.Lock()  # held to make the transport that sends: it is made once
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream!r} on {self._inner!r}>"
+
+    def _sender(self, request: Any) -> Any:
+        return self._made(request) if self._inner is None else self._inner
+
+    def _made(self, request: Any) -> Any:
+        with self._lock:
+            if self._inner is None:
+                self._inner = getattr(_library(request), self._usual)()
+            return self._inner
 
 
 class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTransport of both libraries, to type checkers
@@ -65,6 +78,7 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
             closed: a whole number, or what makes a law, such as `AIMD`. Others wait for a place, in `wait`, and are
             answered 429 after it. A KeyedConcurrencyLimiter has limits by key, a SharedConcurrencyLimiter has those of
             the fleet; their owner closes them (default None: no limit).
+        priority: of a request among those that wait, from 1 (default) to 100; or a function of the request.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -78,6 +92,8 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         ...     [client.get("https://api.example.com/").status_code for _ in range(2)]
         [200, 429]
     """
+
+    _usual = "HTTPTransport"
 
     def __init__(
         self, limiter: RateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
@@ -115,11 +131,6 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         if self._inner is not None:
             self._inner.__exit__(kind, error, trace)
 
-    def _sender(self, request: Any) -> Any:
-        if self._inner is None:
-            self._inner = _library(request).HTTPTransport()
-        return self._inner
-
 
 class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
     """A LimitedTransport for `httpx.AsyncClient` and `httpx2.AsyncClient`.
@@ -142,6 +153,8 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         ...     [(await client.get("https://api.example.com/")).status_code for _ in range(2)]
         [200, 429]
     """
+
+    _usual = "AsyncHTTPTransport"
 
     def __init__(
         self, limiter: AsyncRateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
@@ -178,11 +191,6 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
     ) -> None:
         if self._inner is not None:
             await self._inner.__aexit__(kind, error, trace)
-
-    def _sender(self, request: Any) -> Any:
-        if self._inner is None:
-            self._inner = _library(request).AsyncHTTPTransport()
-        return self._inner
 
 
 def _call(request: Any) -> Outgoing:

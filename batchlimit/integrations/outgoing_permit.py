@@ -57,6 +57,11 @@ class OutgoingPermit:
         """Note what a response tells about the load; the permit is held on."""
         self._outcome = outcome_of_answer(response)
 
+    def dropped(self, is_load: bool) -> None:
+        """Note that a response tells of load by other means than its status."""
+        if is_load:
+            self._outcome = Outcome.DROPPED
+
     def end(self, error: BaseException | None = None) -> None:
         """Give the permit back: nothing of the response will be read, or an error ended it. The first time counts."""
         permit = self._permit

@@ -23,7 +23,7 @@ from batchlimit.integrations.pacing import Pacer
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded, reduced_capacity
 from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.quota.key import NeverFits, check_cost, check_key
+from batchlimit.quota.key import NeverFits, check_cost, check_key, check_priority
 from batchlimit.reservoir.options import check_seconds
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class TransportTerms(TypedDict, total=False):
     unsaid: float
     observe: Observe
     concurrency: "Concurrency | None"
+    priority: int | Callable[[Any], int]
 
 
 def terms_of(options: dict[str, Any]) -> TransportTerms:
@@ -124,18 +125,21 @@ class Upstream:
     Args:
         limiter: of either API.
         library: that of the requests.
-        key, cost, wait, longest, unsaid, observe, concurrency: as of LimitedTransport.
+        key, cost, wait, longest, unsaid, observe, concurrency, priority: as of LimitedTransport.
 
     Raises:
         ValueError, TypeError: one of them cannot work.
     """
 
-    __slots__ = ("_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_unsaid", "_wait")
+    __slots__ = (
+        "_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_priority", "_unsaid", "_wait"
+    )  # fmt: skip
 
     def __init__(
         self, limiter: RateLimiter | AsyncRateLimiter, library: Library, key: "str | Callable[[Any], str]" = "{host}",
         *, cost: "int | Callable[[Any], int]" = 1, wait: float | None = 30.0, longest: float = 600.0,
         unsaid: float = 1.0, observe: Observe = False, concurrency: "Concurrency | None" = None,
+        priority: "int | Callable[[Any], int]" = 1,
     ) -> None:  # fmt: skip
         if not isinstance(limiter, library.limiter):
             raise TypeError(f"this client needs limiter={library.limiter.__name__}(...), not {limiter!r}")
@@ -147,13 +151,15 @@ class Upstream:
             raise TypeError(f"key must be a str or a function of the request, not {shown(key)}")
         if not callable(cost):
             check_cost(cost, LARGEST_BURST, "requests")
+        if not callable(priority):
+            check_priority(priority)
         for name, value in (("wait", 0.5 if wait is None else wait), ("unsaid", unsaid)):
             if isinstance(value, bool) or value != 0:
                 check_seconds(name, value)
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
         self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
-        self._admission = _admission(limiter, concurrency)
+        self._admission, self._priority = _admission(limiter, concurrency), priority
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
@@ -165,9 +171,9 @@ class Upstream:
         permit = None
         try:
             if self._admission is not None:
-                permit = yield self._admission.admit(key, key, cost=cost, timeout=self._wait)
+                permit = yield self._admission.admit(key, key, cost=cost, timeout=self._wait, **self._rank(request))
             elif self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
-                yield self._limiter.acquire(key, cost, timeout=self._wait)
+                yield self._limiter.acquire(key, cost, timeout=self._wait, **self._rank(request))
         except (RateLimited, ConcurrencyLimited, StoreUnavailable) as error:
             return self._library.answer(request, refused(error, call.method))
         except NeverFits as never:
@@ -217,6 +223,12 @@ class Upstream:
         """Return key and cost of a request."""
         key = self._key.format_map(call._asdict()) if isinstance(self._key, str) else self._key(request)
         return key, self._cost(request) if callable(self._cost) else self._cost
+
+    def _rank(self, request: Any) -> dict[str, int]:
+        """Return the priority of a request that has to wait, as an option; none where all have the same."""
+        if callable(self._priority):
+            return {"priority": check_priority(self._priority(request))}
+        return {} if self._priority == 1 else {"priority": self._priority}
 
     def pauses(
         self, key: str, status: int, headers: Mapping[str, str], body: bytes = b""

@@ -1,6 +1,7 @@
 """A client of botocore that is limited: what is sent and what is not, in each of the protocols of AWS."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import botocore.session
@@ -9,6 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.botocore import limit_client
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
@@ -112,6 +114,53 @@ def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_
     client, plain = make(wait=0, observe=True, unsaid=60), make()
     assert came_of(lambda: _get(client)) == came_of(lambda: _get(plain))
     assert 50 < client.limiter.decide("127.0.0.1").retry_after <= 60.1
+
+
+JSON = {"content-type": "application/x-amz-json-1.0"}
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "said"),
+    [
+        (
+            "dynamodb",
+            lambda client: client.list_tables(),
+            Said(400, JSON, b'{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}'),
+        ),
+        (
+            "sts",
+            lambda client: client.get_caller_identity(),
+            Said(400, XML, b"<ErrorResponse><Error><Code>Throttling</Code></Error></ErrorResponse>"),
+        ),
+        (
+            "lambda",
+            lambda client: client.list_functions(),
+            Said(400, {"x-amzn-errortype": "ThrottlingException:http://internal"}, b"{}"),
+        ),
+    ],
+    ids=["json", "xml", "rest-json"],
+)
+def test_a_call_that_aws_throttles_by_an_error_code_is_a_drop_and_its_caller_gets_it_as_ever(
+    make: Made, server: Upstream, service: str, call: Callable[[Any], Any], said: Said
+) -> None:
+    limits = KeyedConcurrencyLimiter({"*": 5})
+    server.answers(said, said)
+    clients = make(service, concurrency=limits), make(service)
+    assert len({repr(came_of(partial(call, client))) for client in clients}) == 1
+    counted = limits.statistics().patterns["*"]
+    assert (counted.in_flight, counted.succeeded, counted.dropped) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"__type":"com.amazon.coral.validate#ValidationException"}', b"", b"{", [b'{"__t', None]]
+)
+def test_a_wrong_call_is_none(make: Made, server: Upstream, body: Any) -> None:
+    limits = KeyedConcurrencyLimiter({"*": 5})
+    server.answers(Said(400, JSON, body), Said(400, JSON, body))
+    clients = make("dynamodb", concurrency=limits), make("dynamodb")
+    assert len({repr(came_of(client.list_tables)) for client in clients}) == 1
+    counted = limits.statistics().patterns["*"]
+    assert (counted.in_flight, counted.dropped) == (0, 1 if isinstance(body, list) else 0)
 
 
 def test_each_attempt_is_charged(make: Made, server: Upstream) -> None:

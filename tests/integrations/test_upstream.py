@@ -151,6 +151,10 @@ def test_a_key_names_parts_of_the_request() -> None:
         ({"observe": "requests"}, TypeError),
         ({"observe": {"requests": 1}}, TypeError),
         ({"observe": {"requests": ""}}, ValueError),
+        ({"priority": 0}, ValueError),
+        ({"priority": 101}, ValueError),
+        ({"priority": True}, TypeError),
+        ({"priority": "high"}, TypeError),
     ],
     ids=str,
 )

@@ -68,7 +68,7 @@ class AiohttpHold:
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
         """Send the response, and settle: with it, or with what went wrong.
 
-        aiohttp sends it again, which does nothing, and hears then of a client that has gone.
+        After this aiohttp sends the response once more. That does nothing, or raises if the client has gone.
         """
         if not self.outcome.charges:
             return
