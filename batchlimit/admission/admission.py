@@ -78,7 +78,7 @@ class Admission(Generic[P]):
             timeout: How long to wait at most (seconds); 0: for answers of the store alone (default None: no limit but
                 those of the queues).
             options: As `acquire` of the concurrency limiter takes them, such as `operation`. A `priority` from 1 to 100
-                holds where the call waits for tokens too; a shared limiter has none.
+                holds where the call waits for tokens too.
 
         Returns:
             The permit, as from `acquire` of the concurrency limiter: the end of its `with` block gives it back. The

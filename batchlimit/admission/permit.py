@@ -15,7 +15,6 @@ from batchlimit.shared.permit import BaseSharedPermit
 
 THREADED = (ConcurrencyLimiter, KeyedConcurrencyLimiter, SharedConcurrencyLimiter)
 ASYNC = (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
-SHARED = (SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
 KEYED = (KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter)
 
 Names = str | Iterable[str]
@@ -28,13 +27,11 @@ def acquirer(limiter: Any, names: Names, options: dict[str, Any]) -> Callable[[f
     Args:
         limiter: of either API.
         names: a key, several keys of a keyed limiter, or a partition.
-        options: as its `acquire` takes them; a shared limiter serves in order of arrival, whatever the priority.
+        options: as its `acquire` takes them.
 
     Raises:
         TypeError: several keys for a limiter that has one for each call.
     """
-    if isinstance(limiter, SHARED):
-        options = {name: option for name, option in options.items() if name != "priority"}
     if isinstance(names, str):
         return lambda timeout: limiter.acquire(names, timeout=timeout, **options)
     if not isinstance(limiter, KEYED):
