@@ -26,6 +26,13 @@ def test_a_page_shows_a_part_of_an_example_or_an_application_that_runs(
         exec(compile(shown.replace("redis://localhost:6379/0", "memory://"), page.name, "exec"), vars(module))
 
 
+@pytest.mark.parametrize("framework", ["fastapi", "starlette"])
+def test_the_cheap_way_is_the_first_one_that_a_page_shows(framework: str) -> None:
+    text = (_ROOT / "docs" / "how-to" / f"{framework}.md").read_text("utf-8")
+    first = text.split("```python\n")[1].split("```")[0]
+    assert "limited(" not in first  # what a route asks for takes twice as long as a rule that matches by path
+
+
 def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.CaptureFixture[str]) -> None:
     text = (_ROOT / "docs" / "web.md").read_text(encoding="utf-8")
     for shown in text.split("```python\n")[1:]:
