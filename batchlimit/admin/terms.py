@@ -118,7 +118,13 @@ class Ledger:
                 return overrides
             before = overrides
             overrides, now = self.look()
-            _check_same(before, overrides, change)
+            for name in change.texts:  # somebody else may have changed what was to be changed
+                found = overrides.by_name.get(name)
+                if found != before.by_name.get(name) and (found is not None or change.texts[name]):
+                    who = f"it is {found} by {found.who or 'somebody'} now" if found else "it was removed"
+                    raise RulesChanged(
+                        f"the override of {name!r} was changed at the same moment: {who}; yours is not set"
+                    )
         raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
 
     def _made(self, overrides: Overrides, change: Change) -> bool:
@@ -126,12 +132,3 @@ class Ledger:
         if made:
             self._seen = overrides.changed(revision, change.texts)
         return made
-
-
-def _check_same(before: Overrides, now: Overrides, change: Change) -> None:
-    """Raise RulesChanged if somebody else changed what was to be changed."""
-    for name in change.texts:
-        found = now.by_name.get(name)
-        if found != before.by_name.get(name) and (found is not None or change.texts[name]):
-            who = f"it is {found} by {found.who or 'somebody'} now" if found else "it was removed"
-            raise RulesChanged(f"the override of {name!r} was changed at the same moment: {who}; yours is not set")

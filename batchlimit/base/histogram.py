@@ -56,16 +56,12 @@ class Histogram:
         counts, seconds = list(before.counts), list(before.seconds)
         for bucket, total in enumerate(self.counts):
             if (many := total - counts[bucket]) > 0:
-                mean = _within(bucket, (self.seconds[bucket] - seconds[bucket]) / many)
+                # Rounding, or a thread that adds meanwhile, may have put it into another bucket.
+                lowest = nextafter(BOUNDS[bucket - 1], inf) if bucket else 0.0
+                mean = max(lowest, min((self.seconds[bucket] - seconds[bucket]) / many, (*BOUNDS, inf)[bucket]))
                 more.append((mean, many))
                 counts[bucket], seconds[bucket] = total, seconds[bucket] + mean * many
         return more, Histogram(tuple(counts), tuple(seconds))
-
-
-def _within(bucket: int, seconds: float) -> float:
-    """Return a mean that rounding, or a thread that adds meanwhile, has not put into another bucket."""
-    lowest = nextafter(BOUNDS[bucket - 1], inf) if bucket else 0.0
-    return max(lowest, min(seconds, (*BOUNDS, inf)[bucket]))
 
 
 class Durations:
@@ -78,9 +74,6 @@ class Durations:
 
     def __init__(self) -> None:
         self._counts, self._seconds = [count() for _ in _NONE], list(_NO_TIME)
-
-    def __repr__(self) -> str:
-        return f"<Durations of {self.read().total}>"
 
     def add(self, seconds: float) -> None:
         """Count one."""

@@ -109,15 +109,11 @@ def doctor(
         found = list(Examination(admin.store, prefix, deadline).findings())
     several = any(each.server for each in found)
     columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
-    show([_row(each) for each in found], output, columns=columns)
+    show([each._asdict() | {"verdict": str(each.verdict)} for each in found], output, columns=columns)
     counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if status := _status(found, counts, strict=strict):
         raise typer.Exit(status)
-
-
-def _row(finding: Finding) -> dict[str, str]:
-    return finding._asdict() | {"verdict": str(finding.verdict)}
 
 
 def _status(found: list[Finding], counts: dict[CheckVerdict, int], *, strict: bool) -> int:

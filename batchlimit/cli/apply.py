@@ -53,18 +53,14 @@ def apply(
         change = admin.apply(wanted, prune=prune, why=why, dry_run=True)
         show(_rows(change), output, empty="nothing differs")
         if not dry_run and (change.set or change.removed):
-            _confirm(change, yes)
+            for each in change.set:
+                if each.is_for_all:
+                    confirm(f"{each.name!r} {FOR_ALL}. Set it?", yes)
+            if change.removed:
+                confirm(f"Remove {len(change.removed)} overrides?", yes)
             change = admin.apply(wanted, prune=prune, why=why)
         would = "would be " if dry_run else ""
         say(f"{len(change.set)} {would}set, {len(change.removed)} {would}removed, {change.unchanged} unchanged")
-
-
-def _confirm(change: Difference, yes: bool) -> None:
-    for each in change.set:
-        if each.is_for_all:
-            confirm(f"{each.name!r} {FOR_ALL}. Set it?", yes)
-    if change.removed:
-        confirm(f"Remove {len(change.removed)} overrides?", yes)
 
 
 def _rows(change: Difference) -> list[Row]:

@@ -44,15 +44,11 @@ def exporter(
         except OSError as error:
             raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}") from error
         say(f"batchlimit exporter: http://{host}:{server.server_port}/metrics")
-        _wait(server, thread)
-
-
-def _wait(server: Any, thread: threading.Thread) -> None:
-    try:
-        thread.join()
-    except KeyboardInterrupt:
-        server.shutdown()
-        sys.exit(130)
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            server.shutdown()
+            sys.exit(130)
 
 
 def _prometheus() -> Any:

@@ -108,7 +108,9 @@ class Deadlines:
         with self._lock:
             heapq.heappush(self._waiting, (at, next(self._numbers), caller))
             if len(self._waiting) > self._most:
-                self._forget()
+                self._waiting = [each for each in self._waiting if not each[2].is_over]
+                heapq.heapify(self._waiting)
+                self._most = 2 * len(self._waiting) + _FEW
             self._bell.notify()
             if self._is_running:
                 return
@@ -122,12 +124,6 @@ class Deadlines:
         with self._lock:
             if self._waiting and self._waiting[0][2] is caller:
                 self._bell.notify()
-
-    def _forget(self) -> None:
-        """Drop those that wait no longer."""
-        self._waiting = [each for each in self._waiting if not each[2].is_over]
-        heapq.heapify(self._waiting)
-        self._most = 2 * len(self._waiting) + _FEW
 
     def _run(self) -> None:
         with self._lock:

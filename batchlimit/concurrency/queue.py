@@ -102,10 +102,6 @@ class GateWaiter:
         self.start_ns = self.in_flight = 0
         self.since_ns: int | None = None  # since when it waits; None: it does not
 
-    def __repr__(self) -> str:
-        state = "served" if self.served else "waiting" if self.waiting else "gone"
-        return f"<GateWaiter {self.number}: {state}>"
-
 
 _SHARE = 8
 """One of so many places goes to who has waited longest, whatever the priorities: the lowest ones are served too."""

@@ -170,16 +170,12 @@ def _from_right(value: str, mark: str) -> Iterator[str]:
     """Split at a mark outside of quotes, from the right: no quote of the client's hides what the last proxy wrote."""
     end, quoted = len(value), False
     for at in range(len(value) - 1, -1, -1):
-        if value[at] == '"' and not (quoted and _is_escaped(value, at)):
+        if value[at] == '"' and not (quoted and at > 0 and value[at - 1] == "\\"):
             quoted = not quoted
         elif value[at] == mark and not quoted:
             yield value[at + 1 : end]
             end = at
     yield value[:end]
-
-
-def _is_escaped(value: str, at: int) -> bool:
-    return at > 0 and value[at - 1] == "\\"
 
 
 def _unquoted(value: str) -> str:

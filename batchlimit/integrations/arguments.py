@@ -97,9 +97,6 @@ class Arguments:
         self._options: dict[str, Any] = {"headers": fields, "unidentified": unidentified}
         self._options |= {"checks": found, "enabled": enabled}
 
-    def __repr__(self) -> str:
-        return f"<Arguments {self.rules}>"
-
     def maker(self, kind: type[L]) -> LimiterMaker[L]:
         """Return what makes the limiter. Raises TypeError: it cannot be made of this."""
         return LimiterMaker(kind, self._source, self._limits, self._options["checks"])

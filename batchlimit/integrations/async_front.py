@@ -57,9 +57,6 @@ class AsyncFront:
         self._addresses, self._identify = given.addresses, identify if given.enabled else None
         self._limits_preflight = limit_preflight
 
-    def __repr__(self) -> str:
-        return f"<AsyncFront of {self.enforcer.rules}>"
-
     @property
     def limits_messages(self) -> bool:
         """Whether there are rules for messages."""

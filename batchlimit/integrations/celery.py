@@ -75,7 +75,13 @@ class LimitedTask(Task):  # type: ignore[misc]
             return
         times = int((request.headers or {}).get(TIMES, 0))
         if seconds := self._limit.wait(Run(self.name, self.run, args, kwargs, times)):
-            self._send_again(seconds, times + 1)
+            again = self.signature_from_request(countdown=seconds)
+            again.options["headers"] = {**again.options.get("headers", {}), TIMES: times + 1}
+            try:
+                again.apply_async()
+            except Exception as error:
+                raise Reject(error, requeue=True) from error
+            raise Ignore(f"no token: back in {seconds:.3f} s")
 
     @functools.cached_property
     def _limit(self) -> TaskLimit:
@@ -84,15 +90,6 @@ class LimitedTask(Task):  # type: ignore[misc]
         key: Any = getattr(self.limit_key, "__func__", self.limit_key)  # a function is no method of the task
         cost: Any = getattr(self.limit_cost, "__func__", self.limit_cost)
         return TaskLimit(self.limiter, key, cost, self.limit_longest)
-
-    def _send_again(self, seconds: float, times: int) -> None:
-        again = self.signature_from_request(countdown=seconds)
-        again.options["headers"] = {**again.options.get("headers", {}), TIMES: times}
-        try:
-            again.apply_async()
-        except Exception as error:
-            raise Reject(error, requeue=True) from error
-        raise Ignore(f"no token: back in {seconds:.3f} s")
 
 
 class FleetBucket(TokenBucket):

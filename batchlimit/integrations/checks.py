@@ -92,9 +92,6 @@ class Checks:
         """Return the Checks themselves, or those that a setting says."""
         return given if isinstance(given, Checks) else cls(given)
 
-    def __repr__(self) -> str:
-        return f"<Checks {', '.join(sorted(self._on)) or 'none'}>"
-
     def is_on(self, *names: CheckName) -> bool:
         """Whether one of these is on."""
         return not self._on.isdisjoint(names)

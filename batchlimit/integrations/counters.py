@@ -129,9 +129,6 @@ class Counters:
         self._looks = FIRST if checks.is_on("one-key") else 0
         self._constant: dict[str, object] | None = None
 
-    def __repr__(self) -> str:
-        return f"<Counters of {read(self._requests)} requests>"
-
     def follow(self, rules: Iterable[Rule]) -> None:
         """Count these rules from now on; what was counted of others stays."""
         rules = tuple(rules)

@@ -28,9 +28,6 @@ class Faults:
         self._told: dict[Hashable, tuple[float, int]] = {}
         self._lock = threading.RLock()  # a destructor may have something to tell while its thread is inside
 
-    def __repr__(self) -> str:
-        return f"<Faults of {len(self._told)} kinds>"
-
     def tell(
         self, what: Hashable, message: str, *arguments: object, level: int = logging.ERROR, trace: bool = True
     ) -> None:

@@ -58,9 +58,6 @@ class Front:
         self._addresses, self._identify = given.addresses, identify if given.enabled else None
         self._limits_preflight = limit_preflight
 
-    def __repr__(self) -> str:
-        return f"<Front of {self.enforcer.rules}>"
-
     @property
     def limits_messages(self) -> bool:
         """Whether there are rules for messages."""

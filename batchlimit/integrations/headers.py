@@ -211,9 +211,6 @@ class Prepared:
         if not self._policies and self._legacy is None:
             self._parts = []
 
-    def __repr__(self) -> str:
-        return f"<Prepared fields of {len(self._parts)} rules>"
-
     def of(
         self, left: Mapping[str, tuple[int, Quota | None, int | None]], again: int | None = None
     ) -> list[Header] | None:

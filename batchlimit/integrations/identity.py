@@ -30,9 +30,6 @@ class FailedIdentity(Mapping[str, object]):
             self._error = RuntimeError(f"identify raised {error!r}")
             self._error.__cause__ = error
 
-    def __repr__(self) -> str:
-        return f"<FailedIdentity {self._error!r}>"
-
     def __getitem__(self, name: str) -> object:
         """Return what is known; else raise what was raised."""
         if name in self._known:
@@ -68,9 +65,6 @@ class Addresses:
         self._checks = checks or Checks()
         mine: CheckName = "forwarded-untrusted" if proxies is None else "proxy-unseen"
         self._looks = FIRST if self._checks.is_on(mine) else 0
-
-    def __repr__(self) -> str:
-        return f"<Addresses by {self._proxies or 'the peer'}, IPv6 by /{self._v6}>"
 
     def of(self, peer: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
         """Return the address of the client.

@@ -50,9 +50,6 @@ class OutgoingPermit:
     def __init__(self, permit: Any) -> None:
         self._permit, self._outcome = permit, Outcome.IGNORED
 
-    def __repr__(self) -> str:
-        return f"<OutgoingPermit {self._permit!r}>"
-
     def answered(self, response: object) -> None:
         """Note what a response tells about the load; the permit is held on."""
         self._outcome = outcome_of_answer(response)

@@ -28,20 +28,16 @@ def pause_of(kind: str, left: Allowance) -> float:
     if not limit or not reset:
         return 0.0
     if refills:
-        return _until_enough(kind, remaining, limit, reset)
+        low, enough = LOW * limit, ENOUGH * limit
+        if kind == "requests" and remaining < low:
+            low = min(low, max(LOW_CALLS, LOW_SECONDS * (limit - remaining) / reset))
+            enough = min(enough, 2 * low)
+        return reset * (enough - remaining) / (limit - remaining) if remaining < low else 0.0
     if remaining <= RESERVE * limit:
         return reset
     if window:
         return max(0.0, min(reset, window) - remaining / limit * window)
     return reset / remaining if remaining < LOW * limit else 0.0
-
-
-def _until_enough(kind: str, remaining: float, limit: float, reset: float) -> float:
-    low, enough = LOW * limit, ENOUGH * limit
-    if kind == "requests" and remaining < low:
-        low = min(low, max(LOW_CALLS, LOW_SECONDS * (limit - remaining) / reset))
-        enough = min(enough, 2 * low)
-    return reset * (enough - remaining) / (limit - remaining) if remaining < low else 0.0
 
 
 _What = tuple[str, str]

@@ -45,18 +45,15 @@ class LimitedWorker(Worker):
             queue: where it was.
         """
         if (key := job.meta.get("limit_key")) is not None and (seconds := self._wait(key, job)):
-            self._put_off(job, queue, seconds)
+            job.meta[TIMES] = int(job.meta.get(TIMES, 0)) + 1
+            with self.connection.pipeline() as pipeline:
+                queue.schedule_job(job, datetime.now(UTC) + timedelta(seconds=seconds), pipeline=pipeline)
+                pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
+                pipeline.execute()
+            self.log.info("no token for %s: back in %.3f s", job.id, seconds)
         else:
             super().execute_job(job, queue)
 
     def _wait(self, key: str, job: Job) -> float:
         limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
         return limit.wait(Run(str(job.func_name), lambda: None, (), {}, int(job.meta.get(TIMES, 0))))
-
-    def _put_off(self, job: Job, queue: Queue, seconds: float) -> None:
-        job.meta[TIMES] = int(job.meta.get(TIMES, 0)) + 1
-        with self.connection.pipeline() as pipeline:
-            queue.schedule_job(job, datetime.now(UTC) + timedelta(seconds=seconds), pipeline=pipeline)
-            pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
-            pipeline.execute()
-        self.log.info("no token for %s: back in %.3f s", job.id, seconds)

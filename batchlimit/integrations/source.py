@@ -115,9 +115,6 @@ class LimiterSupply:
         self._make, self._lock = make, threading.Lock()
         self._limiter = make() if make.is_early else None
 
-    def __repr__(self) -> str:
-        return f"<LimiterSupply of {self._limiter or 'no limiter yet'}>"
-
     def made(self) -> RateLimiter | None:
         """Return the limiter, if there is one."""
         return self._limiter
@@ -145,9 +142,6 @@ class LimiterHome:
         self._make = make
         self._settling: set[asyncio.Task[None]] = set()
         self._limiter = make() if make.is_early else None  # it connects at the first call
-
-    def __repr__(self) -> str:
-        return f"<LimiterHome of {self._limiter or 'no limiter yet'}>"
 
     def made(self) -> "AsyncRateLimiter | None":
         """Return the limiter, if there is one."""

@@ -111,9 +111,6 @@ class Constant:
         self._new: dict[int, Quota] = {}
         self._old: dict[int, Quota] = {}
 
-    def __repr__(self) -> str:
-        return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
-
     def __call__(self, key: str) -> Quota:
         """Return the first answer of the function; if it raises, so does this, and the next call asks again."""
         name = hash(key)
@@ -139,9 +136,6 @@ class ByName:
             raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
         quotas = {name: _own(_as_quota(value, shown(name))) for name, value in names.items()}
         self._find, self.policies = by_name(quotas), Policies(quotas)
-
-    def __repr__(self) -> str:
-        return f"<ByName {self.policies!r}>"
 
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key; ValueError: it has none."""

@@ -151,18 +151,15 @@ def _check_costs(one: Rule, other: Rule) -> None:
     """Check that a request that both rules match can ever be admitted: the costs of one key add up."""
     if not isinstance(one.cost, int) or not isinstance(other.cost, int) or other.quota.denies_all:
         return
-    if one.cost + other.cost > other.quota.largest_cost and _meet(one, other):
+    if one.cost + other.cost > other.quota.largest_cost and any(
+        Pattern.parse(mine).overlaps(Pattern.parse(theirs)) for mine in one.match for theirs in other.match
+    ):
         raise RulesError(
             f"its cost of {other.cost} and that of rule {one.name!r}, {one.cost}, add up, for both have the key "
             f"{shown(other.key)}; they never fit a burst of {other.quota.largest_cost}: lower a cost or raise it",
             rule=other.name,
             field="cost",
         )
-
-
-def _meet(one: Rule, other: Rule) -> bool:
-    """Whether some request matches both."""
-    return any(Pattern.parse(mine).overlaps(Pattern.parse(theirs)) for mine in one.match for theirs in other.match)
 
 
 def _overlap(one: Rule, other: Rule) -> RulesError:

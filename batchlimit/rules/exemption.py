@@ -85,9 +85,6 @@ class Exemption:
         except (ValueError, TypeError) as error:
             raise RulesError(str(error), field="exempt") from error
 
-    def __repr__(self) -> str:
-        return f"<Exemption of {len(self.given)}>"
-
     def by_path(self, method: str, path: str, root: str) -> bool:
         """Whether a pattern exempts requests."""
         return any(each.matches(method, path, root) for each in self._patterns)
@@ -134,9 +131,6 @@ class Replacements:
 
     def __bool__(self) -> bool:
         return bool(self._replacing)
-
-    def __repr__(self) -> str:
-        return f"<Replacements by {', '.join(rule.name for rule, _ in self._replacing) or 'none'}>"
 
     def of(self, method: str, path: str, root: str, without: Collection[str] = ()) -> Mapping[str, str]:
         """Return the names of the rules that do not apply to a request, each with the name of one that replaces it.

@@ -72,9 +72,6 @@ class Finder:
         )
         self.found = Memory(self._find)
 
-    def __repr__(self) -> str:
-        return f"<Finder, {self._replacements}, {self._exemption}>"
-
     def applicable(self, request: Request) -> Applicable:
         """Return the rules that apply, each with its key or why it has none; one without a key replaces no other."""
         method, path, identity, _, root = request

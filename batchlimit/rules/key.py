@@ -103,7 +103,11 @@ def _in_key(value: object, name: str) -> object:
 
 def _escaped(value: object, name: str) -> str:
     """Return the value as it stands in a key: without colons, and of bounded length."""
-    plain = _as_text(value, name)
+    if value is None:
+        raise NoKey(f"there is no {{{name}}}")
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
+        raise NoKey(f"{{{name}}} is a {type(value).__name__}, and must be a str, an int or a UUID")
+    plain = str.__str__(value) if isinstance(value, str) else str(value)
     if not plain:
         raise NoKey(f"{{{name}}} is empty")
     text = _UNSAFE.sub(_percent, plain[: LONGEST_VALUE + 1])
@@ -115,14 +119,6 @@ def _escaped(value: object, name: str) -> str:
 
 def _percent(found: re.Match[str]) -> str:
     return quote(found[0], safe="", errors="surrogatepass")
-
-
-def _as_text(value: object, name: str) -> str:
-    if value is None:
-        raise NoKey(f"there is no {{{name}}}")
-    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
-        raise NoKey(f"{{{name}}} is a {type(value).__name__}, and must be a str, an int or a UUID")
-    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def _segments(text: str) -> Iterator[Segment]:

@@ -30,9 +30,6 @@ class SlotLease:
     def __init__(self, until: float = 0) -> None:
         self.until, self.renewal, self.ended = until, math.inf, False
 
-    def __repr__(self) -> str:
-        return f"<SlotLease until {self.until}>"
-
     def renew(self, sent: int, length: int) -> None:
         """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
         self.until = sent + int(USED * length)
@@ -79,9 +76,6 @@ class Place:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
         self.holder: Callable[[], Any] = _nobody  # by name: the model of tests copies places by pickle
-
-    def __repr__(self) -> str:
-        return f"<Place {self.token}{', lost' if self._is_lost else ''} under {self.lease!r}>"
 
     def is_lost(self, now: int) -> bool:
         """Whether the slot may belong to somebody else by now."""
@@ -194,9 +188,6 @@ class HeldSlots:
         self._most = 0  # how many places there were at once since the last renewal
         self.first_ask: float = math.inf
         self._keep, self._allowance = -1, 0  # how many may stay while others wait, or idle else
-
-    def __repr__(self) -> str:
-        return f"<HeldSlots: {self.busy} of {self.count} in use under {self.lease!r}>"
 
     @property
     def count(self) -> int:

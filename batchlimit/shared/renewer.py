@@ -164,16 +164,6 @@ class LeaseRenewer:
 
     def _due(self) -> list[LocalSlots] | None:
         """Return the keys to ask about; None: all is over."""
-        self._sweep()
-        with self.holdings.lock:
-            due = self.holdings.keys.due(self._clock())
-            if self.is_closed and not due:
-                if not self.holdings.keys:
-                    return None
-                self._flushed.set()
-        return due
-
-    def _sweep(self) -> None:
         while self._abandoned:
             self.holdings.leave(*self._abandoned.popleft())
         now = self._clock()
@@ -182,6 +172,13 @@ class LeaseRenewer:
             self.holdings.left_behind([self._gone.popleft() for _ in range(len(self._gone))])
         if self._is_retired and not self.is_closed:
             self.close(0.0)
+        with self.holdings.lock:
+            due = self.holdings.keys.due(self._clock())
+            if self.is_closed and not due:
+                if not self.holdings.keys:
+                    return None
+                self._flushed.set()
+        return due
 
     def _exchange(self, slots: LocalSlots) -> None:
         with self.holdings.lock:

@@ -38,10 +38,6 @@ class Breaker:
         self.error: StoreUnavailable | None = None  # of the last failure
         self.probe_at = -math.inf  # while it is open: when the next probe is due
 
-    def __repr__(self) -> str:
-        state = "closed" if self.opened_at is None else "open"
-        return f"<Breaker {state} after {self.consecutive_failures} consecutive failures>"
-
     @property
     def is_failing(self) -> bool:
         """Whether at least two calls failed in a row: then no call waits for a connection."""
@@ -91,9 +87,6 @@ class Breakers:
         self._durations = Durations()
         self.took = self._durations.add
         """Counts how long (s) a call took."""
-
-    def __repr__(self) -> str:
-        return f"<Breakers {dict(self.of)}>"
 
     def failed(self, part: str, error: StoreUnavailable, now: float) -> bool:
         """Count a failure; True if it opened the breaker of the part."""

@@ -194,7 +194,8 @@ class RedisStore(BaseRedisStore):
             raise
         except BaseException as error:  # a signal handler raised at an unknown place
             untraced(error)
-            self._abandon(transport)
+            if self._connect is not None and self._transport is transport:
+                self._transport = self._connect()  # a connection may have the unread reply of this call
             raise
 
     def _outcome(self, reply: Any) -> Grant | StoreUnavailable:
@@ -208,11 +209,6 @@ class RedisStore(BaseRedisStore):
             return take(*args)
         except StoreUnavailable as error:
             return error
-
-    def _abandon(self, transport: Transport) -> None:
-        """Replace all connections: one of them may have the unread reply of this call."""
-        if self._connect is not None and self._transport is transport:
-            self._transport = self._connect()
 
 
 def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:

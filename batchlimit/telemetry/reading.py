@@ -140,17 +140,13 @@ def _shared_limiter(seen: SharedStatistics) -> Iterator[tuple[Series, Value]]:
 
 
 def _front(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
-    yield from _rules(seen)
-    if seen.limiter is not None:
-        yield from _rate_limiter(seen.limiter.statistics())
-
-
-def _rules(seen: EnforcementStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.REQUESTS, ("", "unmatched")), seen.unmatched
     yield Series(metrics.REQUESTS, ("", "exempt")), seen.exempt
     for number, (name, counts) in enumerate(seen.rules.items()):
         for result in ("acquired", "refused", "shadow_refused", "no_key", "store_away"):
             yield Series(metrics.REQUESTS, (_policy(name, number), result)), getattr(counts, result)
+    if seen.limiter is not None:
+        yield from _rate_limiter(seen.limiter.statistics())
 
 
 def _policy(name: str, number: int) -> str:

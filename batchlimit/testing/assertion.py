@@ -63,7 +63,10 @@ def assert_limited(
 def _steps(call: Callable[[], object], after: int, within: float | str | None) -> Steps[None]:
     yield from _exactly(call, after, "")
     if within is not None:
-        _pass(within)
+        world = next((world for world in reversed(SCENE.worlds) if isinstance(world, VirtualWorld)), None)
+        if world is None:
+            raise RuntimeError("time would have to pass for real: use frozen_limits, or leave out `within`")
+        world.time.advance(within)
         yield from _exactly(call, after, f" {within} later")
 
 
@@ -91,10 +94,3 @@ def _says_too_many(thing: object) -> bool:
     code = getattr(thing, "code", None)
     told = code() if inspect.ismethod(code) else code
     return told == _TOO_MANY or getattr(told, "name", None) == _EXHAUSTED
-
-
-def _pass(within: float | str) -> None:
-    world = next((world for world in reversed(SCENE.worlds) if isinstance(world, VirtualWorld)), None)
-    if world is None:
-        raise RuntimeError("time would have to pass for real: use frozen_limits, or leave out `within`")
-    world.time.advance(within)

@@ -135,15 +135,12 @@ class Rounds:
             due = self._clock() + self._every
             events = self.poll_once()
             if not self._stopping:
-                self._report(events)
+                log_event("watchers.seen", "watchers: %s", "; ".join(events) or "all is well", seen=events)
+                try:
+                    self._tell(events)
+                except Exception as error:  # noqa: BLE001  the limiter's, or its law's: the next round may do better
+                    log_event("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
             self._wait_until(due, lambda: False)
-
-    def _report(self, events: tuple[str, ...]) -> None:
-        log_event("watchers.seen", "watchers: %s", "; ".join(events) or "all is well", seen=events)
-        try:
-            self._tell(events)
-        except Exception as error:  # noqa: BLE001  the limiter's, or its law's: the next round may do better
-            log_event("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
 
     def _wait_until(self, due: float, done: Callable[[], bool]) -> None:
         """Wait until it is due, done, or time to stop."""

@@ -73,7 +73,11 @@ class AiohttpHold:
         if not self.outcome.charges:
             return
         try:
-            await _send(request, response)
+            prepare = response.prepare
+            if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
+                response.prepare = _sent  # type: ignore[method-assign]
+            await prepare(request)
+            await response.write_eof()
         except ConnectionError as error:
             self.settle(error)
             return
@@ -122,15 +126,6 @@ class AiohttpHold:
             return WSMessage(WSMsgType.CLOSED, None, None)
 
         websocket.receive = limited  # type: ignore[method-assign]
-
-
-async def _send(request: web.Request, response: web.StreamResponse) -> None:
-    """Send a response to its end."""
-    prepare = response.prepare
-    if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
-        response.prepare = _sent  # type: ignore[method-assign]
-    await prepare(request)
-    await response.write_eof()
 
 
 async def _sent(request: web.BaseRequest) -> None:

@@ -59,16 +59,6 @@ def configuration() -> Configuration:
     given = getattr(settings, SETTING, None)
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{SETTING} is not set: nothing is limited; give a dict with URL and RULES")
-    _check_names(given)
-    try:
-        return _read(given)
-    except ImproperlyConfigured:
-        raise
-    except Exception as error:
-        raise ImproperlyConfigured(f"{SETTING}: {error}") from error
-
-
-def _check_names(given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in _NAMES:
             near = get_close_matches(str(name).upper(), _NAMES, 1)
@@ -78,6 +68,12 @@ def _check_names(given: Mapping[str, Any]) -> None:
         raise ImproperlyConfigured(f"{SETTING} has no RULES: give the path of a file, or a list of Rule")
     if ("URL" in given) == ("LIMITER" in given or "ASYNC_LIMITER" in given):
         raise ImproperlyConfigured(f"{SETTING} has a URL, or functions as LIMITER and ASYNC_LIMITER, and not both")
+    try:
+        return _read(given)
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        raise ImproperlyConfigured(f"{SETTING}: {error}") from error
 
 
 def _read(given: Mapping[str, Any]) -> Configuration:

@@ -40,9 +40,6 @@ class Ending:
         # `response.close` calls these, once. Django has no public name for them; a `close` of ours would be a cycle.
         response._resource_closers.append(self.end)  # noqa: SLF001
 
-    def __repr__(self) -> str:
-        return f"<Ending of a {self._status}, {self._sent} bytes sent>"
-
     def __del__(self) -> None:
         if (ended := self._ended) is not None:  # another middleware has put another response in its place
             self._ended = None

@@ -67,9 +67,6 @@ class _Enforcement(Generic[L]):
         if isinstance(rules, RuleFile):
             rules.lead(self, last=True)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self.rules)} rules>"
-
     def _hold(self, rules: Rules) -> None:
         self.rules, self._routes = rules, RouteRules(rules)
         self.has_routes = bool(self._routes)

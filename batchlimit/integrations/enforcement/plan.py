@@ -42,9 +42,6 @@ class Bill:
             self.costs[key] = self.costs.get(key, 0) + cost
         self.prepared: Prepared | None = None
 
-    def __repr__(self) -> str:
-        return f"<Bill of {self.costs}>"
-
     def telling(self, left: Left) -> list[Told]:
         """Return what the fields tell.
 
@@ -87,9 +84,6 @@ class RequestPlan:
         values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
         self._values = tuple(dict.fromkeys(values))
         self.fields = frozenset(name for name, _ in values)
-
-    def __repr__(self) -> str:
-        return f"<RequestPlan of {len(self.rules)} rules>"
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""

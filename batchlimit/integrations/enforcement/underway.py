@@ -24,9 +24,6 @@ class Underway(Generic[S]):
         self._open: dict[str, int] = {}
         self._waiting: dict[str, list[S]] = {}
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self._open)} keys>"
-
     def begin(self, charges: Iterable[Charged]) -> None:
         """Note that responses will say what of these stays charged."""
         with self._lock:

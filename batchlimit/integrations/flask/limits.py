@@ -45,9 +45,6 @@ class FlaskHold:
         self._outcome: Outcome | None = None
         self._refusal: Refusal | None = None
 
-    def __repr__(self) -> str:
-        return f"<FlaskHold {self._outcome or 'before the rules were asked'}>"
-
     def serve(self, app: WSGIApp, environ: Environ, start_response: StartResponse) -> WSGIExchange:
         """Run the application, and settle what was charged when its response has ended."""
         return WSGIExchange(start_response, (), self._settle).run(app, environ)

@@ -154,9 +154,6 @@ class _Named:
         quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
         self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
 
-    def __repr__(self) -> str:
-        return f"<_Named {', '.join(self.now)}>"
-
     @property
     def is_enforced(self) -> bool:
         """Whether no name has another mode."""

@@ -18,7 +18,12 @@ def read(text: str) -> Document:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         for node in _nodes(root):
-            _check_once(node)
+            names = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                    if key.value in names:
+                        raise SyntaxProblem(f"{key.value!r} stands twice in one mapping", _place(key.start_mark))
+                    names.add(key.value)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         raise SyntaxProblem(error.problem or str(error), _place(error.problem_mark or error.context_mark)) from error
@@ -40,15 +45,6 @@ def _nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
             waiting += [each for pair in node.value for each in pair]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
-
-
-def _check_once(node: yaml.Node) -> None:
-    names = set()
-    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-            if key.value in names:
-                raise SyntaxProblem(f"{key.value!r} stands twice in one mapping", _place(key.start_mark))
-            names.add(key.value)
 
 
 def _offset(node: yaml.Node | None, path: Path, of_key: bool) -> int | None:

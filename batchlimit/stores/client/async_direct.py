@@ -43,9 +43,6 @@ class MultiplexedConnection(asyncio.Protocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writer.transport.set_protocol(self)
 
-    def __repr__(self) -> str:
-        return f"<MultiplexedConnection with {len(self._asked)} replies to come, {self._waiting} of them awaited>"
-
     @property
     def is_open(self) -> bool:
         """Whether it takes more calls: it is connected, and no caller gave up waiting for a reply."""

@@ -100,9 +100,6 @@ class AsyncPrimaryMonitor:
         self._subscription = _AsyncSubscription()
         self._task: asyncio.Task[None] | None = None
 
-    def __repr__(self) -> str:
-        return f"<AsyncPrimaryMonitor of {self._pool()}>"
-
     def begin(self) -> None:
         """Start the task, once."""
         if self._task is None:

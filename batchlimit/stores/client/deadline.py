@@ -93,9 +93,6 @@ class RespSocket:
         self._poll.register(connected, select.POLLIN)
         self._is_busy = False  # a command was sent, and its reply is not read to the end
 
-    def __repr__(self) -> str:
-        return f"<RespSocket on {self._socket}>"
-
     @property
     def is_ready(self) -> bool:
         """Whether the next reply answers the next command: nothing is unread, and the server has not hung up."""

@@ -135,9 +135,6 @@ class ServerClocks:
     def __init__(self) -> None:
         self._ahead: dict[str, float] = {}  # us, by server: its clock less time.monotonic()
 
-    def __repr__(self) -> str:
-        return f"<ServerClocks of {len(self._ahead)} servers>"
-
     def latest(self, server: str, within: float) -> float:
         """Return what a server's clock shows in so many seconds (us; inf: nobody knows)."""
         return (time.monotonic() + within) * _SECOND + self._ahead.get(server, math.inf)
@@ -163,9 +160,6 @@ class SpendScript:
     def __init__(self, seen: str, clocks: ServerClocks) -> None:
         """`seen` names the hash of overrides ("": the script cannot read it)."""
         self._seen, self._clocks = seen, clocks
-
-    def __repr__(self) -> str:
-        return f"<SpendScript that sees {self._seen!r}>"
 
     def call(self, prefix: str, groups: Groups, look: bool, within: float, server: str) -> Call:
         """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them."""

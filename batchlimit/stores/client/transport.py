@@ -121,9 +121,6 @@ class PrimaryMonitor:
         self._starting = threading.Lock()  # held to start the thread once
         self._thread: threading.Thread | None = None
 
-    def __repr__(self) -> str:
-        return f"<PrimaryMonitor of {self._pool()}>"
-
     def begin(self) -> None:
         """Start the thread, once; the next call tries again if the system has no thread left."""
         if self._thread is None and self._starting.acquire(blocking=False):  # else another thread starts it
@@ -237,9 +234,6 @@ class Subscription:
         self._reader = reader(redis.ResponseError)
         self._buffer = bytearray(_MOST)
         self._read: deque[Any] = deque()
-
-    def __repr__(self) -> str:
-        return f"<Subscription to {self._channel}>"
 
     def open(self) -> None:
         """Connect and subscribe; return when the store has confirmed it. Earlier messages are lost."""

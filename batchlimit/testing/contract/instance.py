@@ -95,16 +95,12 @@ def rules_of(module: ModuleType, seeds: int) -> Iterator[StoreRule]:
     """Yield the rules of a module, those of random messages for so many seeds."""
     for name, function in vars(module).items():
         if callable(function) and function.__module__ == module.__name__ and not name.startswith("_"):
-            yield from _rules(name, function, seeds)
-
-
-def _rules(name: str, function: Any, seeds: int) -> Iterator[StoreRule]:
-    arguments = getattr(function, "cases", [])
-    names = [argument for argument, _ in arguments]
-    values = [each[:seeds] if argument == "seed" else each for argument, each in arguments]
-    for case in product(*values):
-        told = f"[{', '.join(map(str, case))}]" if case else ""
-        yield StoreRule(f"{name}{told}", partial(function, **dict(zip(names, case, strict=True))))
+            arguments = getattr(function, "cases", [])
+            names = [argument for argument, _ in arguments]
+            values = [each[:seeds] if argument == "seed" else each for argument, each in arguments]
+            for case in product(*values):
+                told = f"[{', '.join(map(str, case))}]" if case else ""
+                yield StoreRule(f"{name}{told}", partial(function, **dict(zip(names, case, strict=True))))
 
 
 def near(seen: float, wanted: float, rel: float = 1e-6) -> bool:
