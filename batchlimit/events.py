@@ -12,16 +12,11 @@ _logger = logging.getLogger("batchlimit")
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """One kind of event.
+    """One kind of event."""
 
-    Attributes:
-        level: of its messages, as of `logging`; a repetition may have a lower one.
-        text: what it means, in one sentence.
-        fields: what a record of it has beside the event, each as an attribute with "batchlimit_" before its name.
-    """
-
-    level: int
-    text: str
+    level: int  # of its messages, as of `logging`; a repetition may have a lower one
+    text: str  # what it means, in one sentence
+    # what a record of it has beside the event, each as an attribute with "batchlimit_" before its name
     fields: tuple[str, ...] = ()
 
 

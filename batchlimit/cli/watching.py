@@ -25,35 +25,21 @@ _WIDTH = 11
 
 
 class BucketLook(NamedTuple):
-    """One look at a bucket.
+    """One look at a bucket."""
 
-    Attributes:
-        key: whose bucket it is.
-        at: when (seconds since 1970).
-        state: the bucket; None: there is none.
-        override: the override that counts, and a trial beside it; None: the code counts.
-    """
-
-    key: str
-    at: float
-    state: BucketState | None
-    override: str | None
+    key: str  # whose bucket it is
+    at: float  # when (seconds since 1970)
+    state: BucketState | None  # the bucket; None: there is none
+    override: str | None  # the override that counts, and a trial beside it; None: the code counts
 
 
 class Rate(NamedTuple):
-    """Tokens each second.
+    """Tokens each second."""
 
-    Attributes:
-        used: that were used.
-        refused: that were refused.
-        shadow: that were admitted, and that a quota in shadow mode or on trial was to refuse.
-        trend: what was used at the last looks.
-    """
-
-    used: float
-    refused: float
-    shadow: float
-    trend: tuple[float, ...]
+    used: float  # that were used
+    refused: float  # that were refused
+    shadow: float  # that were admitted, and that a quota in shadow mode or on trial was to refuse
+    trend: tuple[float, ...]  # what was used at the last looks
 
 
 class Rates:
@@ -82,7 +68,22 @@ def watch(look: Callable[[], BucketLook], row_of: Callable[[BucketLook], Row], i
         _screen(look, interval)
         return
     try:
-        _follow(look, row_of, interval, output)
+        rates = Rates()
+        if output is Output.TABLE:
+            _print(_spaced("AT", "LEVEL", "HELD", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
+        while True:
+            found = look()
+            rate = rates.take(found)
+            row = {"at": _clock(found.at)} | row_of(found) | {"used_per_second": round(rate.used, 1)}
+            row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
+            match output:
+                case Output.JSON:
+                    _print(json_of(row))
+                case Output.YAML:
+                    _print("---\n" + yaml_of(row).rstrip())
+                case Output.TABLE:
+                    _print(_line(found, rate))
+            time.sleep(interval)
     except BrokenPipeError:  # whoever read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -103,27 +104,6 @@ def leaves(keys: Keyboard, until: float) -> bool:
         if set(pressed) & set("qQ\x03\x04"):
             return True
     return False
-
-
-def _follow(
-    look: Callable[[], BucketLook], row_of: Callable[[BucketLook], Row], interval: float, output: Output
-) -> None:
-    rates = Rates()
-    if output is Output.TABLE:
-        _print(_spaced("AT", "LEVEL", "HELD", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"))
-    while True:
-        found = look()
-        rate = rates.take(found)
-        row = {"at": _clock(found.at)} | row_of(found) | {"used_per_second": round(rate.used, 1)}
-        row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
-        match output:
-            case Output.JSON:
-                _print(json_of(row))
-            case Output.YAML:
-                _print("---\n" + yaml_of(row).rstrip())
-            case Output.TABLE:
-                _print(_line(found, rate))
-        time.sleep(interval)
 
 
 def _line(look: BucketLook, rate: Rate) -> str:

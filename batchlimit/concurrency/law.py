@@ -192,16 +192,11 @@ class Baselined(Protocol):
 
 
 class LawState(NamedTuple):
-    """What a law tells of itself, for those who watch it.
+    """What a law tells of itself, for those who watch it."""
 
-    Attributes:
-        why: Why it set the limit last; see `listen` for the reasons. "": what the call it learnt from says.
-        ratio: How many times as long as without a queue calls took of late; 0: it does not compare.
-        settled: The limit that it goes back to when what it tries out now is over (calls); None: it tries out nothing.
-    """
-
-    why: str = ""
-    ratio: float = 0.0
+    why: str = ""  # Why it set the limit last; see `listen` for the reasons. "": what the call it learnt from says.
+    ratio: float = 0.0  # How many times as long as without a queue calls took of late; 0: it does not compare
+    # The limit that it goes back to when what it tries out now is over (calls); None: it tries out nothing
     settled: int | None = None
 
 

@@ -58,21 +58,13 @@ def described(form: Form) -> Iterator[tuple[str, str, str]]:
 
 
 class Left(NamedTuple):
-    """A rule that a request was charged to, or that refused it: what the fields say of it.
+    """A rule that a request was charged to, or that refused it: what the fields say of it."""
 
-    Attributes:
-        name: its name.
-        quota: its quota.
-        key: the key.
-        remaining: tokens that this process could still admit.
-        binding: which of the quota's bandwidths RateLimit names (default None: the slowest).
-    """
-
-    name: str
-    quota: Quota
-    key: str
-    remaining: int
-    binding: int | None = None
+    name: str  # its name
+    quota: Quota  # its quota
+    key: str  # the key
+    remaining: int  # tokens that this process could still admit
+    binding: int | None = None  # which of the quota's bandwidths RateLimit names (default None: the slowest)
 
 
 Told = tuple[str, Quota, str, int, int | None]

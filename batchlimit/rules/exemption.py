@@ -22,17 +22,11 @@ Exempt = str | Exempts | Sequence[str | Exempts]
 
 
 class Exactly(NamedTuple):
-    """A pattern that matches what it says, and no other spelling of it: case and the last slash count.
+    """A pattern that matches what it says, and no other spelling of it: case and the last slash count."""
 
-    Attributes:
-        text: as it was written.
-        pattern: what it is read as; only its methods count here.
-        form: what matches the path.
-    """
-
-    text: str
-    pattern: Pattern
-    form: re.Pattern[str]
+    text: str  # as it was written
+    pattern: Pattern  # what it is read as; only its methods count here
+    form: re.Pattern[str]  # what matches the path
 
     @classmethod
     def parse(cls, text: str) -> "Exactly":

@@ -22,15 +22,10 @@ _Seen = tuple[int, int, int, int]
 
 
 class FileContents(NamedTuple):
-    """What a file says.
+    """What a file says."""
 
-    Attributes:
-        rules: those of requests; there may be none.
-        limits: those of keys, the keys of rules among them.
-    """
-
-    rules: Rules
-    limits: CodeLimits
+    rules: Rules  # those of requests; there may be none
+    limits: CodeLimits  # those of keys, the keys of rules among them
 
 
 class RuleFile(Unique):

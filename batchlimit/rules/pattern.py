@@ -23,19 +23,13 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Methods and a path.
+    """Methods and a path."""
 
-    Attributes:
-        methods: in upper case; None: every method. HEAD is there where GET is, because frameworks answer it by GET.
-        segments: what stands between the slashes, in lower case; None stands for a parameter.
-        names: the names of the parameters, each with the number of its segment.
-        rest: whether more segments may follow: the pattern ends with "*".
-    """
-
+    # in upper case; None: every method. HEAD is there where GET is, because frameworks answer it by GET.
     methods: frozenset[str] | None
-    segments: tuple[str | None, ...]
-    names: tuple[tuple[str, int], ...]
-    rest: bool
+    segments: tuple[str | None, ...]  # what stands between the slashes, in lower case; None stands for a parameter
+    names: tuple[tuple[str, int], ...]  # the names of the parameters, each with the number of its segment
+    rest: bool  # whether more segments may follow: the pattern ends with "*"
 
     @classmethod
     def parse(cls, text: object) -> "Pattern":

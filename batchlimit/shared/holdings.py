@@ -124,24 +124,27 @@ class Holdings:
 
     def leave(self, key: str, place: Place) -> None:
         """Take back the place of a permit."""
-        with self.lock:
-            if (slots := self.keys.by_key.get(key)) is None:
-                return
-            now = self.clock()
-            served = slots.leave(place, now)
-            self.note(slots, now)
-        if served:
-            self.wake_all(slots, served)
+        self._change(self.keys.by_key, key, lambda slots, now: slots.leave(place, now))
 
     def desert(self, key: str, waiter: SlotWaiter) -> None:
         """End a wait whose caller wants nothing any more."""
+        self._change(self.keys.by_key, key, lambda slots, now: slots.give_up(waiter, now))
+
+    def hear(self, name: str, push: SlotPush) -> None:
+        """Take over what the store told of a key without being asked."""
+        self._change(self.keys.by_name, name, lambda slots, now: slots.hear(push, now))
+
+    def _change(
+        self, keys: dict[str, LocalSlots], name: str, change: Callable[[LocalSlots, int], Sequence[SlotWaiter]]
+    ) -> None:
+        """Change the slots of a key, if it is in use, and wake those who were served."""
         with self.lock:
-            if (slots := self.keys.by_key.get(key)) is None:
+            if (slots := keys.get(name)) is None:
                 return
             now = self.clock()
-            served = slots.give_up(waiter, now)
+            woken = change(slots, now)
             self.note(slots, now)
-        self.wake_all(slots, served)
+        self.wake_all(slots, woken)
 
     def left_behind(self, gone: Iterable[Claim]) -> None:
         """Finish what callers left who were interrupted: their permits are gone, or they have woken nobody."""
@@ -156,16 +159,6 @@ class Holdings:
                 woken = slots.left_behind(claims, now)
                 self.note(slots, now)
             self.wake_all(slots, woken)
-
-    def hear(self, name: str, push: SlotPush) -> None:
-        """Take over what the store told of a key without being asked."""
-        with self.lock:
-            if (slots := self.keys.by_name.get(name)) is None:
-                return
-            now = self.clock()
-            woken = slots.hear(push, now)
-            self.note(slots, now)
-        self.wake_all(slots, woken)
 
     def look_at_all(self) -> None:
         """Ask about all keys where somebody waits: messages may have been lost."""

@@ -156,7 +156,15 @@ class LeaseRenewer:
             self._has_begun = True
         while (due := self._due()) is not None:
             for slots in due:
-                self._exchange(slots)
+                with self.holdings.lock:
+                    sent = self._clock()
+                    lost = slots.expire(sent)
+                    self.holdings.totals.lost += len(lost)
+                    ask = None if self.holdings.drop(slots) else slots.ask(sent)
+                for place in lost:
+                    place.give_up()
+                if ask is not None:
+                    self.holdings.wake_all(slots, self._answered(slots, ask, sent))
             if not due:
                 pause = (self.holdings.keys.next() - self._clock()) / _SECOND
                 self.holdings.wake.wait(max(0.0, pause))
@@ -179,17 +187,6 @@ class LeaseRenewer:
                     return None
                 self._flushed.set()
         return due
-
-    def _exchange(self, slots: LocalSlots) -> None:
-        with self.holdings.lock:
-            sent = self._clock()
-            lost = slots.expire(sent)
-            self.holdings.totals.lost += len(lost)
-            ask = None if self.holdings.drop(slots) else slots.ask(sent)
-        for place in lost:
-            place.give_up()
-        if ask is not None:
-            self.holdings.wake_all(slots, self._answered(slots, ask, sent))
 
     def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[SlotWaiter]:
         """Ask the store; return the waiters to be woken."""

@@ -9,23 +9,14 @@ Merge = Literal["sum", "min", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
+    """One metric."""
 
-    Attributes:
-        name: its name to OpenTelemetry; Prometheus writes "_" for ".", "_seconds" and, after a counter, "_total".
-        kind: "counter" only grows, "gauge" is a value now, "histogram" counts durations by how long they are.
-        unit: what it counts, as OpenTelemetry writes units: things in braces, "1" for a fact.
-        text: one sentence for those who see it first.
-        labels: the names of its labels, beside "limiter".
-        merge: what several limiters, or workers, have together.
-    """
-
-    name: str
-    kind: Kind
-    unit: str
-    text: str
-    labels: tuple[str, ...] = ()
-    merge: Merge = "sum"
+    name: str  # its name to OpenTelemetry; Prometheus writes "_" for ".", "_seconds" and, after a counter, "_total"
+    kind: Kind  # "counter" only grows, "gauge" is a value now, "histogram" counts durations by how long they are
+    unit: str  # what it counts, as OpenTelemetry writes units: things in braces, "1" for a fact
+    text: str  # one sentence for those who see it first
+    labels: tuple[str, ...] = ()  # the names of its labels, beside "limiter"
+    merge: Merge = "sum"  # what several limiters, or workers, have together
 
     @property
     def prometheus_name(self) -> str:

@@ -21,15 +21,10 @@ MOST_POLICIES = 200
 
 
 class Series(NamedTuple):
-    """One time series.
+    """One time series."""
 
-    Attributes:
-        metric: what is measured.
-        values: the value of each of its labels, in their order.
-    """
-
-    metric: Metric
-    values: tuple[str, ...] = ()
+    metric: Metric  # what is measured
+    values: tuple[str, ...] = ()  # the value of each of its labels, in their order
 
 
 Value = float | Histogram
@@ -174,15 +169,10 @@ _MERGE: dict[str, Callable[[Any, Any], Any]] = {"sum": total, "min": min, "max":
 
 
 class Labelled(NamedTuple):
-    """One series of one source.
+    """One series of one source."""
 
-    Attributes:
-        series: the series.
-        limiter: the name of its source.
-    """
-
-    series: Series
-    limiter: str
+    series: Series  # the series
+    limiter: str  # the name of its source
 
 
 class _NamedSource:

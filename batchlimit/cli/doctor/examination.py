@@ -92,9 +92,10 @@ class Examination:
         trips, offset = _trips(client)
         yield findings.round_trip(trips, self._deadline)
         yield findings.clock(offset, min(trips))
-        info = _tried_info(client)
-        if isinstance(info, Finding):
-            yield info
+        info: dict[str, Any] = {}
+        told = _tried("info", lambda: ok("info", str(info.update(client.info()))))
+        if not info:
+            yield told
         else:
             yield _told("server-version", partial(findings.version, info, is_cluster=self._by_cluster))
             yield _told("topology", partial(findings.topology, info, by_cluster=self._by_cluster))
@@ -171,17 +172,6 @@ def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
         if code_of(error) == "NOPERM":
             return warning(check, f"could not be checked: {error}", "run it as a user with more rights")
         return warning(check, f"could not be checked: {error}", "does the server know this command?")
-
-
-def _tried_info(client: Any) -> dict[str, Any] | Finding:
-    found: dict[str, Any] = {}
-
-    def ask() -> Finding:
-        found.update(client.info())
-        return ok("info", "")
-
-    finding = _tried("info", ask)
-    return found or finding
 
 
 def _trips(client: Any) -> tuple[list[float], float]:

@@ -29,21 +29,13 @@ class CheckVerdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """The outcome of one check.
+    """The outcome of one check."""
 
-    Attributes:
-        check: its name.
-        verdict: whether all is well.
-        found: what was found.
-        remedy: what to do; "" if nothing.
-        server: which one, where there are several; "" else.
-    """
-
-    check: str
-    verdict: CheckVerdict
-    found: str
-    remedy: str = ""
-    server: str = ""
+    check: str  # its name
+    verdict: CheckVerdict  # whether all is well
+    found: str  # what was found
+    remedy: str = ""  # what to do; "" if nothing
+    server: str = ""  # which one, where there are several; "" else
 
 
 def ok(check: str, found: str) -> Finding:

@@ -193,34 +193,21 @@ class Charge:
 
 @dataclass(slots=True)
 class Way:
-    """A rule that matches a path, and the charges that were made of it.
+    """A rule that matches a path, and the charges that were made of it."""
 
-    Attributes:
-        rule: the rule.
-        template: makes its key.
-        parameters: of the path.
-        by: what the key is made of besides them: "ip", "user", "both" or "none".
-        known: charges by that; a Tally where no key can be made.
-    """
-
-    rule: Rule
-    template: KeyTemplate
-    parameters: Mapping[str, str]
-    by: str
-    known: "dict[str | tuple[str, str], Charge | ReplayTally]"
+    rule: Rule  # the rule
+    template: KeyTemplate  # makes its key
+    parameters: Mapping[str, str]  # of the path
+    by: str  # what the key is made of besides them: "ip", "user", "both" or "none"
+    known: "dict[str | tuple[str, str], Charge | ReplayTally]"  # charges by that; a Tally where no key can be made
 
 
 @dataclass(slots=True)
 class Route:
-    """The rules that match a method and a target.
+    """The rules that match a method and a target."""
 
-    Attributes:
-        ways: all of them.
-        only: the one, where it is the only one, refuses, and charges whatever the status is.
-    """
-
-    ways: tuple[Way, ...]
-    only: Way | None
+    ways: tuple[Way, ...]  # all of them
+    only: Way | None  # the one, where it is the only one, refuses, and charges whatever the status is
 
 
 def client_of(way: Way, ip: str, user: str) -> str | tuple[str, str]:

@@ -9,17 +9,11 @@ from batchlimit.rules import Rules
 
 @dataclass(slots=True)
 class ReplayTally:
-    """Requests that a rule was asked for, or one key of it.
+    """Requests that a rule was asked for, or one key of it."""
 
-    Attributes:
-        admitted: admitted.
-        refused: refused; by a shadow rule, those that it would have refused.
-        without_key: of a rule: requests of which its key could not be made. It let them pass.
-    """
-
-    admitted: int = 0
-    refused: int = 0
-    without_key: int = 0
+    admitted: int = 0  # admitted
+    refused: int = 0  # refused; by a shadow rule, those that it would have refused
+    without_key: int = 0  # of a rule: requests of which its key could not be made. It let them pass.
 
 
 @dataclass(slots=True)

@@ -23,59 +23,33 @@ _SECOND = 1_000_000
 
 
 class BucketSample(NamedTuple):
-    """A bucket at one instant.
+    """A bucket at one instant."""
 
-    Attributes:
-        key: whose it is.
-        at: when (seconds since 1970, by its server's clock).
-        quota: the one that it obeys.
-        level: the least share of a burst that is there, 0 to 1.
-        held: tokens that instances hold.
-        instances: so many asked within the last second.
-        epoch: when it began (as `at`).
-        used: tokens used since then, without those that are held.
-        refused: tokens refused since then.
-        shadow: tokens admitted since then that a quota in shadow mode was to refuse.
-    """
-
-    key: str
-    at: float
-    quota: Quota
-    level: float
-    held: int
-    instances: int
-    epoch: float
-    used: int
-    refused: int
-    shadow: int = 0
+    key: str  # whose it is
+    at: float  # when (seconds since 1970, by its server's clock)
+    quota: Quota  # the one that it obeys
+    level: float  # the least share of a burst that is there, 0 to 1
+    held: int  # tokens that instances hold
+    instances: int  # so many asked within the last second
+    epoch: float  # when it began (as `at`)
+    used: int  # tokens used since then, without those that are held
+    refused: int  # tokens refused since then
+    shadow: int = 0  # tokens admitted since then that a quota in shadow mode was to refuse
 
 
 class Row(NamedTuple):
-    """A key on the board.
+    """A key on the board."""
 
-    Attributes:
-        key: the key.
-        quota: the quota that its bucket obeys, as text.
-        used: tokens used each second.
-        refused: tokens refused each second.
-        shadow: tokens admitted each second that a quota in shadow mode, or on trial, was to refuse.
-        level: the share of the burst that is there, 0 to 1.
-        held: tokens that instances hold.
-        instances: so many ask.
-        trend: the last rates, the newest last.
-        is_average: it was seen once so far: the rates are averages since the bucket began.
-    """
-
-    key: str
-    quota: str
-    used: float
-    refused: float
-    shadow: float
-    level: float
-    held: int
-    instances: int
-    trend: tuple[float, ...]
-    is_average: bool
+    key: str  # the key
+    quota: str  # the quota that its bucket obeys, as text
+    used: float  # tokens used each second
+    refused: float  # tokens refused each second
+    shadow: float  # tokens admitted each second that a quota in shadow mode, or on trial, was to refuse
+    level: float  # the share of the burst that is there, 0 to 1
+    held: int  # tokens that instances hold
+    instances: int  # so many ask
+    trend: tuple[float, ...]  # the last rates, the newest last
+    is_average: bool  # it was seen once so far: the rates are averages since the bucket began
 
 
 def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample | None:

@@ -47,26 +47,25 @@ _ENTER, _ESCAPE, _BACK = "\r\n", "\x1b", "\x7f\b"
 
 @dataclass(slots=True)
 class View:
-    """What a viewer has chosen.
+    """What a viewer has chosen."""
 
-    Attributes:
-        sort: by what rows are sorted; the poorest level comes first, of all else the largest.
-        is_reversed: whether the order is turned round.
-        pattern: keys that match it, or contain it, are shown; "" shows all.
-        is_typing: whether the next keys that are pressed go to the pattern.
-        is_over: whether the viewer wants to leave.
-    """
-
-    sort: Sort = Sort.USED
-    is_reversed: bool = False
-    pattern: str = ""
-    is_typing: bool = False
-    is_over: bool = False
+    sort: Sort = Sort.USED  # by what rows are sorted; the poorest level comes first, of all else the largest
+    is_reversed: bool = False  # whether the order is turned round
+    pattern: str = ""  # keys that match it, or contain it, are shown; "" shows all
+    is_typing: bool = False  # whether the next keys that are pressed go to the pattern
+    is_over: bool = False  # whether the viewer wants to leave
 
     def press(self, key: str) -> None:
         """Do what a key means: q leaves, s sorts by the next column, r turns round, / filters, Escape ends that."""
         if self.is_typing:
-            self._type(key)
+            if key == _ESCAPE:
+                self.pattern, self.is_typing = "", False
+            elif key in _ENTER:
+                self.is_typing = False
+            elif key in _BACK:
+                self.pattern = self.pattern[:-1]
+            elif key.isprintable():
+                self.pattern += key
         elif key in ("q", "Q", "\x03", "\x04"):
             self.is_over = True
         elif key == "s":
@@ -78,16 +77,6 @@ class View:
             self.pattern, self.is_typing = "", True
         elif key == _ESCAPE:
             self.pattern = ""
-
-    def _type(self, key: str) -> None:
-        if key == _ESCAPE:
-            self.pattern, self.is_typing = "", False
-        elif key in _ENTER:
-            self.is_typing = False
-        elif key in _BACK:
-            self.pattern = self.pattern[:-1]
-        elif key.isprintable():
-            self.pattern += key
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are shown, in order."""
@@ -154,19 +143,12 @@ class _Column(NamedTuple):
 
 
 class ScreenScene(NamedTuple):
-    """What is drawn besides rows.
+    """What is drawn besides rows."""
 
-    Attributes:
-        store: the address.
-        at: when (seconds since 1970).
-        budget: milliseconds of each server's time for a look.
-        cost: of the last look.
-    """
-
-    store: str
-    at: float
-    budget: float
-    cost: Cost
+    store: str  # the address
+    at: float  # when (seconds since 1970)
+    budget: float  # milliseconds of each server's time for a look
+    cost: Cost  # of the last look
 
 
 def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width: int) -> RenderableType:

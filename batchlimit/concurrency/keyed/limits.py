@@ -65,17 +65,11 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPattern:
-    """One entry of the limits.
+    """One entry of the limits."""
 
-    Attributes:
-        name: The name or pattern.
-        number: Where it stands among the limits. Several keys are acquired in this order.
-        keyed: What each of its keys gets.
-    """
-
-    name: str
-    number: int
-    keyed: Keyed
+    name: str  # The name or pattern
+    number: int  # Where it stands among the limits. Several keys are acquired in this order.
+    keyed: Keyed  # What each of its keys gets
 
 
 def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:

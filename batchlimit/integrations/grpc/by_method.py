@@ -13,20 +13,28 @@ from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor
 T = TypeVar("T")
 
 
+_MOST = 1000
+"""Methods that are known by name; of others the patterns are looked through at each call."""
+
+
 class _Table(Generic[T]):
     """The interceptors by method; what was found for a name stays known."""
 
-    __slots__ = ("_find", "_found", "_names")
+    __slots__ = ("_find", "_found", "names")
 
-    def __init__(self, entries: object, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> None:
+    def __init__(self, entries: Any, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> None:
         if not isinstance(entries, Mapping) or not entries:
             raise TypeError(f'interceptors must be like {{"/shop.Orders/*": limiter}}, not {entries!r}')
-        made = {name: (_made(name, each, kind, limiter, intercept),) for name, each in entries.items()}
-        self._names, self._find = list(made), by_name(made)
+        made = dict[str, tuple[Any]]()
+        for name, given in entries.items():
+            if not (given is None or isinstance(given, (kind, limiter))):
+                raise TypeError(
+                    f"{name!r} needs a {limiter.__name__}, an interceptor, or None to let its calls pass, "
+                    f"not {given!r}; a limiter by key comes in an interceptor with its key="
+                )
+            made[name] = (intercept(given) if isinstance(given, limiter) else given,)
+        self.names, self._find = list(made), by_name(made)
         self._found: dict[str, T | None] = {}
-
-    def __repr__(self) -> str:
-        return repr(self._names)
 
     def of(self, method: str) -> T | None:
         """Return the interceptor of a method; None: calls pass."""
@@ -37,21 +45,6 @@ class _Table(Generic[T]):
         if len(self._found) < _MOST:  # clients name methods as they like
             self._found[method] = interceptor
         return interceptor
-
-
-_MOST = 1000
-"""Methods that are known by name; of others the patterns are looked through at each call."""
-
-
-def _made(name: object, given: Any, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> Any:
-    if given is None or isinstance(given, kind):
-        return given
-    if isinstance(given, limiter):
-        return intercept(given)
-    raise TypeError(
-        f"{name!r} needs a {limiter.__name__}, an interceptor, or None to let its calls pass, not {given!r}; "
-        "a limiter by key comes in an interceptor with its key="
-    )
 
 
 class ByMethod(grpc.ServerInterceptor):
@@ -78,7 +71,7 @@ class ByMethod(grpc.ServerInterceptor):
         self._table = _Table(interceptors, grpc.ServerInterceptor, ConcurrencyLimiter, ConcurrencyInterceptor)
 
     def __repr__(self) -> str:
-        return f"<ByMethod {self._table!r}>"
+        return f"<ByMethod {self._table.names}>"
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Hand a call to the interceptor of its method; grpcio calls this."""
@@ -110,7 +103,7 @@ class AsyncByMethod(grpc.aio.ServerInterceptor):
         )
 
     def __repr__(self) -> str:
-        return f"<AsyncByMethod {self._table!r}>"
+        return f"<AsyncByMethod {self._table.names}>"
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Hand a call to the interceptor of its method; grpcio calls this."""

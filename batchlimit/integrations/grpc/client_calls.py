@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -107,6 +107,15 @@ class EveryCall(
     intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
 
 
+_KINDS: tuple[tuple[type[grpc.aio.ClientInterceptor], str], ...] = (
+    (grpc.aio.UnaryUnaryClientInterceptor, "intercept_unary_unary"),
+    (grpc.aio.UnaryStreamClientInterceptor, "intercept_unary_stream"),
+    (grpc.aio.StreamUnaryClientInterceptor, "intercept_stream_unary"),
+    (grpc.aio.StreamStreamClientInterceptor, "intercept_stream_stream"),
+)
+"""What grpcio takes for each kind of method, and what it calls."""
+
+
 class AsyncEveryCall:
     """The same on asyncio, where grpcio takes an interceptor for each kind of method.
 
@@ -118,10 +127,7 @@ class AsyncEveryCall:
         self._patience = patience
         self._ends: set[asyncio.Task[None]] = set()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [
-            _UnaryUnary(self._intercept),
-            _UnaryStream(self._intercept),
-            _StreamUnary(self._intercept),
-            _StreamStream(self._intercept),
+            type(kind.__name__, (kind,), {method: staticmethod(self._intercept)})() for kind, method in _KINDS
         ]
 
     async def _admit(self, details: Any, timeout: float | None) -> Ended | None:
@@ -164,28 +170,3 @@ class AsyncEveryCall:
         """Wait for the tasks of calls that have ended."""
         if self._ends:
             await asyncio.wait(self._ends)
-
-
-class _Kind:
-    def __init__(self, intercept: Callable[[Any, Any, Any], Awaitable[Any]]) -> None:
-        self._intercept = intercept
-
-    # The stubs of grpcio call the last argument `request_iterator` where requests stream; grpcio passes it by position.
-    async def intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self._intercept(continuation, client_call_details, request)
-
-
-class _UnaryUnary(_Kind, grpc.aio.UnaryUnaryClientInterceptor):
-    intercept_unary_unary = _Kind.intercept
-
-
-class _UnaryStream(_Kind, grpc.aio.UnaryStreamClientInterceptor):
-    intercept_unary_stream = _Kind.intercept
-
-
-class _StreamUnary(_Kind, grpc.aio.StreamUnaryClientInterceptor):
-    intercept_stream_unary = _Kind.intercept  # type: ignore[assignment]
-
-
-class _StreamStream(_Kind, grpc.aio.StreamStreamClientInterceptor):
-    intercept_stream_stream = _Kind.intercept  # type: ignore[assignment]

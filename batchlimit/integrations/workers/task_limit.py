@@ -27,15 +27,10 @@ _MANY = 10_000
 
 
 class Turn(NamedTuple):
-    """What a task asks for that lines up.
+    """What a task asks for that lines up."""
 
-    Attributes:
-        wait: seconds until the first turn, if nobody is in line.
-        spacing: seconds from its turn to the next.
-    """
-
-    wait: float
-    spacing: float
+    wait: float  # seconds until the first turn, if nobody is in line
+    spacing: float  # seconds from its turn to the next
 
 
 @dataclass(slots=True)
@@ -137,21 +132,13 @@ _AWAY = 5.0
 
 
 class Run(NamedTuple):
-    """A task that is about to run.
+    """A task that is about to run."""
 
-    Attributes:
-        task: its name.
-        function: what it runs; fields of a key name its parameters.
-        args: its arguments.
-        kwargs: those by name.
-        times: how often it was rescheduled.
-    """
-
-    task: str
-    function: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    times: int
+    task: str  # its name
+    function: Callable[..., Any]  # what it runs; fields of a key name its parameters
+    args: Sequence[Any]  # its arguments
+    kwargs: Mapping[str, Any]  # those by name
+    times: int  # how often it was rescheduled
 
 
 class _Charged:

@@ -106,7 +106,16 @@ class RateLimitMiddleware:
         peer, fields = environ.get("REMOTE_ADDR") or None, fields_of(environ)
         outcome = self.front.admit(environ["REQUEST_METHOD"], path, peer, fields, environ, root=root)
         if outcome.refusal is not None:
-            return self._reject(outcome.refusal, environ, start_response)
+            spared(environ)
+            if self._on_rejected is not None:
+                try:
+                    app: WSGIApp | None = self._on_rejected(environ, outcome.refusal)
+                except Exception as error:  # noqa: BLE001  told in the log
+                    self.front.enforcer.counters.unanswered(outcome.refusal.rules, error)
+                    app = None
+                if app is not None:
+                    return app(environ, with_headers(start_response, outcome.refusal.fields))
+            return answer(outcome.refusal, environ, start_response)
         show(environ, outcome)
         if outcome.charges:
             return self._settled(outcome, environ, start_response)
@@ -117,18 +126,6 @@ class RateLimitMiddleware:
     def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         exchange = WSGIExchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
         return exchange.run(self.app, environ)
-
-    def _reject(self, refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        spared(environ)
-        if self._on_rejected is not None:
-            try:
-                app: WSGIApp | None = self._on_rejected(environ, refusal)
-            except Exception as error:  # noqa: BLE001  told in the log
-                self.front.enforcer.counters.unanswered(refusal.rules, error)
-                app = None
-            if app is not None:
-                return app(environ, with_headers(start_response, refusal.fields))
-        return answer(refusal, environ, start_response)
 
 
 def target_of(environ: Environ) -> tuple[str, str]:

@@ -21,29 +21,18 @@ class Rank(NamedTuple):
 
 
 class CodeLimit(NamedTuple):
-    """What a file says of the keys of one name or pattern.
+    """What a file says of the keys of one name or pattern."""
 
-    Attributes:
-        quota: what each key may spend.
-        on_failure: while the store is away; None: as of the limiter.
-        mode: what becomes of the decisions; None: as of the limiter.
-    """
-
-    quota: Quota
-    on_failure: FailurePolicy | None = None
-    mode: Mode | None = None
+    quota: Quota  # what each key may spend
+    on_failure: FailurePolicy | None = None  # while the store is away; None: as of the limiter
+    mode: Mode | None = None  # what becomes of the decisions; None: as of the limiter
 
 
 class CodeLimits(NamedTuple):
-    """What a file says of all keys.
+    """What a file says of all keys."""
 
-    Attributes:
-        by_name: what it says of each name or pattern.
-        revision: its number; None: that of the limiter.
-    """
-
-    by_name: Mapping[str, CodeLimit]
-    revision: int | None = None
+    by_name: Mapping[str, CodeLimit]  # what it says of each name or pattern
+    revision: int | None = None  # its number; None: that of the limiter
 
 
 class Follower(Protocol):

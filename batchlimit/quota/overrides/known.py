@@ -18,17 +18,11 @@ UNTOLD = -1
 
 
 class Published(NamedTuple):
-    """What a store says of the overrides.
+    """What a store says of the overrides."""
 
-    Attributes:
-        revision: of the hash; 0: there is none.
-        now: the server's clock (seconds since 1970).
-        fields: of the hash; None: the revision is the one that the caller knows.
-    """
-
-    revision: int
-    now: float
-    fields: Mapping[str, str] | None
+    revision: int  # of the hash; 0: there is none
+    now: float  # the server's clock (seconds since 1970)
+    fields: Mapping[str, str] | None  # of the hash; None: the revision is the one that the caller knows
 
 
 class Trouble:

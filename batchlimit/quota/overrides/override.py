@@ -20,17 +20,11 @@ ModeSource = Mode | Mapping[str, Mode]
 
 
 class KeyRule(NamedTuple):
-    """What holds for one key: by the code, or by the overrides that are known.
+    """What holds for one key: by the code, or by the overrides that are known."""
 
-    Attributes:
-        quota: what it may spend.
-        mode: what becomes of the decisions.
-        trial: another quota, of which it is only counted what it would refuse; None: there is none.
-    """
-
-    quota: Quota
-    mode: Mode = "enforce"
-    trial: Quota | None = None
+    quota: Quota  # what it may spend
+    mode: Mode = "enforce"  # what becomes of the decisions
+    trial: Quota | None = None  # another quota, of which it is only counted what it would refuse; None: there is none
     weight: int | None = None
     """Where tokens are short; None: as of the limiter."""
     on_failure: FailurePolicy | None = None

@@ -12,19 +12,12 @@ from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override
 
 
 class Change(NamedTuple):
-    """What is to change, all or nothing, if the overrides are still those that the operator saw.
+    """What is to change, all or nothing, if the overrides are still those that the operator saw."""
 
-    Attributes:
-        revision: the one that the operator saw; 0: there were none.
-        texts: of each override that changes, by its name; "" removes it.
-        who: who changes it.
-        why: the reason.
-    """
-
-    revision: int
-    texts: Mapping[str, str]
-    who: str = ""
-    why: str = ""
+    revision: int  # the one that the operator saw; 0: there were none
+    texts: Mapping[str, str]  # of each override that changes, by its name; "" removes it
+    who: str = ""  # who changes it
+    why: str = ""  # the reason
 
 
 class Entry(NamedTuple):

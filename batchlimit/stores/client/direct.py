@@ -79,7 +79,14 @@ class DirectTransport(ServerTransport):
         try:
             if isinstance(connection, Deadlined):
                 return self._resp_of(connection).exchange(packed, answers)
-            self._make_ready(connection)
+            self._connect(connection)
+            try:  # it may have been lost while idle, or have something unread
+                is_ready = not connection.can_read()
+            except FAILURES:
+                is_ready = False
+            if not is_ready:
+                connection.disconnect()
+                self._connect(connection)
             connection.send_packed_command([packed])
             return [_read(connection) for _ in range(answers)]
         except BaseException:
@@ -115,17 +122,6 @@ class DirectTransport(ServerTransport):
             resp = connection.resp
             assert resp is not None
         return resp
-
-    def _make_ready(self, connection: Any) -> None:
-        """Connect; connect again if the connection was lost while idle, or has something unread."""
-        self._connect(connection)
-        try:
-            is_ready = not connection.can_read()
-        except FAILURES:
-            is_ready = False
-        if not is_ready:
-            connection.disconnect()
-            self._connect(connection)
 
     def _connect(self, connection: Any) -> None:
         """Open a connection. A store that was closed, or is meanwhile, has none: nobody would close that one."""

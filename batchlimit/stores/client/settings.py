@@ -94,20 +94,16 @@ def check_tls(options: Mapping[str, Any]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for name, use in _FILES.items():
         if name in options:
-            _use(name, lambda use=use: use(context, options))  # type: ignore[misc]
-
-
-def _use(name: str, use: Callable[[], None]) -> None:
-    reason = ""
-    try:
-        use()
-    except ssl.SSLError as error:
-        said = getattr(error, "reason", None) or "OpenSSL cannot read it"
-        reason = f"{said} (a file must be in PEM form, and ssl_password its key's)"
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "is there something in it?"
-    if reason:
-        raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")
+            reason = ""
+            try:
+                (lambda use=use: use(context, options))()
+            except ssl.SSLError as error:
+                said = getattr(error, "reason", None) or "OpenSSL cannot read it"
+                reason = f"{said} (a file must be in PEM form, and ssl_password its key's)"
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or "is there something in it?"
+            if reason:
+                raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")  # type: ignore[misc]
 
 
 def _chain(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
