@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_560,
-    "functions": 4_550,
-    "files": 408,
+    "lines": 56_137,
+    "functions": 4_487,
+    "files": 382,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Run
+from batchlimit.integrations.task_limit import AsyncTaskLimit, Run
 from batchlimit.quota.template import Cost, Key
 
 __all__ = ["limited"]

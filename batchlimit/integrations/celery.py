@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import RateLimiter, StoreUnavailable
-from batchlimit.integrations.workers.task_limit import TIMES, Run, TaskLimit
+from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit
 from batchlimit.quota.template import Cost, Key
 
 __all__ = ["FleetBucket", "FleetRates", "LimitedTask"]

@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Run
+from batchlimit.integrations.task_limit import AsyncTaskLimit, Run
 from batchlimit.quota.template import Key
 
 __all__ = ["LimitedJobs"]

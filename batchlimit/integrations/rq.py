@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.workers.task_limit import TIMES, Run, TaskLimit
+from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit
 
 __all__ = ["LimitedWorker"]
 

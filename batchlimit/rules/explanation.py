@@ -6,9 +6,8 @@ from typing import Literal, NamedTuple
 
 from batchlimit.base.redaction import escaped, shown
 from batchlimit.rules.key import KeyTemplate, NoKey
-from batchlimit.rules.matcher import Matcher
+from batchlimit.rules.matcher import Matcher, readings
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.reading import readings
 from batchlimit.rules.request import Match, Request
 from batchlimit.rules.rule import Rule
 

@@ -1,14 +1,146 @@
-"""Which rules apply to a request: those that match it, without those that are replaced; none, if it is exempt."""
+"""Which rules apply to a request: those that match it, without those that are replaced; none, if it is exempt.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+A rule matches every spelling of a path, so that no client gets around it. What lets a request off is the other way
+round: no client may choose a spelling of its path that is exempt, and that the application reads as another path.
+"""
 
-from batchlimit.rules.exemption import Exemption, Replacements
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from typing import NamedTuple, TypeVar
+
+from batchlimit.base.redaction import shown
+from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.matcher import Found, Matcher
+from batchlimit.rules.matcher import Found, Matcher, is_odd
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Request, keyed
 from batchlimit.rules.rule import Rule
+
+Exempts = Callable[[Request], bool]
+Exempt = str | Exempts | Sequence[str | Exempts]
+
+
+class Exactly(NamedTuple):
+    """A pattern that matches what it says, and no other spelling of it: case and the last slash count."""
+
+    text: str  # as it was written
+    pattern: Pattern  # what it is read as; only its methods count here
+    form: re.Pattern[str]  # what matches the path
+
+    @classmethod
+    def parse(cls, text: str) -> "Exactly":
+        """Read a pattern. Raises ValueError or TypeError for one that can never match."""
+        pattern = Pattern.parse(text)
+        path = text.split()[-1]
+        above = path.removesuffix("*").removesuffix("/")
+        fields = re.sub(r"/\\\{[^/]*?\\\}(?=/|$)", "/[^/]+", re.escape(above))
+        return cls(text, pattern, re.compile(fields + ("(?:/.*)?" if pattern.rest else "/" * path.endswith("/"))))
+
+    def matches(self, method: str, path: str, root: str = "") -> bool:
+        """Whether it matches a path that can be read in one way only, as a whole or below where it is mounted."""
+        if is_odd(path) or not self.pattern.takes(method):
+            return False
+        below = path.removeprefix(root.rstrip("/"))
+        return self.form.fullmatch(path) is not None or (below[:1] == "/" and self.form.fullmatch(below) is not None)
+
+
+class Exemption:
+    """Requests that no rule is for.
+
+    Args:
+        given: a pattern, a function of the Request that returns whether it is exempt, or several of both.
+
+    Attributes:
+        given: as above, several.
+        functions: those of them that are functions.
+
+    Raises:
+        RulesError: one of them cannot work.
+
+    Example:
+        >>> health = Exemption("GET /health")
+        >>> health.by_path("GET", "/health", ""), health.by_path("GET", "/x/../health", "")
+        (True, False)
+    """
+
+    __slots__ = ("_patterns", "functions", "given")
+
+    def __init__(self, given: Exempt = ()) -> None:
+        self.given = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+        self.functions = tuple([each for each in self.given if callable(each)])
+        for function in self.functions:
+            if iscoroutinefunction(function):
+                raise RulesError(
+                    f"{shown(function)} is asynchronous: let identify ask, and exempt look", field="exempt"
+                )
+        try:
+            self._patterns = [Exactly.parse(each) for each in self.given if not callable(each)]
+        except (ValueError, TypeError) as error:
+            raise RulesError(str(error), field="exempt") from error
+
+    def by_path(self, method: str, path: str, root: str) -> bool:
+        """Whether a pattern exempts requests."""
+        return any(each.matches(method, path, root) for each in self._patterns)
+
+    def why(self, request: Request) -> str:
+        """Return what exempts a request, for people; "": nothing does."""
+        method, path, _, _, root = request
+        found = [f"{each.text} is exempt" for each in self._patterns if each.matches(method, path, root)]
+        with suppress(Exception):  # the caller's log has what a function raises
+            found += ["a function exempts it"] if self.by_functions(request) else []
+        return "; ".join(found)
+
+    def by_functions(self, request: Request) -> bool:
+        """Whether a function exempts a request. Raises what it raises, and TypeError if it returns no bool."""
+        for function in self.functions:
+            told: object = function(request)
+            if told is True:
+                return True
+            if told is not False and told is not None:
+                raise TypeError(f"exempt returns True or False, not {type(told).__name__}")
+        return False
+
+
+class Replacements:
+    """Which rules do not apply where others do.
+
+    A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
+    replaces none: else nothing would be limited while it is tried.
+
+    Args:
+        rules: all rules.
+
+    Example:
+        >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
+        >>> Replacements(rules).of("GET", "/api/x", ""), Replacements(rules).of("GET", "/other", "")
+        ({'all': 'api'}, {})
+    """
+
+    __slots__ = ("_replacing",)
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        replacing = [rule for rule in rules if rule.replaces and rule.mode == "enforce"]
+        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
+
+    def __bool__(self) -> bool:
+        return bool(self._replacing)
+
+    def of(self, method: str, path: str, root: str, without: Collection[str] = ()) -> Mapping[str, str]:
+        """Return the names of the rules that do not apply to a request, each with the name of one that replaces it.
+
+        Args:
+            method, path, root: those of the request.
+            without: the names of rules that replace nothing here, for they have no key.
+        """
+        return {
+            name: rule.name
+            for rule, patterns in self._replacing
+            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
+            for name in rule.replaces
+        }
+
 
 T = TypeVar("T")
 Asked = tuple[str, str, str]

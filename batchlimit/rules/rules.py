@@ -20,10 +20,9 @@ from batchlimit.rules.conflicts import (
     unasked,
 )
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.exemption import Exempt, Exemption
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
-from batchlimit.rules.finder import Finder
+from batchlimit.rules.finder import Exempt, Exemption, Finder
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import Applicable, Match, Request, Template
 from batchlimit.rules.rule import Mode, Rule

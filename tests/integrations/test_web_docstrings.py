@@ -46,7 +46,7 @@ MODULES = [
     "starlette",
     "rq",
     "taskiq",
-    "workers.task_limit",
+    "task_limit",
     "wsgi.concurrency",
     "wsgi.middleware",
 ]

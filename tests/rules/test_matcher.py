@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchlimit.rules import Request, Rule, Rules
-from batchlimit.rules.reading import DECODINGS, readings
+from batchlimit.rules.matcher import DECODINGS, readings
 from tests.opcodes import trace_opcodes
 
 SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])

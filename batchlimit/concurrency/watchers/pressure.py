@@ -1,4 +1,9 @@
-"""Watchers of what a machine runs short of: stalls, as Linux tells them, and memory."""
+"""Watchers of what a machine runs short of: memory, and whatever tasks stand still for.
+
+Pressure stall information (PSI) is there since Linux 4.20. From the kernel's accounting/psi: a file has a line `some`
+(at least one task stood still) and a line `full` (all of them did). Each has averages and a `total`: the microseconds
+that passed so.
+"""
 
 import time
 from collections.abc import Callable

@@ -103,7 +103,7 @@ def check_tls(options: Mapping[str, Any]) -> None:
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or "is there something in it?"
             if reason:
-                raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")  # type: ignore[misc]
+                raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")
 
 
 def _chain(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:

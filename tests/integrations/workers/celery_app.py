@@ -9,7 +9,7 @@ from celery import Celery
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.celery import FleetBucket, FleetRates, LimitedTask
-from batchlimit.integrations.workers.task_limit import TIMES
+from batchlimit.integrations.task_limit import TIMES
 
 STORE = os.environ["STORE"]
 app = Celery("fleet", broker=STORE.replace("unix://", "redis+socket://"))

@@ -13,7 +13,7 @@ from kombu.asynchronous.hub import Hub
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.celery import FleetRates, LimitedTask
-from batchlimit.integrations.workers.task_limit import TIMES
+from batchlimit.integrations.task_limit import TIMES
 from tests.integrations.workers.fleet import Span, excess, processes
 from tests.nodes import await_fact
 from tests.servers import any_binary, redis_server

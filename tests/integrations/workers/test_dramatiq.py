@@ -12,7 +12,7 @@ from dramatiq.results.backends import RedisBackend
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.dramatiq import LimitedActors
-from batchlimit.integrations.workers.task_limit import TIMES
+from batchlimit.integrations.task_limit import TIMES
 from tests.nodes import await_fact
 from tests.servers import Server
 

@@ -10,7 +10,7 @@ import pytest
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.base.decision import Decision
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.integrations.workers.task_limit import AsyncTaskLimit, Lines, Run, TaskLimit, Turn
+from batchlimit.integrations.task_limit import AsyncTaskLimit, Lines, Run, TaskLimit, Turn
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.awaiting import awaited
