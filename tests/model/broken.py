@@ -10,6 +10,20 @@ BREAKS = {
         *SLOTS,
         *SEVERAL,
         Break(
+            "the urgent take no turns",
+            "reservoir.turns:Turns._ends",
+            "waiter.cost / priority, -priority",
+            "waiter.cost, waiter.number",
+            "urgent at one",
+        ),
+        Break(
+            "the urgent wait until no other does",
+            "reservoir.wait_queue:WaitQueue._next",
+            "[first, *(",
+            "[first] if first else [*(",
+            "urgent at one",
+        ),
+        Break(
             "the older of two quotas counts",
             "bucket.bucket:Bucket._agree",
             "since >= self._since)",

@@ -92,8 +92,8 @@ class Caller(Waiter):
 
     __slots__ = ("begun", "came", "wakes_at")
 
-    def __init__(self, cost: int, deadline: float, came: int) -> None:
-        super().__init__(cost, deadline, _BELL)
+    def __init__(self, cost: int, deadline: float, came: int, priority: int = 1) -> None:
+        super().__init__(cost, deadline, _BELL, priority=priority)
         self.came = came
         self.begun: list[KeySpend] | None = None
         self.wakes_at = math.inf
@@ -198,9 +198,9 @@ class Limiter:
 
     # What callers do
 
-    def call(self, cost: int, patience: float) -> None:
+    def call(self, cost: int, patience: float, priority: int = 1) -> None:
         """`try_acquire` where there is no patience, else `acquire`."""
-        caller = Caller(cost, self.clock() + patience if patience else NO_WAIT, self._world.now)
+        caller = Caller(cost, self.clock() + patience if patience else NO_WAIT, self._world.now, priority)
         self._world.came(self.place, caller)
         self.callers.append(caller)
         self._admit(caller)

@@ -15,8 +15,8 @@ class Shape:
     quota: str
     most: Mapping[str, int]
     """How often each thing happens at the most: `calls`, `faults` of messages, and what else may happen."""
-    callers: tuple[tuple[int, float], ...] = ((1, 0.0), (1, inf))
-    """Kinds of callers: what they cost, and how long they wait."""
+    callers: tuple[tuple[int, float] | tuple[int, float, int], ...] = ((1, 0.0), (1, inf))
+    """Kinds of callers: what they cost, how long they wait, and their priority, if it is not 1."""
     instances: int = 2
     sizers: tuple[BatchSizer, ...] = (FixedBatch(0),)
     """By instance; the last one is that of all further instances."""
@@ -91,6 +91,7 @@ BOTH = FixedBatch(0), FixedBatch(2)
 TWO = (FixedBatch(2),)
 WAIT = (inf,)
 NOW, WAITS = ((1, 0.0),), ((1, inf),)
+URGENT = ((1, inf), (1, inf, 10))
 
 SOME = ((1, 0.0), (5, 0.0))
 AB = {"a": "10/s burst 6", "b": "4/s burst 2"}
@@ -107,6 +108,8 @@ USUAL: dict[str, AnyShape] = {
     "two lease": Shape("20/s burst 12", {"calls": 2}, ((1, 0.0), (6, inf)), sizers=TWO),
     "three wait at one": Shape("10/s burst 2", {"calls": 3}, WAITS, 1, TWO, slowest=0),
     "three wait at two": Shape("10/s burst 1", {"calls": 3}, WAITS, slowest=0),
+    "urgent at one": Shape("10/s burst 2", {"calls": 4}, URGENT, 1, TWO, slowest=0),
+    "urgent, interrupted": Shape("10/s burst 1", {"calls": 3, "cancels": 1}, URGENT, 1, slowest=0),
     "one leases, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, NOW, 1, TWO, slowest=0),
     "refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, NOW, 1, TWO, slowest=0),
     "refunded, a message is lost": Shape("4/s burst 2", {"calls": 2, "refunds": 1, "faults": 1}, NOW, 1, slowest=0),
@@ -150,6 +153,7 @@ USUAL: dict[str, AnyShape] = {
 }
 """A minute of the suite."""
 DEEP: dict[str, AnyShape] = {
+    "urgent at two": Shape("10/s burst 1", {"calls": 3}, URGENT, slowest=0),
     "one leases longer, a message is lost": Shape("10/s burst 6", {"calls": 3, "faults": 1}, NOW, 1, TWO, slowest=0),
     "one leases, waits, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, instances=1, sizers=TWO),
     "one spends, waits, a message is lost": Shape("2/s burst 1", {"calls": 2, "faults": 1}, instances=1),

@@ -291,6 +291,9 @@ class _Queue(_Object):
         for number in sorted(thing.waiters):
             waiter = thing.waiters[number]
             walk.values += (waiter.cost, waiter.beyond, round(waiter.deadline - walk._clock, 6), waiter.asked)
+            walk.values.append(waiter.priority)
+        if (turns := thing._turns) is not None:
+            walk.values += (round(time - turns._now, 6) for _, time in sorted(turns._times.items()))
 
 
 class _Table(_Object):
@@ -308,6 +311,7 @@ class _Table(_Object):
             for each in (entry.held, entry.expires, entry.last, entry.seen, entry.granted, entry.starts):
                 walk.see(each)
             walk.see(entry.known)
+            walk.values.append(entry.weight)
             walk.see(entry.weight)
 
 

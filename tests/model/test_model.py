@@ -68,7 +68,9 @@ STORY = """
 """.strip("\n").splitlines()
 
 
-@pytest.mark.parametrize("name", ["interrupted", "an override that ends", "one slot, forgotten", "two keys by slot"])
+@pytest.mark.parametrize(
+    "name", ["interrupted", "urgent, interrupted", "an override that ends", "one slot, forgotten", "two keys by slot"]
+)
 def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     """Two histories lead to one state only if the same may follow, and lead to equal states again."""
     shape, merged = shapes_of("usual")[name], 0

@@ -55,8 +55,11 @@ class Watch:
         line = [] if reservoir is None else list(reservoir.state.queue)
         if memory and any(isinstance(each, Caller) for each in line):
             raise Violation(f"{limiter.name} admits a caller from memory while another waits")
-        if caller.number and any(isinstance(each, Caller) and each.number < caller.number for each in line):
+        others = [each for each in line if isinstance(each, Caller)] if caller.number else []
+        if any(each.priority == caller.priority and each.number < caller.number for each in others):
             raise Violation(f"{limiter.name} admits a caller before one that came earlier")
+        if any(each.priority > caller.priority for each in others):  # there are too few for a turn of others
+            raise Violation(f"{limiter.name} admits a caller before one that is urgent")
 
     def used(self, cost: int, now: int) -> None:
         """A caller goes ahead: every window that ends now has these tokens."""

@@ -67,6 +67,7 @@ class Event(NamedTuple):
     place: int = 0
     cost: int = 0
     patience: float = 0.0
+    priority: int = 1
 
 
 class World:
@@ -220,7 +221,7 @@ class World:
             yield Event("wake", place)
             return
         if left.get("calls"):
-            yield from (Event("call", place, cost, patience) for cost, patience in self._shape.callers)
+            yield from (Event("call", place, *each) for each in self._shape.callers)
         if left.get("cancels"):
             yield from (Event("cancel", place, at) for at in range(len(limiter.callers)))
         if left.get("refunds") and self._shape.refund <= self.watch.refundable(place):
@@ -256,8 +257,9 @@ class World:
         limiter = self._at(event.place)
         until = "" if event.patience == math.inf else f" {event.patience:g} s"
         waits = f" that waits{until}" if event.patience else ""
-        self._say(f"a caller of {event.cost} comes to {limiter.name}{waits}")
-        limiter.call(event.cost, event.patience)
+        urgent = f" of priority {event.priority}" if event.priority > 1 else ""
+        self._say(f"a caller of {event.cost}{urgent} comes to {limiter.name}{waits}")
+        limiter.call(event.cost, event.patience, event.priority)
 
     def _cancel(self, event: Event) -> None:
         self.left["cancels"] -= 1
