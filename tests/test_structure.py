@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_137,
-    "functions": 4_487,
+    "lines": 56_031,
+    "functions": 4_467,
     "files": 382,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -110,15 +110,11 @@ def _escaped(value: object, name: str) -> str:
     plain = str.__str__(value) if isinstance(value, str) else str(value)
     if not plain:
         raise NoKey(f"{{{name}}} is empty")
-    text = _UNSAFE.sub(_percent, plain[: LONGEST_VALUE + 1])
+    text = _UNSAFE.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), plain[: LONGEST_VALUE + 1])
     if len(text) <= LONGEST_VALUE:
         return text
     digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{text[:_SHOWN]}#{digest}"
-
-
-def _percent(found: re.Match[str]) -> str:
-    return quote(found[0], safe="", errors="surrogatepass")
 
 
 def _segments(text: str) -> Iterator[Segment]:

@@ -166,14 +166,6 @@ def _name(value: object) -> str:
     return value
 
 
-def _quota(value: object) -> Quota:
-    return value if isinstance(value, Quota) else Quota.parse(value)  # type: ignore[arg-type]  # checked there
-
-
-def _key(value: object) -> str:
-    return KeyTemplate(value).text
-
-
 def _match(value: object) -> tuple[str, ...]:
     if value is None or value is False:
         return ()
@@ -185,20 +177,12 @@ def _match(value: object) -> tuple[str, ...]:
     return texts
 
 
-def _cost(value: object) -> object:
-    return value if callable(value) else check_cost(value, 2**63, "")
-
-
 def _charge(value: object) -> object:
     if value is None or callable(value):
         return value
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"charge is a function of the response, or statuses such as [401, '5xx'], not {shown(value)}")
     return Statuses(*value)
-
-
-def _on_failure(value: object) -> FailurePolicy | None:
-    return value if value is None or isinstance(value, FailurePolicy) else FailurePolicy(value)  # type: ignore[arg-type]
 
 
 def _mode(value: object) -> object:
@@ -216,12 +200,12 @@ def _replaces(value: object) -> tuple[str, ...]:
 
 CHECKS: dict[str, Callable[[object], object]] = {
     "name": _name,
-    "quota": _quota,
-    "key": _key,
+    "quota": lambda value: value if isinstance(value, Quota) else Quota.parse(value),  # type: ignore[arg-type]  # there
+    "key": lambda value: KeyTemplate(value).text,
     "match": _match,
-    "cost": _cost,
+    "cost": lambda value: value if callable(value) else check_cost(value, 2**63, ""),
     "charge": _charge,
-    "on_failure": _on_failure,
+    "on_failure": lambda value: value if value is None or isinstance(value, FailurePolicy) else FailurePolicy(value),  # type: ignore[arg-type]
     "mode": _mode,
     "replaces": _replaces,
 }

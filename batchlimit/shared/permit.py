@@ -176,7 +176,7 @@ class AsyncSharedPermit(BaseSharedPermit):
 
     async def _wait(self, waiter: SlotWaiter, turn: TaskWakeup, seconds: float) -> None:
         try:
-            await turn.wait(seconds, _never, _nothing)
+            await turn.wait(seconds, lambda: math.inf, lambda: None)
         except BaseException:
             self._engine.desert(self.key, waiter)
             raise
@@ -218,14 +218,6 @@ class AsyncSharedPermit(BaseSharedPermit):
             return
         if self._held.is_lost(self._engine.clock()):
             self._cancelled = self._task.cancel(f"{self!r}")
-
-
-def _never() -> float:
-    return math.inf
-
-
-def _nothing() -> None:
-    pass
 
 
 _SECOND = 1_000_000_000

@@ -66,7 +66,7 @@ class LeaseRenewer:
         clock: Callable[[], int],
     ) -> None:
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
-        name = getattr(lender, "name", _itself)
+        name = getattr(lender, "name", lambda key: key)  # no str() of it: that would be the label of an enum
         self.holdings = Holdings(lambda key: name(stored(key)), clock)
         self.owned: Store | None = None
         self.is_closed = self._is_retired = self._has_begun = False
@@ -219,11 +219,6 @@ class LeaseRenewer:
             return math.inf if policy.kind == "open" else 0
         instances = max(slots.asks.reply.instances if slots.asks.reply else 0, policy.instances or 0)
         return slots.limit // instances if instances else 0
-
-
-def _itself(key: str) -> str:
-    """Return by what pushes tell of a key where the lender has no names: a str() of it would be an enum's label."""
-    return key
 
 
 _living: "weakref.WeakSet[LeaseRenewer]" = weakref.WeakSet()

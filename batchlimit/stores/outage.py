@@ -208,7 +208,7 @@ class Probe:
         self.part, self.key = part, key
         self._breaker, self._since = breaker, breaker.opened_at
         self.pause = breaker.plan_probe(first_wait(breaker.relapses), steady())  # seconds before the first
-        self.is_alive: Callable[[], bool] = _never
+        self.is_alive: Callable[[], bool] = lambda: False
 
     @property
     def is_needed(self) -> bool:
@@ -222,10 +222,6 @@ class Probe:
 
     def _next_pause(self, state: RetryCallState) -> float:
         return self._breaker.plan_probe(BACKOFF(state), steady())
-
-
-def _never() -> bool:
-    return False
 
 
 def first_wait(relapses: int) -> float:

@@ -120,10 +120,6 @@ _FILES: dict[str, Callable[[ssl.SSLContext, Mapping[str, Any]], None]] = {
 }
 
 
-def _truth(value: str) -> bool:
-    return _TRUTH[value.lower()]
-
-
 def _whole(least: int, most: float = math.inf) -> Read:
     def read(value: str) -> int:
         if not re.fullmatch("[0-9]{1,9}", value, re.ASCII) or not least <= int(value) <= most:
@@ -153,22 +149,17 @@ def _one_of(*words: str) -> Read:
     return read
 
 
-def _encoding(value: str) -> str:
-    return codecs.lookup(value).name
-
-
 def _errors(value: str) -> str:
     codecs.lookup_error(value)
     return value
 
 
-def _flags(value: str) -> list[ssl.VerifyFlags]:
-    return [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")]
-
-
-_YES = ("true or false", _truth)
+_YES = ("true or false", lambda value: _TRUTH[value.lower()])
 _TEXT = ("text", str)
-_FLAGS = ("names of ssl.VerifyFlags, with commas between", _flags)
+_FLAGS = (
+    "names of ssl.VerifyFlags, with commas between",
+    lambda value: [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")],
+)
 _TIME = ("a number of seconds above 0", _seconds)
 
 _BEFORE = {"host": "redis://host", "port": "redis://host:6379", "path": "unix:///path"}
@@ -177,7 +168,7 @@ OPTIONS: dict[str, tuple[str, Read]] = {
     "client_name": ("of letters, digits and signs, without spaces", _name),
     "db": ("a whole number of at least 0", _whole(0)),
     "decode_responses": _YES,
-    "encoding": ("an encoding that Python knows", _encoding),
+    "encoding": ("an encoding that Python knows", lambda value: codecs.lookup(value).name),
     "encoding_errors": ("a way to treat errors that Python knows, such as strict", _errors),
     "health_check_interval": ("a whole number of seconds of at least 0", _whole(0)),
     "legacy_responses": _YES,
