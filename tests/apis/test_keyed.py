@@ -3,6 +3,7 @@
 A caller of several keys is told with a "+" between them.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import Queue
+from batchlimit import ConcurrencyLimited, Queue
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
 from batchlimit.concurrency.queue import NO_QUEUE
 from tests.apis.callers import Caller, Callers, Tasks, Threads
@@ -21,6 +22,7 @@ LIMITS: dict[str, int | Keyed] = {
     "all": Keyed(2, queue=Queue(10, max_wait=30)),
     "strict:*": 1,
 }
+IMPATIENT = Keyed(1, queue=Queue(5, max_wait=0.001))
 
 
 class OneOrSeveral:
@@ -179,3 +181,33 @@ def test_a_higher_priority_is_next_at_a_key(callers: Callers, important: str) ->
     go(callers, high)
     assert low.state == "held"
     go(callers, low)
+
+
+def refused_in_threads(key: str) -> ConcurrencyLimited:
+    with KeyedConcurrencyLimiter({"repo:*": IMPATIENT}) as limiter:
+        limiter.acquire("repo:1").success()
+        with limiter.acquire(key), pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire(key)
+    return refusal.value
+
+
+def refused_in_tasks(key: str) -> ConcurrencyLimited:
+    async def work() -> ConcurrencyLimited:
+        async with AsyncKeyedConcurrencyLimiter({"repo:*": IMPATIENT}) as limiter:
+            (await limiter.acquire("repo:1")).success()
+            async with limiter.acquire(key):
+                with pytest.raises(ConcurrencyLimited) as refusal:
+                    await limiter.acquire(key)
+        return refusal.value
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("refused", [refused_in_threads, refused_in_tasks])
+@pytest.mark.parametrize(("key", "is_known"), [("repo:1", True), ("repo:2", False)])
+def test_who_waited_in_vain_is_told_when_to_come_back_by_the_calls_of_its_key(
+    refused: Any, key: str, is_known: bool
+) -> None:
+    error = refused(key)
+    assert (error.reason, error.key) == ("queue_timeout", key)
+    assert (error.retry_after or 0) > 0 if is_known else error.retry_after is None
