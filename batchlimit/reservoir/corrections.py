@@ -57,6 +57,8 @@ class Corrections:
             is_late = lease.borrowed and now >= verdict.before  # what is borrowed is never renewed
             if is_ours and not is_late and verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
+            elif is_ours and now < verdict.before and verdict.generation == lease.counted_as_spent:
+                self._requests.refunds += waiter.cost
             lease.forsake(waiter, verdict)
         self._admission.serve()
 

@@ -28,6 +28,7 @@ class Lease:
         "_recorded",
         "_tokens",
         "borrowed",
+        "counted_as_spent",
         "exact",
         "fills",
         "generation",
@@ -49,6 +50,7 @@ class Lease:
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
+        self.counted_as_spent = -1  # the generation that the bucket counts as spent, though not all of it was
         self.exact = False  # whether the bucket may count the last grant as spent
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
@@ -148,10 +150,17 @@ class Lease:
             return begins
         return max(now, min(begins, fetch.sent + max(grant.starts_in, grant.granted / filled.rate)))
 
-    def credit(self, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> None:
-        """Take in a grant that `begins` then. If the bucket counts less as ours than we told it, all we had is gone."""
+    def credit(self, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> int:
+        """Take in a grant that `begins` then; return how many tokens go back to the bucket, which counts them as spent.
+
+        If it counts less as ours than we told it, all we had is gone.
+        """
+        unspent = 0
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
+            is_spent = self.exact and not self.borrowed and grant.epoch == fetch.ask.epoch
+            self.counted_as_spent = self.generation if is_spent else -1
+            unspent = self.take_all() if is_spent and now < self._tokens.expires else 0
             self.take_all()
             self.generation += 1
             self.borrowed = False
@@ -167,6 +176,7 @@ class Lease:
         self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
         if fetch.sent <= self.void_before:
             self.take_all()
+        return unspent
 
     def borrow(self, granted: int, lease: float, now: float) -> int:
         """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.

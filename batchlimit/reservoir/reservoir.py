@@ -229,7 +229,7 @@ class Reservoir:
                 state.denials = NO_DENIALS
             else:
                 state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
-        state.lease.credit(fetch, grant, now, begins, state.quota)
+        self.requests.refunds += state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends
         state.is_untouched = True

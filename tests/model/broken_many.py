@@ -18,6 +18,20 @@ SEVERAL = [
         "two keys by slot",
     ),
     Break(
+        "a token counted as spent is gone where another caller asks before it is left",
+        "reservoir.lease:Lease.credit",
+        "is_spent = self.exact and",
+        "is_spent = False and",
+        "two keys by slot, three calls",
+    ),
+    Break(
+        "a token counted as spent is gone with who leaves it",
+        "reservoir.corrections:Corrections.undo",
+        "self._requests.refunds += waiter.cost",
+        "pass",
+        "two keys by slot, three calls",
+    ),
+    Break(
         "a refused spend keeps the tokens of the leased key",
         "aio.decide_all:spend_cold",
         "            _give_back(taken, registry.clock())",

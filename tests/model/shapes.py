@@ -147,6 +147,7 @@ USUAL: dict[str, AnyShape] = {
     ),
     "two keys leased": ManyShape(AB, A_AND_TWO, {"calls": 1}, 1, FixedBatch(3), first=(*A, CallKind({"b": 1}))),
     "two keys by slot": ManyShape(TIGHT, EACH, {"calls": 2}, together=False),
+    "two keys by slot, three calls": ManyShape(TIGHT, EACH, {"calls": 3}, together=False),
     "two keys by slot, interrupted": ManyShape(TIGHT, EACH, {"calls": 1, "cancels": 1}, together=False),
     "two keys by slot, a message is lost": ManyShape(TIGHT, EACH, {"calls": 1, "faults": 1}, together=False),
     "two keys by slot, waits": ManyShape(TIGHT, EACH_WAITS, {"calls": 2}, together=False),
@@ -174,6 +175,10 @@ DEEP: dict[str, AnyShape] = {
     "two slots at two": SlotShape(2, {"calls": 3}, WAIT),
     "two slots, forgotten": SlotShape(2, {"calls": 2, "losses": 1}, WAIT),
     "two lease again and again": Shape("20/s burst 12", {"calls": 3}, NOW, 2, TWO, 0.2, slowest=0),
+    "two keys by slot, or one": ManyShape(TIGHT, (*EACH, CallKind({"b": 1}, waits=True)), {"calls": 3}, together=False),
+    "two keys by slot, or two of one": ManyShape(
+        TIGHT, (*EACH, CallKind({"a": 2}, waits=True)), {"calls": 2}, together=False, first=(CallKind({"b": 1}),)
+    ),
     "two keys by slot at two": ManyShape(TIGHT, EACH, {"calls": 2}, 2, together=False),
     "two keys by slot at two, waits": ManyShape(TIGHT, EACH_WAITS, {"calls": 2}, 2, together=False),
     "two keys by slot, waits, interrupted": ManyShape(TIGHT, EACH_WAITS, {"calls": 2, "cancels": 1}, together=False),

@@ -79,13 +79,7 @@ class Turns(asyncio.AbstractEventLoop):
         return min([math.ceil(each._when * _SECOND - 1e-3) for each in self._timers], default=sys.maxsize)  # type: ignore[attr-defined]
 
     def run(self) -> None:
-        """Ring the timers that are due, and let all go on that can."""
-        now = self.time() + 1e-9
-        due = sorted([each for each in self._timers if each._when <= now], key=lambda each: each._when)  # type: ignore[attr-defined]
-        for each in due:
-            self._timers.remove(each)
-            each._scheduled = False  # type: ignore[attr-defined]
-        self._ready += due
+        """Ring the timers that are due, also those that are set meanwhile, and let all go on that can."""
         hooks, dice = sys.get_asyncgen_hooks(), vars(key_entry)
         sys.set_asyncgen_hooks(finalizer=lambda generator: None)  # a loop that is dropped ends nothing
         dice["uniform"] = lambda least, most: (least + most) / 2
@@ -95,6 +89,7 @@ class Turns(asyncio.AbstractEventLoop):
             for _ in range(_MOST):
                 if self._wrong is not None:
                     raise self._wrong
+                self._ready += [] if self._ready else self._rung()
                 if not self._ready:
                     return
                 if not (handle := self._ready.popleft())._cancelled:
@@ -104,6 +99,15 @@ class Turns(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
             dice["uniform"] = random.uniform
             sys.set_asyncgen_hooks(*hooks)
+
+    def _rung(self) -> list[asyncio.TimerHandle]:
+        """Take the timers that are due, the earliest first."""
+        now = self.time() + 1e-9
+        due = sorted([each for each in self._timers if each._when <= now], key=lambda each: each._when)  # type: ignore[attr-defined]
+        for each in due:
+            self._timers.remove(each)
+            each._scheduled = False  # type: ignore[attr-defined]
+        return due
 
     def end(self) -> None:
         """Let no task go on: one that is dropped while it waits would complain."""

@@ -346,6 +346,53 @@ def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tent
     assert entry.held == 3
 
 
+@pytest.mark.parametrize("leaves_first", [False, True])
+def test_a_token_that_the_bucket_counts_as_spent_goes_back_if_nobody_spends_it(leaves_first: bool) -> None:
+    """Of a small burst it is spent when it is granted. Its caller leaves, as another key was short; somebody asks."""
+    entry = Entry(Quota(1.0, 2))
+    gone = Waiter(1, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(gone)
+    entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
+    other = entry.fetch(entry.join(2, NO_WAIT))
+    assert (other.ask.held, other.ask.epoch) == (1, 7)
+    if leaves_first:
+        entry.reservoir.leave(gone, 0.1)
+    entry.grant(other, 0.1, kept=0, epoch=7)
+    if not leaves_first:
+        entry.reservoir.leave(gone, 0.1)
+    assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 3, tokens=0, refund=1)
+    assert entry.held == 0
+
+
+def test_who_waits_asks_for_all_of_its_tokens_where_those_here_are_counted_as_spent() -> None:
+    """They are gone with the answer: whoever asks for the rest alone never has them all."""
+    entry = Entry(Quota(1.0, 2))
+    gone = Waiter(1, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(gone)
+    entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
+    entry.reservoir.leave(gone, 0.1)
+    ask = entry.fetch(entry.join(2), 0.1).ask
+    assert (ask.need, ask.queued, ask.held) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "at"), [pytest.param(8, 0.1, id="the bucket was lost"), pytest.param(7, 1.0, id="the lease has ended")]
+)
+@pytest.mark.parametrize("leaves_first", [False, True])
+def test_none_goes_back_to_another_bucket_or_after_its_lease(leaves_first: bool, epoch: int, at: float) -> None:
+    entry = Entry(Quota(1.0, 2))
+    gone = Waiter(1, PATIENT, Waking(), tentative=True)
+    entry.reservoir.admission.join(gone)
+    entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
+    other = entry.fetch(entry.join(2, NO_WAIT))
+    if leaves_first:
+        entry.reservoir.leave(gone, 0.1)
+    entry.grant(other, at, kept=0, epoch=epoch)
+    if not leaves_first:
+        entry.reservoir.leave(gone, at)
+    assert not entry.reservoir.requests.refunds
+
+
 def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
     entry = Entry()
     first, gone = entry.join(1), entry.join(5)

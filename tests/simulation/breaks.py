@@ -62,8 +62,8 @@ def _grant_repetitions_anew() -> AbstractContextManager[Any]:
 def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
     credit = Lease.credit
 
-    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> None:
-        credit(self, fetch._replace(sent=now), grant, now, begins, quota)
+    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> int:
+        return credit(self, fetch._replace(sent=now), grant, now, begins, quota)
 
     return patch.object(Lease, "credit", broken)
 
