@@ -1,9 +1,16 @@
 """Which entry stands for a key."""
 
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 
 from batchlimit import Quota, RateLimiter
 from batchlimit.batching import FixedBatch
+from batchlimit.keyspace.pages import Page
+from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.overrides.code import Code, Rank
 from tests.sync.stage import KEY, Clock, Stage
 
 pytestmark = pytest.mark.usefixtures("without_refresher")
@@ -28,3 +35,56 @@ def test_an_entry_that_a_caller_needs_stays_and_another_one_goes() -> None:
         needed.reservoir.requests.refunds = 1
         assert [keyspace.evict(each) for each in (idle, needed)] == [True, False]
         assert list(limiter._entries) == ["needed"]
+
+
+def test_what_uses_an_entry_hears_once_that_it_is_let_go() -> None:
+    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(50), clock=Clock()) as limiter:
+        keyspace, heard = limiter._registry._keyspace, list[Any]()
+        keyspace._left = heard.append
+        entry = keyspace.find(KEY, SLOW)
+        assert keyspace.evict(entry)
+        keyspace.let_go(entry)
+        assert heard == [entry]
+
+
+def test_the_waits_of_a_key_count_to_the_name_that_the_code_has_for_it_now() -> None:
+    with RateLimiter(Stage(), {"*": SLOW}, sizer=FixedBatch(50), clock=Clock()) as limiter:
+        keyspace = limiter._registry._keyspace
+        entry = keyspace.find(KEY, SLOW)
+        code = Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0))
+        before = entry.reservoir.state.waits
+        keyspace.obey(code)
+        keyspace.recode(entry)
+        assert entry.reservoir.state.waits is keyspace._tallies.waits(code.rule(KEY).quota)
+        assert entry.reservoir.state.waits is not before
+
+
+def test_a_page_whose_entry_leaves_while_it_is_copied_is_looked_at_again() -> None:
+    """Else what the entry did is counted twice: as gone, and in the copy."""
+    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(50), clock=Clock()) as limiter:
+        entry, page = limiter._registry._keyspace.find(KEY, SLOW), Page(0)
+
+        class Leaving(dict[Any, Any]):
+            def copy(self) -> dict[Any, Any]:
+                copied = super().copy()
+                page.leave(entry)
+                return copied
+
+        page._entries = Leaving()
+        page.enter(entry)
+        assert page.look()[0] == {}
+
+
+def test_a_limiter_has_the_options_that_are_told_also_if_it_is_made_of_an_url() -> None:
+    """In a process of its own: here deadlines are long."""
+    program = """
+from dataclasses import fields
+from inspect import signature
+from batchlimit import RateLimiter
+from batchlimit.reservoir.options import Options
+own = {each.name: each.default for each in fields(Options)}
+for make in (RateLimiter, RateLimiter.from_url):
+    assert {each: signature(make).parameters[each].default for each in own} == own
+assert signature(RateLimiter.from_url).parameters["connect_timeout"].default == 1.0
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -152,6 +152,18 @@ def test_a_call_spends_unless_more_is_wanted_than_it_costs_or_instances_lease_of
         assert len(keys.spending) == 0
 
 
+def test_a_sizer_is_asked_about_a_key_that_nobody_called_with_a_demand_of_nothing() -> None:
+    seen = list[Usage]()
+
+    class Asked:
+        def want(self, usage: Usage) -> int:
+            seen.append(usage)
+            return 1
+
+    assert Keys(sizer=Asked()).begin(1) is not None
+    assert [(each.demand, each.last, each.left) for each in seen] == [(0.0, 0, 0)]
+
+
 @pytest.mark.parametrize("cost", [0, -1, 101, 1.0, True, "1", None, 2**70], ids=repr)
 def test_a_cost_that_cannot_be_charged_is_for_an_entry_which_says_so(cost: Any) -> None:
     assert Keys().begin(cost) is None
