@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota, RateLimiter
+from batchlimit.base.unique import live_limiters
 from batchlimit.batching import FixedBatch
 from batchlimit.keyspace.pages import Page
 from batchlimit.quota.lookup import quota_rule
@@ -57,6 +58,20 @@ def test_the_waits_of_a_key_count_to_the_name_that_the_code_has_for_it_now() -> 
         keyspace.recode(entry)
         assert entry.reservoir.state.waits is keyspace._tallies.waits(code.rule(KEY).quota)
         assert entry.reservoir.state.waits is not before
+
+
+def test_what_a_key_did_is_counted_once_though_it_has_another_name_now() -> None:
+    with RateLimiter(Stage(), {"*": SLOW}, sizer=FixedBatch(50), clock=Clock()) as limiter:
+        assert limiter.try_acquire(KEY)
+        keyspace = limiter._registry._keyspace
+        keyspace.obey(Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0)))
+        keyspace.recode(limiter._entries[KEY])
+        assert limiter.statistics().admitted == 1
+
+
+def test_a_limiter_is_among_those_of_its_process() -> None:
+    with RateLimiter(Stage(), SLOW, clock=Clock()) as limiter:
+        assert limiter in live_limiters
 
 
 def test_a_page_whose_entry_leaves_while_it_is_copied_is_looked_at_again() -> None:

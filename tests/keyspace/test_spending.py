@@ -278,6 +278,12 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
     assert len(keys.spending) == 0
 
 
+def test_who_was_charged_is_counted_among_the_instances() -> None:
+    keys = Keys()
+    keys.settle(keys.begun())
+    assert keys.instance.count.instances == 1
+
+
 def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     keys = Keys(SEVERAL)
     spend = keys.begun()

@@ -83,13 +83,14 @@ class Turns(asyncio.AbstractEventLoop):
         hooks, dice = sys.get_asyncgen_hooks(), vars(key_entry)
         sys.set_asyncgen_hooks(finalizer=lambda generator: None)  # a loop that is dropped ends nothing
         dice["uniform"] = lambda least, most: (least + most) / 2
+        self._ready += self._rung(self.time() + 1e-9)
         before = events._get_running_loop()  # one world may be dropped while another goes on
         events._set_running_loop(self)
         try:
             for _ in range(_MOST):
                 if self._wrong is not None:
                     raise self._wrong
-                self._ready += [] if self._ready else self._rung()
+                self._ready += [] if self._ready else self._rung(self.time())
                 if not self._ready:
                     return
                 if not (handle := self._ready.popleft())._cancelled:
@@ -100,9 +101,8 @@ class Turns(asyncio.AbstractEventLoop):
             dice["uniform"] = random.uniform
             sys.set_asyncgen_hooks(*hooks)
 
-    def _rung(self) -> list[asyncio.TimerHandle]:
-        """Take the timers that are due, the earliest first."""
-        now = self.time() + 1e-9
+    def _rung(self, now: float) -> list[asyncio.TimerHandle]:
+        """Take the timers that are due by then, the earliest first."""
         due = sorted([each for each in self._timers if each._when <= now], key=lambda each: each._when)  # type: ignore[attr-defined]
         for each in due:
             self._timers.remove(each)
