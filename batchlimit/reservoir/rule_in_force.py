@@ -75,10 +75,11 @@ class RuleInForce:
     def look_again(self, now: float) -> None:
         """Look once a second whether a rate of 0 was lifted: no bucket is asked meanwhile, so no answer tells."""
         if now >= self._state.denials.dry_until:
-            self._rules.hear(UNTOLD, now)
             self._hold(now)
 
     def _hold(self, now: float) -> None:
+        """Refuse everything. A key that is asked for rarely retires between two calls, so each new reservoir looks."""
+        self._rules.hear(UNTOLD, now)
         until = self._rules.in_force.held_until(self._state.key, self._code)
         self._state.denials = DenialCache.holding(until, now)
 

@@ -1,5 +1,6 @@
 """While a hold lasts callers are told its end, wait for it if their timeout allows, and hear if it is lifted."""
 
+import itertools
 import math
 import threading
 from collections.abc import Iterator
@@ -78,3 +79,11 @@ def test_a_caller_that_waits_through_a_hold_hears_if_it_is_lifted(held: Any, adm
 def test_a_process_that_asks_for_nothing_else_hears_that_a_hold_is_lifted(held: Any, admin: Admin) -> None:
     admin.unset("export:*")
     await_fact(lambda: bool(held.try_acquire(KEY)), "it admits again")
+
+
+def test_calls_that_each_come_with_another_key_hear_that_a_hold_is_lifted(held: Any, admin: Admin) -> None:
+    """No reservoir is asked twice: it retires before, as that of a key that is asked for every two seconds does."""
+    users = (f"export:{number}" for number in itertools.count())
+    assert not held.try_acquire(next(users))
+    admin.unset("export:*")
+    await_fact(lambda: held.try_acquire(next(users)), "it heard of the end")
