@@ -156,7 +156,7 @@ def test_a_waiter_goes_when_a_hold_becomes_longer_than_its_timeout() -> None:
     waiter, other = caller.join(1, 60.0), caller.join(1, 4.0)
     assert caller.step(waiter, 1.0) == Wait(1.0)
     assert other.verdict == Refuse(4.0), "it cannot wait so long"
-    assert rules.heard == [UNTOLD]
+    assert rules.heard == [UNTOLD] * 2, "it looks when it is made, and a second later"
     rules.in_force = InForce.at(Overrides(8, [Override("key", NOTHING, until=90.0)]), 1.0)
     caller.reservoir.rule.reconsider(1.0)
     assert waiter in caller.reservoir.to_wake()
