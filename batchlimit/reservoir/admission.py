@@ -106,7 +106,7 @@ class QueueAdmission:
         state.tokens.refused += waiter.cost
         if waiter.deadline != NO_WAIT:
             state.timed_out += waiter.cost
-        elif not state.lease.borrowed:  # then memory says so, in the store's place
+        elif waiter.asked and not state.lease.borrowed:  # else memory says so
             state.turned_away += waiter.cost
         return Refuse(self._forecast.retry_after(waiter, now))
 

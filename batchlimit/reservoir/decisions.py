@@ -51,9 +51,10 @@ class Decisions:
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
         remaining, view = self.remaining(now), state.view
-        if state.lease.borrowed or not state.quota.also:
+        owed = state.overdraft.total
+        if state.lease.borrowed or not (state.quota.also or view.level < 0 or owed):
             return decision(state.quota, remaining, retry_after, by)
-        levels = view.levels(state.quota, remaining - max(0, view.level), now)
+        levels = view.levels(state.quota, remaining - max(0, view.level) - owed, now)
         return decision(state.quota, remaining, retry_after, by, view.binding, levels)
 
     def outlook(self, now: float) -> Decision | None:

@@ -194,3 +194,19 @@ def test_a_look_and_a_spend_tell_parts_of_a_token_and_each_bandwidth_by_itself(
         thousandth = 0.001 / min(each.rate for each in Quota.parse(quota).bandwidths)
         assert again <= seen.retry_after <= again + thousandth
         assert full <= seen.reset_after <= full + thousandth
+
+
+@pytest.mark.parametrize("debt", ["a pause", "an estimate that was too low"])
+def test_a_refusal_tells_when_a_bucket_in_debt_is_full_as_a_look_does(
+    api: Api, clock: Clock, without_refresher: None, debt: str
+) -> None:
+    with api(MemoryStore(clock), "5/10s", clock=clock) as limiter:
+        if debt == "a pause":
+            limiter.pause(KEY, 2.0)
+        else:
+            with limiter.reserve(KEY, 3) as reservation:
+                reservation.settle(7)
+        seen, told = limiter.peek(KEY), limiter.decide(KEY)
+        assert not told
+        assert seen.reset_after == pytest.approx({"a pause": 12.0}.get(debt, 14.0), abs=0.01)
+        assert told.reset_after == pytest.approx(seen.reset_after, abs=0.01)

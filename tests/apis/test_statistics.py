@@ -6,6 +6,7 @@ import pytest
 
 from batchlimit import RateLimited, StoreUnavailable
 from batchlimit.base.histogram import BOUNDS
+from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
 from tests.sync.stage import KEY, Clock, Stage
@@ -74,3 +75,11 @@ def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Cloc
         limiter.try_acquire(f"key {number}")
     seen = limiter.statistics()
     assert (seen.available, seen.durations.total) == (False, 6), "while the circuit is open nothing is asked"
+
+
+def test_of_what_decide_refuses_the_store_has_the_first_alone(api: Api, clock: Clock, without_refresher: None) -> None:
+    with api(MemoryStore(clock), "2/hour", clock=clock) as limiter:
+        told = [limiter.decide("ann").source for _ in range(6)]
+        assert told == ["store"] * 3 + ["denied"] * 3
+        found = limiter.statistics().policies["*"]
+        assert (found.refused, found.by_store) == (4, 1)
