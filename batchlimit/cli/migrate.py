@@ -31,7 +31,7 @@ _HINTS = {
     "deduct_when": "write charge = [statuses]",
     "error_message": "answer by on_rejected",
     "exempt_when": "add a function to exempt",
-    "key_func": "let identify tell the value, and write it into the key",
+    "key_func": "the rule's key has a field of its own: let identify tell it",
     "meta_limits": "put a second middleware around the first",
     "on_breach": "answer by on_rejected",
     "per_method": "write a rule for each method",
@@ -41,6 +41,7 @@ _HINTS = {
     "headers_enabled": 'fields are always written; headers="legacy" has the old names',
     "enabled": "pass enabled= to the middleware",
 }
+_ADDRESSES = ("get_remote_address", "get_ipaddr")
 _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope", "limit_value", "default_limits")
 
 
@@ -107,7 +108,7 @@ class _SourceFile:
         self._hint(call)
         given = {each.arg: each.value for each in call.keywords}
         key = given.get("key_func") or (call.args[0] if call.args else None)
-        if key is not None and last(key) not in ("get_remote_address", "get_ipaddr"):
+        if key is not None and last(key) not in _ADDRESSES:
             self._found.value = "user"
             self._tell(key, 'keys have {user}: let identify return {"user": ...} as this key_func does')
         self._found.defaults += self._quotas(given.get("default_limits"))
@@ -172,7 +173,9 @@ class _SourceFile:
             name = key = f"{self._path.stem}.{name}"
         if not is_shared:
             self._tell_of_urls(call, function.name, patterns)
-        return self._found.rules.setdefault(name, MigratedRule(name, [], cost=cost, key=key))
+        if value := _value(call):
+            name = key = f"{name}-{value}"
+        return self._found.rules.setdefault(name, MigratedRule(name, [], cost=cost, key=key, value=value))
 
     def _tell_of_urls(self, call: ast.Call, name: str, patterns: list[str]) -> None:
         """Tell of a bucket that all URLs of a path with parameters share."""
@@ -216,6 +219,14 @@ class _SourceFile:
 
 def _number(cost: ast.expr | None) -> int:
     return cost.value if isinstance(cost, ast.Constant) and isinstance(cost.value, int) else 1
+
+
+def _value(call: ast.Call) -> str:
+    """Return the field of the key of a limit that has a `key_func` of its own, or nothing."""
+    own = next((each.value for each in call.keywords if each.arg == "key_func"), None)
+    if own is None:
+        return ""
+    return "ip" if last(own) in _ADDRESSES else last(own) or "caller"
 
 
 def _called(decorator: ast.expr) -> ast.expr:

@@ -16,6 +16,7 @@ class MigratedRule:
         replaces: whether the default limits do not hold where it does.
         key: that of another rule, with another cost (default "": its name).
         others: the rules of wider paths that do not hold where it does.
+        value: the field of its key (default "": that of all keys).
     """
 
     name: str
@@ -25,6 +26,7 @@ class MigratedRule:
     replaces: bool = True
     key: str = ""
     others: "list[MigratedRule]" = field(default_factory=list)
+    value: str = ""
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Found:
         if not rule.quotas:
             return
         yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
-        yield f"key = {json.dumps(f'{rule.key or rule.name}:{{{self.value}}}')}\nmatch = {json.dumps(rule.match)}"
+        yield f"key = {json.dumps(f'{rule.key or rule.name}:{{{rule.value or self.value}}}')}\nmatch = {json.dumps(rule.match)}"
         yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
         replaced = ["default"] if rule.replaces and self.defaults else []
         replaced += [other.name for other in rule.others if other.quotas]

@@ -78,7 +78,7 @@ class Decisions:
         """Return the decision on a call of cost 1 at a bucket like this, of which all that is owed here will go."""
         state = self._state
         owed, wait, held = state.overdraft.total, self._forecast.denied_for(1, now), self._forecast.spendable(now)
-        levels = [level - owed for level in seen.levels]
+        levels = [each - owed for each in seen.levels]
         return self._as_it_is(outlook(state.quota, seen.level - owed, held, denied_for=wait, levels=levels))
 
     def _as_it_is(self, decision: Decision) -> Decision:

@@ -95,7 +95,7 @@ def test_routers_shared_limits_methods_and_defaults_become_rules(tmp_path: Path)
         "app.py:2: keys have {user}",
         "app.py:6: this limit is no text that stands here: limits by plan, or an override, may do it",
         "app.py:7: quota '3/month': expected a unit",
-        "app.py:7: key_func: let identify tell the value",
+        "app.py:7: key_func: the rule's key has a field of its own: let identify tell it",
         "app.py:7: deduct_when: write charge = [statuses]",
         "app.py:7: its cost is a function",
         "elsewhere has a limit, and no route that is written here: add its path as match",
@@ -357,3 +357,20 @@ def c(request): ...
     done = migrated(tmp_path, text)
     assert "app.py:5: router has several prefixes here: add the path to match" in done.stderr
     assert "[[rules]]" not in done.stdout
+
+
+def test_limits_with_key_functions_of_their_own_are_rules_of_their_own(tmp_path: Path) -> None:
+    text = """
+limiter = Limiter(get_remote_address, default_limits=["9/hour"])
+@app.get("/item")
+@limiter.limit("100/hour", key_func=user_key)
+@limiter.limit("10/minute")
+@limiter.limit("2/second", key_func=get_remote_address)
+def item(request): ...
+"""
+    found = [terms(rule) for rule in Rules.loads(migrated(tmp_path, text).stdout, format="toml")][1:]
+    assert [(name, str(quota), key, replaces) for name, quota, key, _, _, replaces in found] == [
+        ("item-user_key", "100/h", "item-user_key:{user_key}", ("default",)),
+        ("item", "10/m", "item:{ip}", ("default",)),
+        ("item-ip", "2/s", "item-ip:{ip}", ("default",)),
+    ]
