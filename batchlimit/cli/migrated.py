@@ -69,7 +69,8 @@ class Found:
         if not rule.quotas:
             return
         yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
-        yield f"key = {json.dumps(f'{rule.key or rule.name}:{{{rule.value or self.value}}}')}\nmatch = {json.dumps(rule.match)}"
+        key = f"{rule.key or rule.name}:{{{rule.value or self.value}}}"
+        yield f"key = {json.dumps(key)}\nmatch = {json.dumps(rule.match)}"
         yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
         replaced = ["default"] if rule.replaces and self.defaults else []
         replaced += [other.name for other in rule.others if other.quotas]
