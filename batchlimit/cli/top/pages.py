@@ -27,6 +27,8 @@ _MOST = 16_000_000
 """Bytes of a page."""
 _GREATEST = {"ratio", "baseline_seconds"}
 """Metrics of which the greatest counts; of all others the sum of all processes."""
+_ENDED = "succeeded", "dropped", "ignored", "admitted"
+"""Results of calls; a shared limiter counts those that it admitted alone."""
 
 
 class LimiterLook(NamedTuple):
@@ -86,16 +88,16 @@ def _row(
         calls = [each for each in now if each[0] == "requests_total" and wanted(each[2])]
         return round(sum(max(0.0, now[each] - before.get(each, 0.0)) for each in calls) / seconds, 1)
 
-    limit = now.get(("settled_limit",))
+    limit, ratio = now.get(("settled_limit",)), now.get(("ratio",))
     return {
         "limiter": limiter,
         "policy": policy,
         "limit": None if limit is None else round(limit),
         "in_flight": round(now.get(("in_flight",), 0.0)),
         "waiting": round(now.get(("queued_requests",), 0.0)),
-        "ended_per_second": rate(lambda result: result in ("succeeded", "dropped", "ignored")),
+        "ended_per_second": rate(lambda result: result in _ENDED),
         "refused_per_second": rate(lambda result: result == "refused"),
-        "ratio": round(now.get(("ratio",), 0.0), 2),
+        "ratio": None if ratio is None else round(ratio, 2),
         "lowered_by": _by_why(now, "lowered"),
         "raised_by": _by_why(now, "raised"),
         "baselines": {each[1]: round(value, 6) for each, value in now.items() if each[0] == "baseline_seconds"},
