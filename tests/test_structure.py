@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_062,
-    "functions": 4_468,
+    "lines": 56_070,
+    "functions": 4_470,
     "files": 382,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

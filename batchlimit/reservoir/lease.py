@@ -50,7 +50,7 @@ class Lease:
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
-        self.counted_as_spent = -1  # the generation that the bucket counts as spent, though not all of it was
+        self.counted_as_spent = -2  # the generation that the bucket counts as spent, though not all of it was
         self.exact = False  # whether the bucket may count the last grant as spent
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
@@ -68,6 +68,11 @@ class Lease:
     def leased(self) -> int:
         """The tokens of the bucket that are here and not spent."""
         return 0 if self.borrowed else self.held
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the bucket counts what is here as spent, by its last answer: what was here before it counted so."""
+        return self.exact and self.counted_as_spent == self.generation - 1
 
     def advance(self, now: float) -> None:
         """Take in what has begun, and let go of what has expired."""
@@ -159,7 +164,7 @@ class Lease:
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
             is_spent = self.exact and not self.borrowed and grant.epoch == fetch.ask.epoch
-            self.counted_as_spent = self.generation if is_spent else -1
+            self.counted_as_spent = self.generation if is_spent else -2
             unspent = self.take_all() if is_spent and now < self._tokens.expires else 0
             self.take_all()
             self.generation += 1

@@ -92,7 +92,7 @@ class Requests:
             ahead: so far in the future (s) a waiting caller's grant may begin, at the most.
         """
         state, lease, first = self._state, self._state.lease, self._state.queue.first
-        here = 0 if lease.exact and first else lease.leased  # what the bucket counts as spent is gone with its answer
+        here = 0 if lease.is_spent and first else lease.leased  # those are gone with the answer
         needed = 0 if first is None else state.cost_of(first)
         queued = max(0, state.queue.cost - here)
         want = max(queued, (self._target(here) if target is None else target) - here, 0)

@@ -365,13 +365,17 @@ def test_a_token_that_the_bucket_counts_as_spent_goes_back_if_nobody_spends_it(l
 
 
 def test_who_waits_asks_for_all_of_its_tokens_where_those_here_are_counted_as_spent() -> None:
-    """They are gone with the answer: whoever asks for the rest alone never has them all."""
+    """By the answer to the first ask they are gone: whoever asks for the rest alone never has them all."""
     entry = Entry(Quota(1.0, 2))
     gone = Waiter(1, PATIENT, Waking(), tentative=True)
     entry.reservoir.admission.join(gone)
     entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
     entry.reservoir.leave(gone, 0.1)
-    ask = entry.fetch(entry.join(2), 0.1).ask
+    waiter = entry.join(2)
+    rest = entry.fetch(waiter, 0.1)
+    assert (rest.ask.need, rest.ask.queued, rest.ask.held) == (1, 1, 1), "the bucket may count it as held, too"
+    entry.grant(rest, 0.1, 1, kept=0, epoch=7, level=0)
+    ask = entry.fetch(waiter, 0.1).ask
     assert (ask.need, ask.queued, ask.held) == (2, 2, 1)
 
 
