@@ -66,7 +66,7 @@ def simulate(
     if keys:
         show(worst, output, empty="no key was refused")
     if bad.count:
-        say(f"{bad.count} lines are no requests; the first: {bad.first}")
+        say(f"lines that are no requests: {bad.count}; the first: {bad.first}")
 
 
 def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:

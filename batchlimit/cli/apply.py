@@ -57,7 +57,7 @@ def apply(
                 if each.is_for_all:
                     confirm(f"{each.name!r} {FOR_ALL}. Set it?", yes)
             if change.removed:
-                confirm(f"Remove {len(change.removed)} overrides?", yes)
+                confirm(f"Remove overrides: {len(change.removed)}. Go on?", yes)
             change = admin.apply(wanted, prune=prune, why=why)
         would = "would be " if dry_run else ""
         say(f"{len(change.set)} {would}set, {len(change.removed)} {would}removed, {change.unchanged} unchanged")
@@ -114,7 +114,7 @@ def check(
     else:
         for each in found:
             print(escaped(str(each)))
-    say(f"{len(found)} problems in {len(files)} files")
+    say(f"problems: {len(found)}, files: {len(files)}")
     if found:
         raise typer.Exit(NOTHING_DONE)
 

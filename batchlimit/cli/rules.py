@@ -127,7 +127,7 @@ def unset(
             raise ValueError("name what to remove, or use --all")
         wanted = [each.name for each in admin.overrides()] if every else names or []
         if every and wanted:
-            confirm(f"Remove {len(wanted)} overrides?", yes)
+            confirm(f"Remove overrides: {len(wanted)}. Go on?", yes)
         gone = lost(admin.store, admin.overrides())
         removed = admin.unset(*(wanted or ["*"]), why=why)  # of a store that has lost its overrides as well
         say(f"removed: {', '.join(removed)}" if removed else "none of these was set")

@@ -47,7 +47,7 @@ def written(path: Path, text: str) -> Path:
 
 def test_a_file_that_works_has_no_problems(good: Path) -> None:
     done = typed("check", str(good))
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "0 problems in 1 files\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "problems: 0, files: 1\n")
 
 
 def test_the_first_problem_of_each_rule_and_limit_is_told_with_its_place(tmp_path: Path, good: Path) -> None:

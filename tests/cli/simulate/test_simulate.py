@@ -63,7 +63,7 @@ def test_a_file_with_limits_of_keys_is_replayed_by_its_rules(run: Run, rules: st
 
 def test_a_table_is_for_people(run: Run, rules: str, log: str) -> None:
     done = run("simulate", rules, log, "--instances", "2", "--by", "client")
-    assert (done.exit_code, "login:10.0.0.1" in done.stdout, "1 lines are no requests" in done.stderr) == (
+    assert (done.exit_code, "login:10.0.0.1" in done.stdout, "lines that are no requests: 1" in done.stderr) == (
         0,
         True,
         True,
