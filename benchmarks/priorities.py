@@ -47,7 +47,7 @@ LAYOUTS = {
     "eight, one urgent": ("interactive", *("batch",) * 7),
     "eight, half urgent": ("interactive", "batch") * 4,
 }
-"""Who calls at each instance."""
+"""Mixtures: the callers that each instance has."""
 _QUOTAS = "100/s burst 100", "100/s burst 20", "10/s burst 10"
 _LOADS = 0.3, 2.0
 _PROCESSES, _CROWD = 4, 25

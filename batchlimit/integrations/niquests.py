@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from http import HTTPStatus
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
+from batchlimit.integrations.outgoing_stream import unsent
 from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
 
 if TYPE_CHECKING:
@@ -136,20 +136,12 @@ def _call(request: PreparedRequest) -> Outgoing:
     return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, path)
 
 
-def _raw(kind: Any, request: PreparedRequest, answer: Unsent) -> Any:
-    status, headers, body = answer
-    return kind(
-        io.BytesIO(body), headers, status, reason=HTTPStatus(status).phrase, preload_content=False,
-        request_method=request.method,
-    )  # fmt: skip
-
-
 def _answered(request: PreparedRequest, answer: Unsent) -> Response:
-    return HTTPAdapter().build_response(request, _raw(urllib3.HTTPResponse, request, answer))
+    return HTTPAdapter().build_response(request, unsent(urllib3.HTTPResponse, request.method, answer))
 
 
 def _async_answered(request: PreparedRequest, answer: Unsent) -> AsyncResponse:
-    return AsyncHTTPAdapter().build_response(request, _raw(urllib3.AsyncHTTPResponse, request, answer))
+    return AsyncHTTPAdapter().build_response(request, unsent(urllib3.AsyncHTTPResponse, request.method, answer))
 
 
 def _later(response: Response, heed: Callable[[Response], Steps[None]]) -> bool:

@@ -1,7 +1,9 @@
-"""Bodies that can be read again, and bodies of httpx and httpx2 that hold a permit until they are closed."""
+"""Bodies that can be read again or were made here, and those of httpx and httpx2 that hold a permit until closed."""
 
+import io
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,6 +72,13 @@ def hold(response: Any, permit: "OutgoingPermit", kind: Any, base: Any) -> None:
         permit.end()
     else:
         response.stream = _class(kind, base)(response.stream, permit)
+
+
+def unsent(kind: Any, method: str | None, answer: tuple[int, Any, bytes]) -> Any:
+    """Return the response, of this class of an urllib3, to a request that was not sent."""
+    status, headers, body = answer
+    phrase = HTTPStatus(status).phrase
+    return kind(io.BytesIO(body), headers, status, reason=phrase, preload_content=False, request_method=method)
 
 
 def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:

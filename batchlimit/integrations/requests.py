@@ -1,9 +1,7 @@
 """An adapter for requests that limits what a session sends."""
 
-import io
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,7 +19,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.outgoing_stream import content
+from batchlimit.integrations.outgoing_stream import content, unsent
 from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
 
 if TYPE_CHECKING:
@@ -84,11 +82,7 @@ class LimitedAdapter(HTTPAdapter):
         return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
 
     def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
-        status, headers, body = answer
-        made = HTTPResponse(
-            io.BytesIO(body), headers, status, reason=HTTPStatus(status).phrase, preload_content=False,
-            request_method=request.method,
-        )  # fmt: skip
+        made = unsent(HTTPResponse, request.method, answer)
         return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
 
 

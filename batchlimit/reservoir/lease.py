@@ -50,7 +50,9 @@ class Lease:
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
-        self.counted_as_spent = -2  # the generation that the bucket counts as spent, though not all of it was
+        self.counted_as_spent: int | None = (
+            None  # the generation that the bucket counts as spent, though not all of it was
+        )
         self.exact = False  # whether the bucket may count the last grant as spent
         self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
@@ -164,9 +166,9 @@ class Lease:
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
             is_spent = self.exact and not self.borrowed and grant.epoch == fetch.ask.epoch
-            self.counted_as_spent = self.generation if is_spent else -2
-            unspent = self.take_all() if is_spent and now < self._tokens.expires else 0
-            self.take_all()
+            self.counted_as_spent = self.generation if is_spent else None
+            held = self.take_all()
+            unspent = held if is_spent and now < self._tokens.expires else 0
             self.generation += 1
             self.borrowed = False
         self.starts = max(self.starts, begins) if self.pending else begins

@@ -1,6 +1,6 @@
 """Where the wait for a pool's connection belongs: inside the time of a call if the limit is above the size of the pool.
 
-With a limit of the size callers wait in the limiter's queue instead, which no law is told of.
+With a limit of the size callers wait in the limiter's queue instead, and no law learns of that.
 """
 
 import os

@@ -406,7 +406,7 @@ class ManyWorld:
         return getattr(self._live.scene, name)
 
     def events(self) -> Iterator[Event]:
-        """What may happen next. Whoever asks keeps the world: with it the tasks of its scene end."""
+        """Yield what may happen next. The world lives as long as this does: the tasks of its scene end with it."""
         yield from self._live.scene.events()
 
     def tell(self, story: list[str]) -> None:

@@ -102,9 +102,7 @@ class RequestAdmission:
         next(plan.hits)
         if bill.settled:
             self._charging.begin(bill)
-        fields = None if (prepared := bill.prepared) is None else prepared.of(left)
-        if fields is None:
-            fields = self._charging.fields(bill, left)
+        fields = self._charging.fields(bill, left)
         if outcome is None:
             return Outcome(None, fields, bill.settled, bill, left, request)
         outcome.headers[:], outcome.charges, outcome.bill, outcome.left = fields, bill.settled, bill, left

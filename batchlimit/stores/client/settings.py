@@ -96,7 +96,7 @@ def check_tls(options: Mapping[str, Any]) -> None:
         if name in options:
             reason = ""
             try:
-                (lambda use=use: use(context, options))()
+                use(context, options)
             except ssl.SSLError as error:
                 said = getattr(error, "reason", None) or "OpenSSL cannot read it"
                 reason = f"{said} (a file must be in PEM form, and ssl_password its key's)"

@@ -19,7 +19,7 @@ from tests.cli.terminal import Terminal
 
 
 class Process:
-    """What one process of an application has and tells at its metrics page."""
+    """One process of an application: its limiters, and its metrics page."""
 
     def __init__(self, until: ExitStack) -> None:
         self.law = Settable(5)
