@@ -123,16 +123,7 @@ def log_event(
     level: int | None = None,
     **fields: object,
 ) -> None:
-    """Write to the log of "batchlimit".
-
-    Args:
-        event: its name in EVENTS.
-        message: a format, as of `logging`.
-        arguments: those of the format.
-        error: whose traceback is written too (default None: no traceback).
-        level: of this message (default None: the event's).
-        fields: those of the event; "key" is left out unless keys are shown.
-    """
+    """Write an event to the log of "batchlimit"; its field "key" is left out unless keys are shown."""
     level = EVENTS[event].level if level is None else level
     if _logger.isEnabledFor(level):
         told = {f"batchlimit_{name}": _field(value) for name, value in fields.items() if name != "key" or _Keys.shown}

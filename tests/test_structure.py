@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 56_065,
+    "lines": 55_362,
     "functions": 4_470,
     "files": 382,
     "classes of one name": 10,

@@ -79,10 +79,7 @@ _warned = False
 
 
 def warn_in_loop() -> None:
-    """Warn, once a process, whoever is about to block a running event loop; in asyncio's debug mode alone.
-
-    Called where a call leaves the memory: what is answered from it blocks nobody.
-    """
+    """Warn, once a process, whoever is about to block an event loop by more than memory; in its debug mode."""
     global _warned  # noqa: PLW0603  that is what "once" means
     if _warned or (loop := _running_loop()) is None or not loop.get_debug():
         return

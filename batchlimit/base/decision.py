@@ -14,14 +14,7 @@ arrive, so this margin alone never makes another second."""
 
 
 def whole_seconds(seconds: float | None) -> int | None:
-    """Return what a Retry-After header says.
-
-    Args:
-        seconds: seconds until a call is expected to be admitted; inf for never, None if nothing is known.
-
-    Returns:
-        Whole seconds, rounded up; None, for no header, if it is never or unknown.
-    """
+    """Return what a Retry-After header says, rounded up; None, for no header: never (inf), or unknown (None)."""
     if seconds is None or seconds == math.inf:
         return None
     return max(int(seconds > 0.0), math.ceil(seconds - _MARGIN))

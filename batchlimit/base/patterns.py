@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
-    """Return what a key is given by a mapping, or None.
-
-    The key itself comes first, then the names with `*`, `?` or `[` as case-sensitive patterns in their order, and "*"
-    last, wherever it stands.
-    """
+    """Return what a key is given: by its own name, then by the patterns in their order, then by "*"; or None."""
     exact = {_checked_name(name): value for name, value in names.items()}
     # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
     globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")

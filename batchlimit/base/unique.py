@@ -8,10 +8,7 @@ from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 
 class Unique:
-    """Is neither pickled nor copied: a TypeError says what to do instead.
-
-    Two of what holds tokens, a lock or a connection would spend, lock or read them each for itself.
-    """
+    """Is neither pickled nor copied: two of what holds tokens would spend them twice."""
 
     __slots__ = ()
     _instead: ClassVar[str] = "make one in each process, from the same URL"

@@ -5,11 +5,7 @@ from copy import deepcopy
 
 
 class Constants(ast.NodeTransformer):
-    """Puts the constants of a module in the place of their names, and joins texts.
-
-    Args:
-        tree: the module. A name that anything in it sets twice, such as an argument of a function, is left.
-    """
+    """Puts constants of a module in the place of their names, unless anything sets a name twice, and joins texts."""
 
     def __init__(self, tree: ast.Module) -> None:
         names = [

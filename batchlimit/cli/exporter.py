@@ -90,11 +90,7 @@ _KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
 
 
 class FleetCollector:
-    """A collector of prometheus-client: each scrape looks at the store once.
-
-    A key is read at each scrape. Patterns are looked for with SCAN, within a budget of the server's time: what they
-    tell is of the last time that all names were passed.
-    """
+    """Looks at the store once a scrape, for patterns with SCAN within a budget: they are as of its last full round."""
 
     def __init__(self, admin: Admin, prefix: str, watch: Iterable[str], budget: float) -> None:
         self._admin, self._lock = admin, threading.Lock()

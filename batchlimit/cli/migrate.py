@@ -69,13 +69,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
 
 
 class _SourceFile:
-    """Reads one file.
-
-    Args:
-        path: its path.
-        tree: what it says.
-        found: takes what is found.
-    """
+    """Reads one file; `found` takes what is found."""
 
     def __init__(self, path: Path, tree: ast.Module, found: Found) -> None:
         self._path, self._tree, self._found = path, Constants(tree).visit(tree), found

@@ -9,44 +9,29 @@ _TOGETHER = "# There, the default limits were for each route by itself; here the
 
 @dataclass(eq=False)
 class MigratedRule:
-    """A rule to print.
+    """A rule to print."""
 
-    Attributes:
-        name, quotas, match, cost: those of the rule.
-        replaces: whether the default limits do not hold where it does.
-        key: that of another rule, with another cost (default "": its name).
-        others: the rules of wider paths that do not hold where it does.
-        value: the field of its key (default "": that of all keys).
-    """
-
-    name: str
+    name: str  # those of the rule
     quotas: list[str]
     match: list[str] = field(default_factory=list)
     cost: int = 1
-    replaces: bool = True
-    key: str = ""
+    replaces: bool = True  # whether the default limits do not hold where it does
+    key: str = ""  # that of another rule, with another cost (default "": its name)
+    # the rules of wider paths that do not hold where it does
     others: "list[MigratedRule]" = field(default_factory=list)
-    value: str = ""
+    value: str = ""  # the field of its key (default "": that of all keys)
 
 
 @dataclass
 class Found:
-    """What was read so far.
+    """What was read so far."""
 
-    Attributes:
-        rules: by name.
-        defaults, together: quotas of each route by itself, and of all together.
-        exempt: patterns.
-        problems: what cannot be read, with its place.
-        value: the field of all keys.
-    """
-
-    rules: dict[str, MigratedRule] = field(default_factory=dict)
-    defaults: list[str] = field(default_factory=list)
+    rules: dict[str, MigratedRule] = field(default_factory=dict)  # by name
+    defaults: list[str] = field(default_factory=list)  # quotas of each route by itself, and of all together
     together: list[str] = field(default_factory=list)
-    exempt: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    value: str = "ip"
+    exempt: list[str] = field(default_factory=list)  # patterns
+    problems: list[str] = field(default_factory=list)  # what cannot be read, with its place
+    value: str = "ip"  # the field of all keys
 
     @property
     def has_rules(self) -> bool:

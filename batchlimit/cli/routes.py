@@ -20,12 +20,7 @@ def last(name: ast.expr) -> str:
 
 
 def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Iterator[tuple[Function, Prefixes]]:
-    """Yield each function, with the routers that are known where it stands.
-
-    Args:
-        scope: a module, or a function with others in it.
-        outer: the routers that are known there already (default None: none).
-    """
+    """Yield each function of a module or a function, with the routers that are known where it stands."""
     inner: list[Function] = []
     mine = dict[str, str | None]()
     for node in _below(scope, inner):
@@ -59,19 +54,12 @@ def _prefix(call: ast.Call) -> str | None:
 
 
 class Written(NamedTuple):
-    """What a decorator says of a path.
+    """What a decorator says of a path."""
 
-    Attributes:
-        node: the decorator.
-        pattern: as rules write it; "": the path is no text that stands here.
-        text: the path as it is written, without the prefix of its router.
-        problem: what is to be checked, or "".
-    """
-
-    node: ast.expr
-    pattern: str
-    text: str
-    problem: str
+    node: ast.expr  # the decorator
+    pattern: str  # as rules write it; "": the path is no text that stands here
+    text: str  # the path as it is written, without the prefix of its router
+    problem: str  # what is to be checked, or ""
 
 
 def written(decorator: ast.expr, prefixes: Prefixes) -> Written | None:
@@ -107,19 +95,12 @@ def _pattern(path: str) -> str:
 
 
 class SourceRoute(NamedTuple):
-    """One path of a function, in the order of the source.
+    """One path of a function, in the order of the source."""
 
-    Attributes:
-        path: the path.
-        function: where it stands.
-        rules: its limits.
-        is_exempt: whether it has none on purpose.
-    """
-
-    path: Written
-    function: Function
-    rules: list[MigratedRule]
-    is_exempt: bool
+    path: Written  # the path
+    function: Function  # where it stands
+    rules: list[MigratedRule]  # its limits
+    is_exempt: bool  # whether it has none on purpose
 
 
 def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:

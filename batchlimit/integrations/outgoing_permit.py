@@ -39,11 +39,7 @@ def admission(limiter: Any, given: Concurrency) -> Admission[Any] | AsyncAdmissi
 
 
 class OutgoingPermit:
-    """The permit of a request that is sent.
-
-    Args:
-        permit: of any limiter of concurrency.
-    """
+    """The permit of a request that is sent."""
 
     __slots__ = ("_outcome", "_permit")
 
@@ -81,13 +77,7 @@ class Raw(Protocol):
 
 
 def hold_by_connection(raw: Raw, permit: OutgoingPermit, *failures: type[Exception]) -> None:
-    """Hold a permit until the connection of a response goes back to its pool, or is closed.
-
-    Args:
-        raw: the response, of which nothing was read, or all.
-        permit: what to end then.
-        failures: the errors of reading a response.
-    """
+    """Hold a permit until the connection of a response is free; `failures` are the errors of reading it."""
     if raw.connection is None:
         permit.end()
         return

@@ -60,14 +60,7 @@ def _class(kind: Any, base: Any) -> Any:
 
 
 def hold(response: Any, permit: "OutgoingPermit", kind: Any, base: Any) -> None:
-    """Hold a permit until a response is closed.
-
-    Args:
-        response: of httpx or httpx2.
-        permit: what to end then.
-        kind: of the body.
-        base: the class of which its library wants bodies to be.
-    """
+    """Hold a permit until a response is closed, whose library wants bodies to be of the class `base`."""
     if response.is_closed:  # one that was made from its whole content, as by a MockTransport
         permit.end()
     else:

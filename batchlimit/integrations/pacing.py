@@ -45,14 +45,7 @@ _What = tuple[str, str]
 
 
 class Pacer:
-    """Says which keys are to be paused, and for how long; it says each pause once.
-
-    What is told unchanged after the pause that it was reason for is stale, and no reason any more: as Azure's at times.
-
-    Args:
-        keys: the key of each kind of Allowance; other kinds are left alone. None: all of them are the request's key.
-        longest: seconds of a pause at most.
-    """
+    """Says once which keys are to be paused, and how long. What is told unchanged after that is stale, as Azure's."""
 
     __slots__ = ("_ends", "_keys", "_longest", "_reasons", "_resets")
 

@@ -73,17 +73,7 @@ class Lines:
         return Turn(0.0, cost * line.spacing)
 
     def refused(self, key: str, cost: int, decision: Decision, times: int) -> float | Turn:
-        """Say what becomes of a task that found no token.
-
-        Args:
-            key: what it is charged to.
-            cost: whole tokens.
-            decision: the refusal.
-            times: how often it was rescheduled.
-
-        Returns:
-            What it asks for, as it lines up; or seconds: its turn came too early, and it waits for the next token.
-        """
+        """Return what a task without a token asks for, as it lines up, or how long (s) it waits: it came too early."""
         rate = 0.0 if decision.quota is None else decision.quota.bandwidths[decision.binding or 0].rate
         spacing = _DENSE / rate if rate else _UNTOLD
         now, line = self._clock(), self._line(key)
@@ -96,13 +86,7 @@ class Lines:
         return Turn(decision.retry_after, cost * spacing)
 
     def told(self, key: str, seconds: float, longest: float) -> float:
-        """Take note of a turn; return for how many seconds its task is sent away.
-
-        Args:
-            key: which line.
-            seconds: until the turn.
-            longest: seconds; a task whose turn is later comes back meanwhile, and asks again.
-        """
+        """Note a turn; return how long (s) its task is away. One whose turn is later than `longest` asks meanwhile."""
         if seconds > longest:
             return random.uniform(0.5, 1.0) * longest
         line = self._line(key)
@@ -218,17 +202,7 @@ class TaskLimit(_Charged):
         super().__init__(RateLimiter, limiter, key, cost, longest)
 
     def wait(self, run: Run) -> float:
-        """Charge a task, or return for how many seconds it is to be sent away; it never sleeps.
-
-        Args:
-            run: the task.
-
-        Returns:
-            Seconds; 0.0: it was charged, and is to run now.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the limiter says.
-        """
+        """Charge a task (0.0: it runs now), or return for how many seconds it is to be sent away; it never sleeps."""
         return run_steps(self.steps(run))
 
 
@@ -253,15 +227,5 @@ class AsyncTaskLimit(_Charged):
         super().__init__(AsyncRateLimiter, limiter, key, cost, longest)
 
     async def wait(self, run: Run) -> float:
-        """Charge a task, or return for how many seconds it is to be sent away; it never sleeps.
-
-        Args:
-            run: the task.
-
-        Returns:
-            Seconds; 0.0: it was charged, and is to run now.
-
-        Raises:
-            LimiterClosed, ValueError, TypeError: as the limiter says.
-        """
+        """See TaskLimit.wait."""
         return await drive(self.steps(run))

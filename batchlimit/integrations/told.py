@@ -32,32 +32,20 @@ _GITHUB_WINDOW, _SECONDARY = 3600.0, 60.0
 
 
 class Allowance(NamedTuple):
-    """What upstream says of one of its limits.
+    """What upstream says of one of its limits."""
 
-    Attributes:
-        remaining: how much is left.
-        limit: how much there is at most; None: not told.
-        reset: seconds until all of it is there again; None: not told.
-        window: seconds of the window in which there is so much; None: not told.
-        refills: whether it comes back bit by bit, as upstream describes it, and not at once.
-    """
-
-    remaining: float
-    limit: float | None = None
-    reset: float | None = None
-    window: float | None = None
-    refills: bool = False
+    remaining: float  # how much is left
+    limit: float | None = None  # how much there is at most; None: not told
+    reset: float | None = None  # seconds until all of it is there again; None: not told
+    window: float | None = None  # seconds of the window in which there is so much; None: not told
+    refills: bool = False  # whether it comes back bit by bit, as upstream describes it, and not at once
 
 
 class Observation(NamedTuple):
-    """What one response says of limits.
+    """What one response says of limits."""
 
-    Attributes:
-        after: seconds after which to come back; None: it does not say so.
-        allowances: by kind, such as "requests", "tokens", "input-tokens", or the name that upstream has for a limit.
-    """
-
-    after: float | None
+    after: float | None  # seconds after which to come back; None: it does not say so
+    # by kind, such as "requests", "tokens", "input-tokens", or the name that upstream has for a limit
     allowances: dict[str, Allowance]
 
 
@@ -104,12 +92,7 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def told_to_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return for how many seconds a response asks to wait; None: it does not say, or nothing that can be meant.
-
-    Args:
-        headers: of the response, found whatever their case.
-        now: seconds since 1970.
-    """
+    """Return for how many seconds header fields ask to wait; None: they do not, or cannot mean it."""
     milliseconds, text = headers.get("retry-after-ms"), (headers.get("retry-after") or "").strip()
     if (seconds := _number(milliseconds)) is not None:
         return seconds / 1000

@@ -39,21 +39,13 @@ _FIELDS = {"host", "port", "scheme", "method", "path"}
 
 
 class Outgoing(NamedTuple):
-    """An outgoing request, as far as its key may name it: alike for all libraries, so `outgoing` makes it.
+    """An outgoing request, as far as its key may name it: alike for all libraries, so `outgoing` makes it."""
 
-    Attributes:
-        host: of the URL as it is sent: in lower case, and "xn--..." where it is not ASCII.
-        port: of the URL, as text; "" for the usual one.
-        scheme: such as "https".
-        method: such as "GET".
-        path: of the URL, without the query and without %-escapes.
-    """
-
-    host: str
-    port: str
-    scheme: str
-    method: str
-    path: str
+    host: str  # of the URL as it is sent: in lower case, and "xn--..." where it is not ASCII
+    port: str  # of the URL, as text; "" for the usual one
+    scheme: str  # such as "https"
+    method: str  # such as "GET"
+    path: str  # of the URL, without the query and without %-escapes
 
 
 def outgoing(method: str, scheme: str, host: str, port: int | None, path: str) -> Outgoing:
@@ -63,41 +55,27 @@ def outgoing(method: str, scheme: str, host: str, port: int | None, path: str) -
 
 
 class Unsent(NamedTuple):
-    """A response that is made here, for a request that is not sent.
+    """A response that is made here, for a request that is not sent."""
 
-    Attributes:
-        status: 429, or 503 while the store is away.
-        headers: of the response.
-        body: problem details, as JSON; nothing where only the head was asked for.
-    """
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
+    status: int  # 429, or 503 while the store is away
+    headers: dict[str, str]  # of the response
+    body: bytes  # problem details, as JSON; nothing where only the head was asked for
 
 
 class Library(NamedTuple):
-    """What transports need to know of a library of requests.
+    """What transports need to know of a library of requests."""
 
-    Attributes:
-        limiter: the class of limiters that its requests can wait for.
-        outgoing: returns what a key may name of a request.
-        answer: returns the library's response to a request that is not sent.
-        status: returns the status of a response.
-        body: reads the body of a response; its caller can read it all the same, or as far as it came.
-        close: closes a response that its caller does not get.
-        hold: holds a permit until a response was read or closed; ends it where that is so already.
-        later: has a response that has not come yet go through these steps when it comes; False: it has come. None: what
-            is sent always comes.
-    """
-
-    limiter: type[RateLimiter | AsyncRateLimiter]
-    outgoing: Callable[[Any], Outgoing]
-    answer: Callable[[Any, Unsent], Any]
-    status: Callable[[Any], int]
+    limiter: type[RateLimiter | AsyncRateLimiter]  # the class of limiters that its requests can wait for
+    outgoing: Callable[[Any], Outgoing]  # returns what a key may name of a request
+    answer: Callable[[Any, Unsent], Any]  # returns the library's response to a request that is not sent
+    status: Callable[[Any], int]  # returns the status of a response
+    # reads the body of a response; its caller can read it all the same, or as far as it came
     body: Callable[[Any], Any]
-    close: Callable[[Any], Any]
+    close: Callable[[Any], Any]  # closes a response that its caller does not get
+    # holds a permit until a response was read or closed; ends it where that is so already
     hold: "Callable[[Any, OutgoingPermit], None]"
+    # has a response that has not come yet go through these steps when it comes; False: it has come. None: what is sent
+    # always comes
     later: Callable[[Any, Callable[[Any], Steps[None]]], bool] | None = None
 
 
@@ -120,16 +98,7 @@ def terms_of(options: dict[str, Any]) -> TransportTerms:
 
 
 class Upstream:
-    """How requests to others are limited.
-
-    Args:
-        limiter: of either API.
-        library: that of the requests.
-        key, cost, wait, longest, unsaid, observe, concurrency, priority: as of LimitedTransport.
-
-    Raises:
-        ValueError, TypeError: one of them cannot work.
-    """
+    """How requests to others are limited; the terms are those of LimitedTransport."""
 
     __slots__ = (
         "_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_priority", "_unsaid", "_wait"

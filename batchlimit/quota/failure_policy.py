@@ -116,10 +116,7 @@ class FailurePolicy:
 
 
 class CircuitOpen(StoreUnavailable):
-    """The store failed several times in a row: the circuit is open for a while, and nothing was sent.
-
-    Callers may treat it as any StoreUnavailable.
-    """
+    """The store failed several times in a row: nothing was sent. Callers may treat it as any StoreUnavailable."""
 
 
 CLOSED = FailurePolicy()
@@ -132,11 +129,7 @@ FailureSource = FailurePolicy | Kind | Mapping[str, FailurePolicy | Kind]
 
 
 def failure_rule(source: FailureSource) -> Callable[[str], FailurePolicy]:
-    """Return the function from a key to its policy: one policy for all keys, or one by name or pattern, as with quotas.
-
-    A mapping must have an entry "*", for the keys that no other entry names. Without it a pattern with a typo would
-    leave the keys that it is meant for closed.
-    """
+    """Return the function from a key to its policy; a mapping must have "*", else a typo would leave keys closed."""
     if isinstance(source, Mapping):
         find = by_name({name: _as_policy(value) for name, value in source.items()})
         if "*" not in source:

@@ -65,10 +65,7 @@ def check_priority(priority: object) -> int:
 
 
 def check_costs(costs: object) -> dict[str, int]:
-    """Return several keys, each with its cost, from a mapping or from pairs.
-
-    Raises ValueError for a key named twice. `check_cost` says whether a cost fits its key.
-    """
+    """Return several keys, each with its cost; ValueError: a key is named twice. Whether costs fit is not checked."""
     if isinstance(costs, str | bytes) or not isinstance(costs, Mapping | Iterable):
         raise TypeError(f"several keys come as a mapping from key to cost, not as {shown(costs)}")
     found: dict[str, int] = {}
@@ -108,10 +105,7 @@ class Stored(str):
 
 
 def stored(key: str) -> str:
-    """Return a checked key, or what stands for it where it is longer than LONGEST_KEY bytes; of that, itself.
-
-    A longer key becomes its first 64 characters, "#" and its BLAKE2b-128 in hex, so an operator can still recognise it.
-    """
+    """Return a checked key; of one longer than LONGEST_KEY bytes its first 64 characters, "#" and its BLAKE2b-128."""
     if len(key) < _SHORT or isinstance(key, Stored):
         return key
     encoded = key.encode()

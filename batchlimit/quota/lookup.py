@@ -25,24 +25,12 @@ class _Numbers(dict[int, int]):
 
 
 class Policies:
-    """Which policy a key went by, as its quota tells: each entry of a mapping has a Quota of its own, by identity.
-
-    So a key entry need not know its policy, and no key is looked up twice.
-
-    Attributes:
-        names: of all policies; the number of a policy is its place.
-        numbers: by the `id` of a quota, as it stands in the code.
-    """
+    """Which policy a key went by, as its quota tells: each entry of a mapping has a Quota of its own, by identity."""
 
     __slots__ = ("_before", "names", "numbers")
 
     def __init__(self, quotas: Mapping[str, Quota] | None = None, before: Mapping[str, Quota] = NOTHING) -> None:
-        """Number the policies.
-
-        Args:
-            quotas: those of a mapping, no two of them the same object (default None: one policy for all).
-            before: what stood under some of these names before: keys may still go by that (default: nothing).
-        """
+        """Number the policies of these quotas; keys may still go by what stood under some of their names `before`."""
         known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
         self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
         self.numbers = _Numbers({id(quota): number for number, (_, quota) in enumerate(known)})
@@ -98,10 +86,7 @@ def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota
 
 
 class Constant:
-    """A function of the key whose first answer for a key stays.
-
-    An answer that changed would reach some of the processes, some of the keys, and whoever happened to ask anew.
-    """
+    """A function of the key whose first answer stays: a change would reach some of the processes and keys alone."""
 
     __slots__ = ("_find", "_most", "_new", "_old")
 
@@ -126,11 +111,7 @@ class Constant:
 
 
 class ByName:
-    """A function of the key by a mapping from names and patterns.
-
-    Attributes:
-        policies: its entries.
-    """
+    """A function of the key by a mapping from names and patterns."""
 
     __slots__ = ("_find", "policies")
 

@@ -26,11 +26,7 @@ def check_names(rules: Sequence[Rule]) -> None:
 
 
 def by_pattern(rules: Sequence[Rule], keys: Sequence[KeyTemplate]) -> dict[str, Rule]:
-    """Return a rule for each pattern of keys, the first of those that share them.
-
-    Raises RulesError if a key could be of two kinds. A pattern's star matches colons too, so patterns with more of them
-    come first: the first pattern that matches a key is its own.
-    """
+    """Return a rule for each pattern of keys, those with more colons first; RulesError if a key could be of two."""
     sharing: dict[tuple[object, ...], list[int]] = {}
     for number, key in enumerate(keys):
         sharing.setdefault(key.shape, []).append(number)
@@ -98,15 +94,7 @@ def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> R
 
 
 def check_limits(limits: Mapping[str, Quota | str], rules: Mapping[str, Rule]) -> dict[str, CodeLimit]:
-    """Return what holds for some of the keys of rules, in place of the quota of their rule.
-
-    Args:
-        limits: quotas by key or pattern.
-        rules: rules by pattern, as `by_pattern` returns them.
-
-    Raises:
-        RulesError: no rule has such keys, or a cost never fits.
-    """
+    """Return what holds for some keys in place of their rule's quota; RulesError: it has none, or a cost never fits."""
     rule_of, found = by_name(rules), dict[str, CodeLimit]()
     for name, given in limits.items():
         if name in rules or (rule := rule_of(name)) is None:

@@ -68,14 +68,7 @@ class Explanation:
 
 
 def explain(rules: Iterable[Rule], request: Request, exempt: str, replaced: Mapping[str, str]) -> Explanation:
-    """Return whether each rule applies to a request, and why.
-
-    Args:
-        rules: the rules.
-        request: the request.
-        exempt: why none of them does; "": some may.
-        replaced: the names of those that do not, each with the name of the rule that does in its place.
-    """
+    """Return whether each rule applies, and why; none does if `exempt` says why, nor those that are `replaced`."""
 
     def told(verdict: Verdict) -> Verdict:
         rule = verdict.rule

@@ -128,12 +128,7 @@ class Replacements:
         return bool(self._replacing)
 
     def of(self, method: str, path: str, root: str, without: Collection[str] = ()) -> Mapping[str, str]:
-        """Return the names of the rules that do not apply to a request, each with the name of one that replaces it.
-
-        Args:
-            method, path, root: those of the request.
-            without: the names of rules that replace nothing here, for they have no key.
-        """
+        """Return the names of rules that do not apply to a request, each with one that replaces it and has a key."""
         return {
             name: rule.name
             for rule, patterns in self._replacing
@@ -151,13 +146,7 @@ _LONGEST = 160
 
 
 class Memory(dict[Asked, T]):
-    """Looks up what matches a request: `memory[method, path, root]`.
-
-    Long requests are not remembered. A client that asks for ever other ones has all of them forgotten: nothing grows.
-
-    Args:
-        find: a function of method, path and root that finds what is not remembered.
-    """
+    """Looks up what matches a method, path and root. Long ones, and ever other ones, are not remembered for good."""
 
     __slots__ = ("_find",)
 

@@ -84,11 +84,7 @@ class KeyTemplate:
         )
 
     def fill(self, identity: Mapping[str, object], parameters: Mapping[str, object]) -> str:
-        """Return the key. The identity comes before path parameters of the same name, since clients choose the path.
-
-        Raises:
-            NoKey: a value is missing, None or empty, or no str, int or UUID.
-        """
+        """Return the key, first by the identity, for clients choose the path; NoKey: a value is missing or wrong."""
         values = []
         for name in self.fields:
             value = identity.get(name, _ABSENT)

@@ -39,11 +39,7 @@ def is_odd(path: str) -> bool:
 
 
 def readings(path: str, root: str = "") -> list[str]:
-    """Return the readings of a path, itself first, each once.
-
-    With a `root` there are those without it, wherever it stands: frameworks find one route by both. A server may have
-    cut it off, so there is the path with it too.
-    """
+    """Return the readings of a path: itself, and those with and without the `root`, for servers may cut it off."""
     found = _spellings(path)
     if root:
         if not path.startswith(root):
@@ -116,13 +112,7 @@ class Hit(NamedTuple, Generic[T]):
 
 
 class _PathNode(Generic[T]):
-    """What the patterns say after some segments.
-
-    Attributes:
-        literal, any: the next nodes: by segment, and for every segment.
-        ends: the hits of a path that ends here.
-        rests: those of a path that goes on as no pattern does.
-    """
+    """What the patterns say after some segments."""
 
     __slots__ = ("any", "ends", "literal", "rests")
 
@@ -154,11 +144,7 @@ class _PathNode(Generic[T]):
 
 
 class Matcher(Generic[T]):
-    """Patterns and what they lead to, compiled once. No method changes it.
-
-    Args:
-        targets: each with its patterns.
-    """
+    """Patterns and what they lead to, compiled once. No method changes it."""
 
     __slots__ = ("_depth", "_others", "_roots")
 

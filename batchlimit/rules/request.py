@@ -151,12 +151,7 @@ _applicable = partial(tuple.__new__, Applicable)
 def keyed(
     matching: "Iterable[tuple[tuple[Rule, KeyTemplate], Mapping[str, str]]]", identity: Mapping[str, object]
 ) -> Applicable:
-    """Return rules that match, each with its key; or with why it has none.
-
-    Args:
-        matching: the rules, each with what makes its key, and its path parameters.
-        identity: values for keys.
-    """
+    """Return rules that match, each with its key by this identity; or with why it has none."""
     applied, unmade = [], []
     for (rule, key), parameters in matching:
         try:

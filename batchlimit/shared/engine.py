@@ -33,13 +33,7 @@ W = TypeVar("W", bound=Wakeup)
 
 
 class Engine:
-    """Hands out places to callers of any thread or event loop.
-
-    No method blocks but for microseconds on the lock, and `close` for a second.
-
-    Attributes:
-        clock: Returns ns, counts the sleep of the machine, and never runs backwards.
-    """
+    """Hands out places to callers of any thread or event loop, and blocks none of them but for its lock."""
 
     def __init__(
         self,
@@ -69,13 +63,7 @@ class Engine:
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
     ) -> tuple[SlotWaiter, W, float] | None:
-        """Let a permit have a place that is free here; else return the waiter, what it waits for, and how long (s).
-
-        Raises:
-            ConcurrencyLimited: Too many wait already.
-            LimiterClosed: The limiter was closed.
-            RuntimeError: The call came during another one of this thread, from a signal handler or a destructor.
-        """
+        """Let a permit have a free place; else return the waiter, what it waits for, and how long (s); or raise."""
         holdings = self._holdings
         with not_reentered(holdings.lock):
             if self._renewer.is_closed:

@@ -17,13 +17,7 @@ USED = 0.9
 
 
 class SlotLease:
-    """How long the slots of a key belong to this instance. A lease that is over is never renewed: a new one begins.
-
-    Attributes:
-        until: When it is over, unless the store answers before (ns of the limiter's clock; 0: it has not begun).
-        renewal: When it is to be renewed (ns; inf: it has not begun).
-        ended: True once somebody saw that it was over. Permits look without a lock, while an answer may come in.
-    """
+    """How long slots belong to this instance. One that is over is never renewed: a new one begins."""
 
     __slots__ = ("ended", "renewal", "until")
 
@@ -47,13 +41,7 @@ class SlotLease:
 
 
 class Claim(ref[object]):
-    """A permit, and what outlasts it: who has its place or waits for it. The end of the permit calls C code alone.
-
-    A destructor may be interrupted by a signal handler that raises; a callback in C is not.
-
-    Attributes:
-        key: The key of the permit.
-    """
+    """A permit that may be gone, by its key. Its end calls C code alone, which no signal handler interrupts."""
 
     __slots__ = ("key",)
     __hash__, __eq__ = object.__hash__, object.__eq__  # also of a permit that is no more
@@ -61,14 +49,7 @@ class Claim(ref[object]):
 
 
 class Place:
-    """The hold of one permit: a slot under a lease.
-
-    Attributes:
-        lease: The lease.
-        token: The number that the permit was given.
-        claim: The claim of the permit, until this place ends.
-        holder: Returns the permit that has to `hurry` when this is lost, if there still is one. None is kept alive.
-    """
+    """The hold of one permit: a slot under a lease."""
 
     __slots__ = ("_is_lost", "claim", "holder", "lease", "token")
 
@@ -100,11 +81,7 @@ SEQUENCE = 1 << 14
 
 
 class FencingTokens:
-    """The numbers of the permits of one key: the store's token, and within it the order of the permits.
-
-    Attributes:
-        last: The largest token that the store told; it grows with each ask.
-    """
+    """The numbers of a key's permits: the store's token, which grows with each ask, and their order within it."""
 
     __slots__ = ("_sequence", "last")
 
@@ -123,11 +100,7 @@ class FencingTokens:
 
 
 class OutagePermits:
-    """Places without a slot: nothing is promised of them, and no lease of the store ends them. It is pure.
-
-    Attributes:
-        lease: A lease that is over in a forked child alone.
-    """
+    """Places without a slot: nothing is promised of them; their lease is over in a forked child alone."""
 
     __slots__ = ("_places", "lease")
 

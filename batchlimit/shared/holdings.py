@@ -184,12 +184,7 @@ class Holdings:
 
 
 class Keys:
-    """Finds the slots of a key; no key has two. Every method requires the lock of the engine.
-
-    Attributes:
-        by_key: The slots by their key.
-        by_name: The slots by the name that pushes tell of.
-    """
+    """Finds the slots of a key; no key has two. Every method requires the lock of the engine."""
 
     __slots__ = ("_name", "_numbers", "_plan", "by_key", "by_name")
 

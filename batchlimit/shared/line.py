@@ -119,13 +119,7 @@ class Line:
 
 
 class Asks:
-    """It counts the asks, of which one is under way at most. It is pure.
-
-    Attributes:
-        sent: How many were sent so far.
-        reply: The last reply; None: there was none.
-        error: Why the last ask failed; None: it was answered.
-    """
+    """It counts the asks, of which one is under way at most. It is pure."""
 
     __slots__ = ("_answered", "_line", "_told", "error", "reply", "sent")
 

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class BaseSharedPermit(Unique):
-    """What the permits of threads and of tasks share.
-
-    Attributes:
-        key: The key.
-    """
+    """What the permits of threads and of tasks share."""
 
     __slots__ = ("__weakref__", "_is_lost", "_issuer", "_place", "key")
     _instead = "complete it where it was acquired, and acquire another one there"
@@ -226,13 +222,7 @@ _SOONEST = 0.001
 
 
 class LeaseWatch:
-    """Rings when a lease would be over, for as long as permits are in blocks. A permit costs it no timer.
-
-    Only its timer and its permits keep it: if the loop closes during a block, the garbage collector finds the permit.
-
-    Attributes:
-        loop: The event loop.
-    """
+    """Rings when a lease would be over, for permits in blocks, which cost no timer. Nobody else keeps it."""
 
     __slots__ = ("__weakref__", "_clock", "_is_planned", "_lease", "_permits", "loop")
 

@@ -44,11 +44,7 @@ class Silent(Exception):
 
 
 class Listener:
-    """Reads a subscription in a thread of its own, and subscribes again after it was lost.
-
-    While it is away, waiters look by themselves: nothing is lost but time. A subscription that is silent is tried: the
-    store publishes something to it.
-    """
+    """Reads a subscription in a thread of its own. While it is away waiters look by themselves, which takes time."""
 
     def __init__(
         self,

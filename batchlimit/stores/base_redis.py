@@ -164,14 +164,7 @@ class BaseRedisStore(Unique):
 
 
 class RedisRules:
-    """The overrides under one prefix, for threads and for tasks.
-
-    Args:
-        ask: sends commands; it is called or awaited.
-        run: runs a script, and reads its reply; it is called or awaited.
-        follow: goes through steps, and calls or awaits what they yield.
-        prefix: of the names.
-    """
+    """The overrides under one prefix. `ask` and `run` are called or awaited, by `follow`, as of threads or tasks."""
 
     __slots__ = ("_ask", "_follow", "_prefix", "_run")
 
@@ -181,8 +174,6 @@ class RedisRules:
         self._ask, self._run, self._follow, self._prefix = ask, run, follow, prefix
 
     def read(self, known: int) -> Any:
-        """See RuleStore.read."""
-
         def steps() -> Steps[Published]:
             name = rules_name(self._prefix)
             if found := rulebook.unchanged((yield self._ask(name, *rulebook.look(self._prefix))), known):
@@ -192,8 +183,6 @@ class RedisRules:
         return self._follow(steps())
 
     def remind(self, overrides: Overrides) -> Any:
-        """See RuleStore.remind."""
-
         def steps() -> Steps[None]:
             name = obeyed_name(self._prefix)
             told, _ = yield self._ask(name, *rulebook.recall(self._prefix))
@@ -203,13 +192,10 @@ class RedisRules:
         return self._follow(steps())
 
     def change(self, change: Change) -> Any:
-        """See RuleStore.change."""
         arguments = rulebook.change_arguments(self._prefix, change)
         return self._run("change", rules_name(self._prefix), arguments, rulebook.changed)
 
     def log(self, count: int) -> Any:
-        """See RuleStore.log."""
-
         def steps() -> Steps[list[Entry]]:
             (reply,) = yield self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
             return rulebook.entries(reply)
@@ -242,17 +228,14 @@ class RedisPauses:
         self._run, self._prefix = run, prefix
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
-        """See Pauses.pause."""
         arguments = pause_arguments(quota, seconds, why)
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) / _SECOND)
 
     def resume(self, key: str) -> Any:
-        """See Pauses.resume."""
         arguments = pause_arguments(PROBE_QUOTA, 0, "")
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) != _NONE)
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
-        """See Pauses.line_up."""
         name, arguments = bucket_name(self._prefix, key) + ":line", line_arguments(wait, spacing, longest)
         return self._run("line", name, arguments, lambda reply: first(reply) / _SECOND)
 
@@ -279,7 +262,6 @@ class RedisSlots:
         self._channel = f"{prefix}:instance:"
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
-        """See Lender.lend."""
         reply: SlotReply = self._run(
             "lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel), read_slots
         )

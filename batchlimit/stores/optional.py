@@ -72,10 +72,7 @@ class AsyncSpendSender(Protocol):
         ...
 
     def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
-        """Return what became of spends that were sent, or raise as `spend` does; None if `spend` has to repeat it.
-
-        They were `sent` then, by time.monotonic().
-        """
+        """Return the reply to spends that were `sent` then, or raise; None if `spend` has to repeat it."""
         ...
 
 
@@ -138,17 +135,11 @@ class Pausable(Protocol):
 class AsyncPauses(Protocol):
     """Pauses whose methods are awaited."""
 
-    async def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
-        """See Pauses.pause."""
-        ...
+    async def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float: ...
 
-    async def resume(self, key: str) -> bool:
-        """See Pauses.resume."""
-        ...
+    async def resume(self, key: str) -> bool: ...
 
-    async def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
-        """See Pauses.line_up."""
-        ...
+    async def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float: ...
 
 
 @runtime_checkable

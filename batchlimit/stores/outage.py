@@ -23,10 +23,7 @@ THRESHOLD = 3
 
 
 class Breaker:
-    """Counts the failures of one part of a store: THRESHOLD consecutive ones open it, and one answer closes it.
-
-    While it is open, no call is sent to the part. The guarded store of each API sends probes (see `outage.py`).
-    """
+    """Counts failures of one part of a store: THRESHOLD consecutive ones open it, one answer closes it."""
 
     __slots__ = ("_closed", "consecutive_failures", "error", "opened_at", "probe_at", "relapses")
 
@@ -74,10 +71,7 @@ class _ByPart(dict[str, Breaker]):
 
 
 class Breakers:
-    """The circuit breakers of all parts of one store, and their statistics. One thread at a time may change them.
-
-    `of[part]` is the breaker of a part, such as a node of a cluster: parts are few.
-    """
+    """The circuit breaker of each part of one store. One thread at a time may change them."""
 
     __slots__ = ("_durations", "_failures", "_outages", "of", "took")
 

@@ -158,10 +158,7 @@ class Pipelined(Protocol):
     """Optional for a prompt Store. A store without it is asked for one key after the other."""
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
-        """Take for several keys in one round trip; return for each the Grant, or the error that `take` would raise.
-
-        StoreUnavailable is raised only if it concerns all of them.
-        """
+        """Take for several keys in one round trip; return each Grant or error; raise what concerns all of them."""
         ...
 
 
@@ -200,11 +197,7 @@ class RuleStore(Protocol):
         ...
 
     def change(self, change: Change) -> tuple[bool, int]:
-        """Make a change unless the revision is another than the operator saw.
-
-        Returns:
-            Whether it was made, and the revision that holds now.
-        """
+        """Make a change unless the revision is not the one seen; return whether it was made, and the revision."""
         ...
 
     def log(self, count: int) -> list[Entry]:
@@ -250,21 +243,13 @@ class Ruled(Protocol):
 class AsyncRuleStore(Protocol):
     """A RuleStore whose methods are awaited."""
 
-    async def read(self, known: int) -> Published:
-        """See RuleStore.read."""
-        ...
+    async def read(self, known: int) -> Published: ...
 
-    async def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
-        ...
+    async def change(self, change: Change) -> tuple[bool, int]: ...
 
-    async def log(self, count: int) -> list[Entry]:
-        """See RuleStore.log."""
-        ...
+    async def log(self, count: int) -> list[Entry]: ...
 
-    async def remind(self, overrides: Overrides) -> None:
-        """See RuleStore.remind."""
-        ...
+    async def remind(self, overrides: Overrides) -> None: ...
 
 
 @runtime_checkable
@@ -278,10 +263,7 @@ class AsyncRuled(Protocol):
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:
-    """Return the TypeError for an object that a limiter cannot use as its store.
-
-    The message shows only its class: the object may be a URL with a password.
-    """
+    """Return the TypeError for what is no store; it shows the class alone, for it may be a URL with a password."""
     kind, asyncs = type(store).__name__, isinstance(store, AsyncStore) or _comes_from("redis.asyncio.", store)
     if asyncs and not for_tasks:
         return TypeError(f"this {kind} is for asyncio, and a RateLimiter for threads: use AsyncRateLimiter")

@@ -15,14 +15,7 @@ _PATIENCE = 1.0
 
 
 class Observed:
-    """Tells of each duration once, by what histograms count: client libraries take durations one by one.
-
-    Args:
-        add: gets each duration.
-
-    Attributes:
-        last: the histograms that it told of.
-    """
+    """Tells `add` of each duration once, by what histograms count: client libraries take durations one by one."""
 
     def __init__(self, add: Add) -> None:
         self._add, self.last = add, dict[Labelled, Histogram]()

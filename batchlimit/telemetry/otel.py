@@ -66,11 +66,7 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
 
 
 class _Readings:
-    """One reading for all instruments of a collection.
-
-    The SDK asks the instruments one after the other. The first one that is asked again begins a new reading. Histograms
-    are not asked: the SDK collects them last, and a new reading has added to them by then.
-    """
+    """One reading for all instruments of a collection: it begins anew with the first that is asked again."""
 
     def __init__(self, sources: Sources, histograms: dict[Metric, Any]) -> None:
         self._sources, self._histograms = sources, histograms

@@ -136,11 +136,7 @@ class _Shared:
 
 
 def _forget_dead_workers() -> None:
-    """Have gauges tell no more of workers that were killed: nobody else need call `mark_process_dead`.
-
-    Files are looked at only if this process has one by its number: a server may have prometheus-client name its workers
-    otherwise.
-    """
+    """Have gauges tell no more of workers that were killed, by their files, if this process has such a file."""
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
     workers = {each.stem.rpartition("_")[2] for each in Path(folder).glob("gauge_live*_*.db")}
     if str(os.getpid()) in workers:

@@ -32,14 +32,7 @@ Reading = dict[Series, Value]
 
 
 def read(found: object) -> Reading:
-    """Return the value of each series in the statistics of one limiter, or of one web front.
-
-    Args:
-        found: Statistics, ConcurrencyStatistics, KeyedStatistics, SharedStatistics or EnforcementStatistics.
-
-    Raises:
-        TypeError: it is something else.
-    """
+    """Return the value of each series in the statistics of one limiter or web front; else TypeError."""
     match found:
         case Statistics():
             return dict(_rate_limiter(found))

@@ -231,13 +231,10 @@ class FaultyPauses:
         self._do = do
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
-        """See Pauses.pause."""
         return self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why))
 
     def resume(self, key: str) -> Any:
-        """See Pauses.resume."""
         return self._do(lambda inner: inner.pauses.resume(key))
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
-        """See Pauses.line_up."""
         return self._do(lambda inner: inner.pauses.line_up(key, wait, spacing, longest))

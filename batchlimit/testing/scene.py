@@ -85,11 +85,9 @@ class FrozenClock:
         return self._begins + round((self._time.elapsed - self._since) * _SECOND)
 
     def thread_turn(self) -> ThreadTurn:
-        """See locked_gate.OtherTime."""
         return ThreadTurn(self._time)
 
     def task_turn(self) -> TaskTurn:
-        """See locked_gate.OtherTime."""
         return TaskTurn(self._time)
 
 

@@ -20,19 +20,15 @@ class FullStore(VirtualStore):
     """Lends whatever is wanted: its buckets are always full."""
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         return Grant(ask.want, ask.held, 0.0, _LEASE, 0.0, quota.largest_cost, 1, 1, 1)
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
         return SpendReply(-1, [tuple([_spent(each) for each in group]) for group in groups])
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
         return 0
 
     def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
         return Level(quota.largest_cost, 0, 0)
 
 

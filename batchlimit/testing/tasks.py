@@ -48,7 +48,6 @@ class VirtualTimer(Timer):
         self._turns = 0  # until the clock is moved; 0: nobody counts
 
     def watch(self, thing: Due) -> None:
-        """See Timer.watch."""
         if isinstance(thing, WaitingTask):
             self._patient.add(thing)
             self._count()
@@ -97,7 +96,6 @@ class VirtualHome(Home):
     _timer: VirtualTimer | None
 
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """See Home.move_to."""
         super().move_to(loop)
         self._timer = VirtualTimer(loop, self.clock)
 

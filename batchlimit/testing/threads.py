@@ -49,16 +49,12 @@ class PlainStore(GuardedStore):
     """Calls the store in the caller's thread, every time: after an outage the next call is served."""
 
     def call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
-        """See GuardedStore.call."""
         with failures_of(self.address):
             return work(*args)
 
 
 class Attendant(Refresher):
-    """Looks after key entries whenever the clock was moved, in the thread that moved it.
-
-    It holds the clock meanwhile: several threads may come.
-    """
+    """Looks after key entries when the clock was moved, in the thread that moved it, which holds the clock."""
 
     _clock: VirtualTime
 
@@ -137,7 +133,6 @@ class VirtualSlowPath(SlowPath):
             return super()._admit(key, cost, until, priority)
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
-        """See SlowPath."""
         with self._registry.attempt:
             return super().try_at(entry, key, cost)
 

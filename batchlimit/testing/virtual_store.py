@@ -27,7 +27,6 @@ class _Undivided(InstanceTable):
     __slots__ = ()
 
     def claims(self, instance: InstanceEntry) -> Claims:
-        """See InstanceTable.claims."""
         return Claims(1, 1, instance.last, instance.last)
 
 
@@ -45,10 +44,7 @@ class PlainBucket(Bucket):
 
 
 class HeardRules(MemoryRules):
-    """Overrides of which limiters learn at once. Their clock shows whole milliseconds, as the end of an override does.
-
-    Else an override of an hour would end up to half a millisecond after the test has moved the clock by an hour.
-    """
+    """Overrides heard of at once; its clock shows whole milliseconds, as the end of an override of an hour does."""
 
     heard: Callable[[], None]
 
@@ -57,7 +53,6 @@ class HeardRules(MemoryRules):
         self._began = round(self._began)
 
     def change(self, change: Change) -> tuple[bool, int]:
-        """See RuleStore.change."""
         done = super().change(change)
         self.heard()
         return done
@@ -116,19 +111,15 @@ class FaultyVirtualStore(MemoryStore):
         self.rules = buckets.rules
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         return self._do(lambda: self._inner.take(key, quota, ask))
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
         return self._do(lambda: self._inner.spend(groups, look=look, within=within))
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
         return self._do(lambda: self._inner.give_back(key, quota, back))
 
     def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
         return self._do(lambda: self._inner.peek(key, quota))
 
     def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:

@@ -163,7 +163,6 @@ class LoopEvent(TaskEvent):
         time.steps += 1
 
     def set(self) -> None:
-        """See TaskEvent."""
         self._time.steps += 1
         super().set()
 

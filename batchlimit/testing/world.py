@@ -29,13 +29,7 @@ class VirtualWorld:
         concerns: Callable[[Any], bool] = lambda _registry: True,
         change_quota: Callable[[Quota], Quota] = lambda quota: quota,
     ) -> None:
-        """Begin empty.
-
-        Args:
-            make_store: makes a store of this time.
-            concerns: says of the original registry of a limiter whether it lives here.
-            change_quota: returns the quota that a key has here.
-        """
+        """Begin empty; `concerns` says of the original registry of a limiter whether it lives here."""
         self.time = VirtualTime()
         self.time.inhabitants.append(self)
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
@@ -45,7 +39,6 @@ class VirtualWorld:
 
     @property
     def gate_time(self) -> VirtualTime | None:
-        """See scene.World."""
         return self.time
 
     @property
@@ -54,7 +47,6 @@ class VirtualWorld:
         return list(self._stores.values())
 
     def inside(self, limiter: Any, original: Any) -> Inside | None:
-        """See scene.World."""
         if not self._concerns(original):
             return None
         with self._lock:
@@ -74,7 +66,6 @@ class VirtualWorld:
         return [(store, quota) for store, quota in found if quota is not None]
 
     def leave(self, instant: float) -> None:
-        """See virtual_time.Moved."""
         by_name = {each._keyspace._instance.name: each for each in list(self._insides.values())}
 
         def held(name: str, key: str) -> int:
@@ -85,7 +76,6 @@ class VirtualWorld:
             store.leave(instant, held)
 
     def arrive(self) -> None:
-        """See virtual_time.Moved."""
         for inside in list(self._insides.values()):
             inside.arrive()
 

@@ -42,13 +42,7 @@ _NEEDED = {
 
 
 class Examination:
-    """Everything that is asked of one store.
-
-    Args:
-        store: the store.
-        prefix: of the limiters.
-        deadline: of the limiters (s).
-    """
+    """Everything that is asked of one store, for limiters with this prefix and deadline (s)."""
 
     def __init__(self, store: RedisStore, prefix: str, deadline: float) -> None:
         self._store, self._prefix, self._deadline = store, prefix, deadline

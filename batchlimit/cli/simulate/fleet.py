@@ -29,15 +29,7 @@ _MOST_KEYS = 1_000_000
 
 
 class Fleet:
-    """Limiter instances, and the time in which they live.
-
-    Args:
-        quotas: patterns of keys, each with its quota.
-        instances: how many.
-        round_trip: seconds that an answer of the store is said to take: leases are as long as for such a store.
-        seed: of the jitter.
-        called: gets the stored key of each call of the store (default: nothing is called).
-    """
+    """Limiter instances, and the time in which they live. Leases are as long as for such a round trip (s)."""
 
     def __init__(
         self,
@@ -117,7 +109,6 @@ class _SimulatedEntry(KeyEntry):
         self._random = chance
 
     def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """See KeyEntry."""
         jitter = self._random.uniform(0.75, 1.25)
         self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), jitter))
 
@@ -130,7 +121,6 @@ class _NearStore(PlainStore):
         self._round_trip = round_trip
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         return super().take(key, quota, ask._replace(round_trip=self._round_trip))
 
 
@@ -170,19 +160,16 @@ class _Counting(MemoryStore):
         self.calls, self._called = 0, called
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         self._count(key)
         return super().take(key, quota, ask)
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
         for group in groups:
             for each in group:
                 self._count(each.key)
         return super().spend(groups, look=look, within=within)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
         self._count(key)
         return super().give_back(key, quota, back)
 

@@ -150,10 +150,7 @@ def _written(told: str) -> float:
 
 
 def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
-    """Yield the lines of each instant.
-
-    A line that is older than the one before it is taken as of the same instant: servers write when they have answered.
-    """
+    """Yield the lines of each instant; an older line is of the one before: servers write when they have answered."""
     now, together = -math.inf, list[Line]()
     for line in lines:
         if line[0] > now:

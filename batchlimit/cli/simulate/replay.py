@@ -34,16 +34,7 @@ class _Response(NamedTuple):
 
 
 class Replay:
-    """Rules, instances and a log.
-
-    Args:
-        rules: the proposed rules.
-        instances: how many limiter instances (default 4).
-        by: which of them gets a request (default: any, at random).
-        round_trip: of the store (seconds, default 0.001).
-        seed: of the choice of instances, and of the jitter (default 1).
-        is_exact: whether reservoirs decide all requests (default False: see `screen`).
-    """
+    """Rules, instances of which one gets each request, and a log. `is_exact`: reservoirs decide all (see `screen`)."""
 
     def __init__(
         self,

@@ -18,28 +18,18 @@ class ReplayTally:
 
 @dataclass(slots=True)
 class Result:
-    """What a replay found.
+    """What a replay found."""
 
-    Attributes:
-        requests: lines that were replayed.
-        admitted: requests that passed all rules.
-        begun, ended: the instants of the first and the last one (seconds since 1970).
-        without_key: requests of which a rule's key could not be made, by name of the rule.
-        keys: by name of the rule and key.
-        seconds: admitted and refused requests of each second.
-        calls: of the store; those of charges that arithmetic decided, as far as a sample tells.
-        asked: charges that limiters decided; arithmetic decided all others.
-    """
-
-    requests: int = 0
-    admitted: int = 0
-    begun: float = 0.0
+    requests: int = 0  # lines that were replayed
+    admitted: int = 0  # requests that passed all rules
+    begun: float = 0.0  # the instants of the first and the last one (seconds since 1970)
     ended: float = 0.0
+    # requests of which a rule's key could not be made, by name of the rule
     without_key: dict[str, ReplayTally] = field(default_factory=dict)
-    keys: dict[tuple[str, str], ReplayTally] = field(default_factory=dict)
-    seconds: dict[int, tuple[int, int]] = field(default_factory=dict)
-    calls: int = 0
-    asked: int = 0
+    keys: dict[tuple[str, str], ReplayTally] = field(default_factory=dict)  # by name of the rule and key
+    seconds: dict[int, tuple[int, int]] = field(default_factory=dict)  # admitted and refused requests of each second
+    calls: int = 0  # of the store; those of charges that arithmetic decided, as far as a sample tells
+    asked: int = 0  # charges that limiters decided; arithmetic decided all others
 
     def of_rule(self, name: str) -> ReplayTally:
         """Return the sum of a rule's keys."""

@@ -32,14 +32,10 @@ _ENDED = "succeeded", "dropped", "ignored", "admitted"
 
 
 class LimiterLook(NamedTuple):
-    """One look at all pages.
+    """One look at all pages."""
 
-    Attributes:
-        at: when (s).
-        limiters: the values of each limiter and policy, by the name of the metric and its other labels.
-    """
-
-    at: float
+    at: float  # when (s)
+    # the values of each limiter and policy, by the name of the metric and its other labels
     limiters: dict[tuple[str, str], dict[tuple[str, ...], float]]
 
 

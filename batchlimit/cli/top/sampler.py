@@ -25,19 +25,12 @@ _GUESSED = {"scan": 60.0, "hmget": 4.0, "info": 150.0}
 
 
 class Cost(NamedTuple):
-    """What a look cost the servers.
+    """What a look cost the servers."""
 
-    Attributes:
-        calls: commands.
-        ms: milliseconds that they took the servers, together.
-        is_guessed: whether a server does not tell how long its commands take.
-        part: the part of all names that SCAN has passed since its round began, 0 to 1; 1: all, in this look.
-    """
-
-    calls: int
-    ms: float
-    is_guessed: bool
-    part: float
+    calls: int  # commands
+    ms: float  # milliseconds that they took the servers, together
+    is_guessed: bool  # whether a server does not tell how long its commands take
+    part: float  # the part of all names that SCAN has passed since its round began, 0 to 1; 1: all, in this look
 
 
 class Look(NamedTuple):
@@ -49,13 +42,7 @@ class Look(NamedTuple):
 
 
 class Sampler:
-    """Looks at the buckets under one prefix.
-
-    Args:
-        store: where they are.
-        prefix: as of the limiters.
-        budget: milliseconds of each server's time for a look (default 10).
-    """
+    """Looks at the buckets under one prefix, for `budget` ms of each server's time a look."""
 
     def __init__(self, store: RedisStore, prefix: str, budget: float = BUDGET) -> None:
         self._nodes = [_Server(name, client, prefix, budget * 1000) for name, client in store.primaries()]

@@ -153,11 +153,7 @@ class CallRefusal(NamedTuple):
 
 
 def refused_by_limiter(error: BatchLimitError) -> CallRefusal:
-    """Return the answer to a call that gets no permit, or lost it: RESOURCE_EXHAUSTED, or UNAVAILABLE.
-
-    It is UNAVAILABLE if the limiter is closed, its store is away, or a shared permit was lost. If nothing is known of
-    when to come back, the answer says nothing: the client goes by its own backoff.
-    """
+    """Return the answer to a call without a permit; it tells when to come back if that is known."""
     if isinstance(error, PermitLost):
         return CallRefusal(grpc.StatusCode.UNAVAILABLE, str(error), ((REASON, "lost"),))
     if not isinstance(error, ConcurrencyLimited):
@@ -169,10 +165,7 @@ def refused_by_limiter(error: BatchLimitError) -> CallRefusal:
 
 
 def refused_by_rules(refused: enforcement.Refusal) -> CallRefusal:
-    """Return the answer to a call that rules refuse.
-
-    RESOURCE_EXHAUSTED for a limit, UNAVAILABLE while the store is away, UNAUTHENTICATED if nobody can say who asks.
-    """
+    """Return the answer to a call that rules refuse, for the store is away, or nobody knows who asks."""
     code, wait = _CODES.get(refused.status, grpc.StatusCode.UNAVAILABLE), refused.retry_after
     details = _details(code, ", ".join(refused.rules) or "a rule", wait)
     metadata: Metadata = ((REASON, "quota" if refused.status == 429 else "store" if wait else "identity"),)
@@ -224,16 +217,7 @@ _LONGEST = 315_576_000_000.0
 
 
 def status_details(code: int, message: str, delay: float) -> bytes:
-    """Return a google.rpc.Status that says when to come back.
-
-    Args:
-        code: the number of the status.
-        message: its text.
-        delay: seconds, finite.
-
-    Returns:
-        The message, serialized.
-    """
+    """Return a google.rpc.Status, serialized, that says when to come back (s, finite)."""
     seconds = min(max(delay, 0.0), _LONGEST)
     whole = math.floor(seconds)
     duration = _number(1, whole) + _number(2, int((seconds - whole) * 1e9))

@@ -15,12 +15,7 @@ Ended = Callable[[grpc.StatusCode, Any, BaseException | None], None]
 
 
 class Changed(grpc.ClientCallDetails):
-    """Details of a client's call, some of them changed.
-
-    Args:
-        details: those of the call.
-        **changed: what is different, such as `timeout=2.0`.
-    """
+    """Details of a client's call, some of them changed."""
 
     def __init__(self, details: Any, **changed: Any) -> None:
         self._details = details
@@ -31,12 +26,7 @@ class Changed(grpc.ClientCallDetails):
 
 
 class Patience:
-    """How long calls wait for tokens, and how much time that leaves them.
-
-    Args:
-        wait: whether they wait at all.
-        timeout: seconds to wait at most; None: no limit.
-    """
+    """How long (s) calls wait for tokens, if at all, and how much time that leaves them."""
 
     def __init__(self, wait: bool, timeout: float | None) -> None:
         if timeout is not None and timeout < 0:
@@ -70,11 +60,7 @@ class EveryCall(
         self._patience = patience
 
     def _admit(self, details: Any, timeout: float | None) -> Ended | None:
-        """Return the function that gets the end of the call; None: nobody needs the end.
-
-        Raises:
-            RefusedCall: the call may not leave.
-        """
+        """Return what gets the end of the call (None: nobody needs it), or raise RefusedCall."""
         raise NotImplementedError
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
@@ -117,11 +103,7 @@ _KINDS: tuple[tuple[type[grpc.aio.ClientInterceptor], str], ...] = (
 
 
 class AsyncEveryCall:
-    """The same on asyncio, where grpcio takes an interceptor for each kind of method.
-
-    Attributes:
-        interceptors: one for each kind.
-    """
+    """The same on asyncio, where grpcio takes an interceptor for each kind of method."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience

@@ -131,13 +131,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         return self._served(found, permit_of, may_end=True)
 
     def _served(self, found: Handler, permit_of: Callable[[Any], Any], may_end: bool) -> Handler:
-        """Return a handler that serves a call under a permit.
-
-        Args:
-            found: The handler of the method.
-            permit_of: Returns the permit in the worker, from the context of the call; an exception refuses the call.
-            may_end: Whether the permit may end the call early.
-        """
+        """Return a handler that serves a call under the permit that a worker gets, which `may_end` it early."""
         permit: Any = None
 
         def begin(context: Any) -> CallEnd:
@@ -150,10 +144,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
 
 
 def _refusing(answer: CallRefusal) -> Handler:
-    """Return a handler that refuses, whatever kind of method it stands for.
-
-    As one whose requests stream it waits for none of them.
-    """
+    """Return a handler that refuses, for any kind of method: as its requests stream it waits for none."""
 
     def refuse(requests: object, context: grpc.ServicerContext) -> None:
         answer.end(context)

@@ -98,20 +98,7 @@ class HoldsRules:
 
 
 class CallPermits:
-    """The permits of calls: each is asked for by what the details of a call say.
-
-    Args:
-        kinds: the limiters of the API.
-        limiter: one of these.
-        partition, key, priority, sheddable: as for the interceptors.
-
-    Attributes:
-        is_shared: whether to acquire asks a store.
-        is_sheddable: returns whether the limiter may tell a call to give up.
-
-    Raises:
-        TypeError: `key` or `sheddable` does not go with the limiter.
-    """
+    """The permits of calls, each by what its details say; TypeError: the options do not go with the limiter."""
 
     def __init__(
         self,
@@ -131,11 +118,7 @@ class CallPermits:
         return repr(self._source)
 
     def acquire(self, details: Any, sheddable: bool = False, **options: Any) -> Any:
-        """Return the permit of a call; that of an asyncio limiter is to be awaited.
-
-        Raises:
-            BatchLimitError: the call is refused.
-        """
+        """Return the permit of a call, to be awaited if it is of asyncio; or raise BatchLimitError."""
         return self._source.acquire(details, **self._options(details, sheddable), **options)
 
     def acquire_later(self, back: tuple[Any, Any], details: Any, sheddable: bool, timeout: float | None) -> Any:

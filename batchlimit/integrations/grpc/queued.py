@@ -13,11 +13,7 @@ from batchlimit.integrations.grpc.serving import Handler, function_of, streaming
 
 
 class QueuedCall:
-    """One call: what grpcio wants to run, and whether it may run. Once both are known, it runs.
-
-    The pool of a queued call keeps the job until there is a place, and then hands it to the workers. So nothing blocks:
-    neither the thread that takes in all calls, nor a worker.
-    """
+    """What grpcio wants to run, and whether it may; once both are known, it runs. Meanwhile no thread is blocked."""
 
     def __init__(self, workers: Executor) -> None:
         self._workers = workers
@@ -62,11 +58,7 @@ class QueuedCall:
         return self._permit
 
     def handler(self, call: Handler) -> Handler:
-        """Return a handler that grpcio gives to this call, and not to its workers.
-
-        Args:
-            call: A handler whose requests stream, as that of Call.
-        """
+        """Return a handler, of one whose requests stream, that grpcio gives to this call, and not to its workers."""
         run = function_of(call)
 
         def parked(requests: Any, context: Any) -> Any:

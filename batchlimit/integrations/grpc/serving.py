@@ -29,15 +29,7 @@ _ARRIVAL_S = 0.005
 
 
 class CallEnd:
-    """Tells how a call ended, as its client saw it.
-
-    Args:
-        context: The context of the call, of either kind of server.
-        ended: What is told.
-
-    Attributes:
-        sent: how many responses were handed to grpcio.
-    """
+    """Tells how a call ended, as its client saw it."""
 
     __slots__ = ("_context", "_ended", "_given", "sent")
 
@@ -46,12 +38,7 @@ class CallEnd:
         self._given = context.time_remaining()
 
     def tell(self, error: BaseException | None, *, gone: bool) -> None:
-        """Tell of the end.
-
-        Args:
-            error: What ended the call, if anything.
-            gone: Whether its client waits no longer.
-        """
+        """Tell of the end, and what error ended it; `gone`: the client waits no longer."""
         self._ended(self._status(error, gone), error, self.sent)
 
     def _status(self, error: BaseException | None, gone: bool) -> grpc.StatusCode | None:
@@ -193,11 +180,7 @@ class _Responses:
 
 
 def ending_early(handler: Handler, permit_of: Callable[[], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function that serves a call, and ends it where the call was told to give up, or lost its permit.
-
-    Nobody can end a thread. So the call ends where its handler calls `check_permit`, or at the next request or response
-    of a stream.
-    """
+    """Return what serves a call, and ends it where `check_permit` or a stream finds its permit lost or shed."""
     run = function_of(handler)
 
     def checked(each: Iterator[Any]) -> Iterator[Any]:

@@ -105,11 +105,7 @@ class Code:
         return f"<Code of revision {self.rank.revision}: {self.policies!r}>"
 
     def by_file(self, limits: CodeLimits, before: "Code", now: float) -> "Code":
-        """Return what holds by a file, from now on; this is what the limiter was made with, and `before` held so far.
-
-        A name that the file no longer has keeps its last quota, for keys that no other name matches. Code that still
-        uses such a key therefore neither fails nor becomes unlimited.
-        """
+        """Return what holds by a file now. A name that it no longer has keeps its last quota where no other matches."""
         named = _Named(limits.by_name, before.named)
         revision = self.rank.revision if limits.revision is None else limits.revision
         made = Code(named, "closed", "enforce", Rank(revision, now))

@@ -52,10 +52,7 @@ def check_mode(mode: object) -> Mode:
 
 
 def mode_rule(source: ModeSource) -> Callable[[str], Mode]:
-    """Return the function from a key to its mode: one for all keys, or one by name or pattern, as with quotas.
-
-    Keys that a mapping does not name are enforced. Raises ValueError or TypeError.
-    """
+    """Return the function from a key to its mode; keys that a mapping does not name are enforced."""
     if isinstance(source, Mapping):
         find = by_name({name: check_mode(mode) for name, mode in source.items()})
         return lambda key: find(key) or "enforce"

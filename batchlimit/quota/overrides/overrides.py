@@ -217,10 +217,7 @@ class InForce(NamedTuple):
         return rule if trial is None else trial.over(rule)
 
     def held_until(self, key: str, code: KeyRule) -> float:
-        """Return when a key that may spend nothing may spend again (by the instance's clock); inf: never.
-
-        Several holds may follow each other, of the key and of patterns.
-        """
+        """Return when a key under holds, which may follow each other, may spend again (by our clock; inf: never)."""
         now = self.as_of
         while self._replace(as_of=now).rule(key, code).quota.denies_all:
             found = self.overrides.find(key, now)

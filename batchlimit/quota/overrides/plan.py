@@ -21,10 +21,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*")
 
 
 def end_of(until: Until, now: float) -> float | None:
-    """Return the instant at which something ends that begins now (seconds since 1970); None: never.
-
-    Raises ValueError if that is no instant after now, and TypeError for another type.
-    """
+    """Return when something ends that begins now (seconds since 1970; None: never); ValueError: not after now."""
     if until is None:
         return None
     instant = _instant(until)
@@ -89,10 +86,7 @@ def applying(overrides: Overrides, change: Difference, who: str, why: str, now: 
 
 
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
-    """Return the change that removes overrides; of no names nothing changes.
-
-    Names that are not there make a revision as well: processes that obey what the store has lost read it, and end.
-    """
+    """Return the change that removes overrides. Names that are not there count: what the store has lost ends."""
     wanted = sorted({check_name(name) for name in names})
     texts = _without_ended(overrides, now) | dict.fromkeys(wanted, "")
     return Change(overrides.revision, texts if wanted else {}, who, why)

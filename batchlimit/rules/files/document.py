@@ -22,13 +22,7 @@ class SyntaxProblem(ValueError):
 
 
 class Document:
-    """The data of a text, and the offsets of its parts.
-
-    Args:
-        text: the text.
-        data: what it says.
-        offset: of a path such as ("rules", 0, "quota"), and of its key (True) or its value; None if nobody knows.
-    """
+    """The data of a text, and the offsets of its parts."""
 
     __slots__ = ("_offset", "_text", "data")
 

@@ -53,18 +53,7 @@ def decoded(data: bytes, source: str) -> str:
 
 
 class Loader:
-    """Reads the rules of one text.
-
-    Args:
-        text: the text.
-        format: "toml" or "yaml".
-        source: what errors call the text, such as its file.
-        functions: the functions that `cost`, `charge` and `exempt` may name.
-
-    Raises:
-        RulesError: the text is not in its format.
-        ModuleNotFoundError: it is YAML, and PyYAML is not installed.
-    """
+    """Reads the rules of one text; RulesError: it is wrong. YAML needs PyYAML, else ModuleNotFoundError."""
 
     def __init__(self, text: str, format: Format, source: str, functions: Functions) -> None:  # noqa: A002
         if format not in get_args(Format):

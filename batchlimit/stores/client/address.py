@@ -100,10 +100,7 @@ _DATABASE = "the database after the host must be a whole number, as in redis://h
 
 
 def look(url: object) -> Address | Exception:
-    """Return the address in `url`, or the exception that says what is wrong with it.
-
-    The caller raises it in a frame that does not hold the URL, because error reporters capture local variables.
-    """
+    """Return the address, or what is wrong: raised where no frame, which reporters capture, holds the URL."""
     try:
         return read_url(url)
     except (TypeError, ValueError) as error:

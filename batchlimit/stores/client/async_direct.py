@@ -86,7 +86,6 @@ class MultiplexedConnection(asyncio.Protocol):
         await asyncio.shield(self._lost)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not NOTHING:
@@ -98,7 +97,6 @@ class MultiplexedConnection(asyncio.Protocol):
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
         self._is_retired = True
         error = self._error = self._error or redis.ConnectionError(
             _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"

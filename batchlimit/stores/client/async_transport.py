@@ -20,25 +20,15 @@ class AsyncTransport(Protocol):
     """A Transport whose calls are awaited."""
 
     @property
-    def address(self) -> str:
-        """See Transport.address."""
-        ...
+    def address(self) -> str: ...
 
-    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
-        """See Transport.run."""
-        ...
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]: ...
 
-    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
-        """See Transport.ask."""
-        ...
+    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]: ...
 
-    def part(self, bucket: str) -> str:
-        """See Remote.part."""
-        ...
+    def part(self, bucket: str) -> str: ...
 
-    async def reset_after(self, error: Exception) -> None:
-        """See Transport.reset_after."""
-        ...
+    async def reset_after(self, error: Exception) -> None: ...
 
     async def aclose(self) -> None:
         """Close the client."""
@@ -70,7 +60,6 @@ class AsyncServerTransport:
         return ""
 
     async def reset_after(self, error: Exception) -> None:
-        """See ServerTransport.reset_after."""
         if code_of(error) == "READONLY":
             await self.client.connection_pool.disconnect(inuse_connections=False)
 
@@ -79,10 +68,7 @@ class AsyncServerTransport:
 
 
 class PrimaryPool(SentinelConnectionPool):
-    """A pool of redis-py that closes a connection after its call unless it leads to the primary.
-
-    redis-py's pool for threads does so itself. Its pool for tasks closes only idle connections.
-    """
+    """Closes a connection after its call unless it leads to the primary, as redis-py's pool for threads does."""
 
     async def release(self, connection: Any) -> None:
         """Put a connection back."""

@@ -87,10 +87,7 @@ class ClusterTransport:
 
 
 def slot_owner(client: Any, bucket: str) -> str:
-    """Return host and port of the primary that has the bucket, as far as a cluster client knows.
-
-    Slots without a node are a part of their own, so that their failures leave the others alone.
-    """
+    """Return host and port of the bucket's primary, as far as a client knows; slots without a node are a part."""
     slots = client.nodes_manager.slots_cache
     nodes = slots.get(client.keyslot(bucket))
     return nodes[0].name if nodes else NOBODY if slots else ""

@@ -36,11 +36,7 @@ _current = _Current()
 
 
 class deadline_scope:  # noqa: N801  read as a function: a generator takes several times as long, at every ask
-    """Bounds each call of a prompt store within this block, in this thread. Blocks are not nested.
-
-    The store answers or raises StoreUnavailable in time. If it would have to connect first, it raises NeedsConnection
-    at once.
-    """
+    """Bounds each call of a prompt store in this thread; one that would have to connect raises NeedsConnection."""
 
     __slots__ = ("_until",)
 
@@ -79,12 +75,7 @@ class RespSocket:
     __slots__ = ("_buffer", "_default_timeout", "_is_busy", "_poll", "_reader", "_socket")
 
     def __init__(self, connected: socket.socket, error: Callable[[str], Exception] = redis.ResponseError) -> None:
-        """Take a connected socket. Its timeout holds for callers without a deadline.
-
-        Args:
-            connected: the socket.
-            error: makes an exception of the text of an error reply.
-        """
+        """Take a connected socket, whose timeout holds for callers without a deadline; `error` makes exceptions."""
         self._socket = connected
         self._default_timeout = connected.gettimeout()  # without a deadline
         self._reader = reader(error)

@@ -71,10 +71,7 @@ class DirectTransport(ServerTransport):
         super().close()
 
     def _exchange(self, packed: bytes, answers: int) -> list[Any]:
-        """Send packed commands on one connection and return their replies, errors among them.
-
-        An exception closes the connection, whatever it is: a reply may still arrive on it.
-        """
+        """Send packed commands on one connection, which any exception closes; return replies, errors among them."""
         connection = self._take()
         try:
             if isinstance(connection, Deadlined):

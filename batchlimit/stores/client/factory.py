@@ -42,11 +42,7 @@ Timeouts = dict[str, Any]
 
 
 def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
-    """Return redis-py's timeouts (seconds) for connecting and for each read of a reply.
-
-    redis-py has one read timeout, which also holds for the greeting: hence the sum. GuardedStore bounds callers more
-    closely.
-    """
+    """Return redis-py's timeouts (s). Its one for reads holds for the greeting too: hence the sum."""
     return {"socket_connect_timeout": connect_timeout, "socket_timeout": connect_timeout + deadline}
 
 

@@ -64,11 +64,7 @@ PUSH: tuple[type, ...] = (hiredis.PushNotification,) if hasattr(hiredis, "PushNo
 
 
 def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
-    """Return a parser of replies, which raises InvalidResponse for bytes that are none.
-
-    Args:
-        error: makes an exception of the text of an error reply.
-    """
+    """Return a parser of replies, which raises InvalidResponse for bytes that are none."""
     return hiredis.Reader(protocolError=InvalidResponse, replyError=error, notEnoughData=NOTHING)
 
 

@@ -33,9 +33,7 @@ class Transport(Protocol):
         """Run commands, of which none is a script, at the server that has the key; return each reply."""
         ...
 
-    def part(self, bucket: str) -> str:
-        """See Remote.part."""
-        ...
+    def part(self, bucket: str) -> str: ...
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
@@ -172,10 +170,7 @@ class _Subscription:
         self._connection: Any = None
 
     def listen(self, sentinel: Any) -> None:
-        """Return when this sentinel publishes another primary, or after a second; at once for a new sentinel.
-
-        The message may be about another service.
-        """
+        """Return when this sentinel publishes a primary, of any service, or after 1 s; at once for a new sentinel."""
         if sentinel is not self._sentinel:
             self.close()
             self._connection = subscriber(sentinel)

@@ -107,31 +107,24 @@ class BlockingStore:
         self.address = inner.address
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
         return awaited(self._inner.take, key, quota, ask)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
         return awaited(self._inner.give_back, key, quota, back)
 
     def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
         return awaited(self._inner.peek, key, quota)
 
     def part(self, key: str) -> str:
-        """See Remote.part."""
         assert isinstance(self._inner, AsyncRemote)
         return self._inner.part(key)
 
     def probe(self, key: str) -> None:
-        """See Remote.probe."""
         assert isinstance(self._inner, AsyncRemote)
         awaited(self._inner.probe, key)
 
     def after_fork(self) -> None:
-        """See Store.after_fork."""
         self._inner.after_fork()
 
     def close(self) -> None:
-        """See Store.close."""
         awaited(self._inner.aclose)

@@ -18,10 +18,7 @@ HUNDRED = Quota(SLOW, 100)
 
 
 class AskingInstance:
-    """A limiter instance's side of the talk: it numbers what it sends, and remembers what it holds and has seen.
-
-    Its leases last 4 s unless told, since it says that it is 2 s away: a machine that stalls for less loses none.
-    """
+    """A limiter instance's side of the talk. It says that it is 2 s away: a machine that stalls loses no lease."""
 
     def __init__(
         self, store: Store, quota: Quota = HUNDRED, *, key: str = KEY, name: str = "a", trip: float = 2.0
