@@ -47,7 +47,7 @@ def explore(
     ended: set[int] = set()
     calm = Calm()
     visited, ahead = {key: 0}, deque([(0, 0, first)])
-    while ahead and found.wrong is None:
+    while ahead and found.wrong is None and not calm.is_wrong:
         number, found.depth, photograph = ahead.popleft()
         world.go_back(photograph)
         events, event, moved = list(world.events()), None, False
@@ -95,6 +95,11 @@ class Calm:
     def __init__(self) -> None:
         self.steps: dict[int, tuple[str, int, int]] = {}
         self._wrong: dict[int, Exception] = {}
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a state is known that does not end well: those that come later have longer histories."""
+        return bool(self._wrong)
 
     def end(self, number: int, world: Any, ended: set[int]) -> None:
         """Let all come to its end from a state."""

@@ -541,7 +541,7 @@ class _Told:
         now = self._scene.now + self._scene.skew
         waits = min(now - one.since, self._scene.table._lease), self._turns[one.since]
         return (
-            *name, one.held, one.ends - now, one.wants, waits, one.idle, one.limit, one.granted - base, one.told,
+            *name, one.held, max(0, one.ends - now), one.wants, waits, one.idle, one.limit, one.granted - base, one.told,
         )  # fmt: skip
 
     def _letter(self, letter: Letter) -> tuple[Any, ...]:
