@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_362,
-    "functions": 4_470,
+    "lines": 55_366,
+    "functions": 4_471,
     "files": 382,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -283,10 +283,8 @@ class Registry:
 
         Nothing of it is let go of: a destructor would write into the pipe that wakes the parent.
         """
-        for entry in self.entries.values():
-            entry.tokens.disown()  # an AsyncBucket may still know it
         self._inherited = (self._inherited, dict(self.__dict__), dict(self.entries))
-        self.entries.clear()
+        self._keyspace.disown()
         self.rules.known.after_fork()
         self._follower.after_fork()
         self._begin()

@@ -18,6 +18,7 @@ from batchlimit.reservoir.instance import Instance, ObeyedRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
+from batchlimit.reservoir.tokens import FreeTokens
 
 
 class EntryInUse(Evictable, Counted, Protocol):
@@ -25,6 +26,7 @@ class EntryInUse(Evictable, Counted, Protocol):
 
     key: str
     """The key, as `stored` returns it."""
+    tokens: FreeTokens
 
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry."""
@@ -41,8 +43,8 @@ class Keyspace(Generic[E]):
     entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown. A call for a key
     that is not in use may do without an entry, by `spending`.
 
-    A keyspace waits for nothing. The registry that has it calls one method at a time. They are 11, for the registry
-    reaches its keys in no other way. A forked process is another instance: it needs a keyspace of its own.
+    A keyspace waits for nothing. It has 11 public methods, because the registry that has it reaches its keys in no
+    other way; it calls one at a time. A forked process is another instance: it disowns this, and has one of its own.
     """
 
     def __init__(
@@ -142,6 +144,12 @@ class Keyspace(Generic[E]):
         self._cache.clear()
         self._dormant.clear()
         return entries
+
+    def disown(self) -> None:
+        """Forget all keys, in a forked child: what the parent leased is the parent's; key handles may know an entry."""
+        for entry in self._entries.values():
+            entry.tokens.disown()
+        self._entries.clear()
 
     def forget_idle(self) -> float:
         """Forget dormant keys that are idle by now, or some of them; return when to come again (inf: no need)."""

@@ -201,9 +201,7 @@ class Registry:
 
     def after_fork(self) -> None:
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
-        for entry in self.entries.values():
-            entry.tokens.disown()
-        self.entries.clear()
+        self._keyspace.disown()
         self.rules.known.after_fork()
         closed = self.closed
         self._begin()
