@@ -276,6 +276,27 @@ BREAKS = {
             "two lease",
         ),
         Break(
+            "a forked child keeps its parent's tokens",
+            "keyspace.keyspace:Keyspace.disown",
+            "entry.tokens.disown()\n        self._entries.clear()",
+            "pass",
+            "forked, leases",
+        ),
+        Break(
+            "a forked child asks in its parent's name",
+            "keyspace.keyspace:Keyspace.disown",
+            "self._entries.clear()",
+            "pass",
+            "forked, leases",
+        ),
+        Break(
+            "a key handle of a forked child spends its parent's tokens",
+            "keyspace.keyspace:Keyspace.disown",
+            "entry.tokens.disown()",
+            "pass",
+            "forked, leases",
+        ),
+        Break(
             "an instance that left keeps its share",
             "bucket.instance_table:InstanceTable.forget",
             "if instance.weight > 0:",

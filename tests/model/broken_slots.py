@@ -207,6 +207,13 @@ SLOTS = [
         "one slot",
     ),
     Break(
+        "a permit of the parent counts in its forked child",
+        "shared.local_slots:forget",
+        "slots.held.lease.end()",
+        "pass",
+        "one slot, forked",
+    ),
+    Break(
         "the store forgets who waits",
         "bucket.slot_table:SlotTable.lend",
         "if me.held == me.wants == 0:",

@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
+from itertools import repeat
+from operator import length_hint
 from typing import NamedTuple, Protocol
 
 from batchlimit.base.waiting import NO_WAIT
@@ -10,7 +13,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.pages import Page
-from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.lookup import NOTHING, quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.known import OverridesCache, Published
 from batchlimit.quota.quota import Quota
@@ -18,6 +21,7 @@ from batchlimit.reservoir.instance import NoRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health
+from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
 
 KEY = "key"
@@ -133,30 +137,52 @@ class Limiter:
     """Calls go the way of `batchlimit.sync`: from memory, or by a spend, or in line; a timer comes when it is due."""
 
     __slots__ = (
-        "_births", "_options", "_world", "callers", "clock", "entries", "is_gone", "keyspace", "numbers", "place",
-        "quota", "rules", "since", "stopped_with",
+        "_births", "_options", "_world", "callers", "clock", "entries", "handle", "is_gone", "keyspace", "numbers",
+        "place", "quota", "rules", "since", "stopped_with",
     )  # fmt: skip
 
-    def __init__(self, place: int, quota: Quota, options: Options, world: Surroundings) -> None:
+    def __init__(self, place: int, quota: Quota, options: Options, world: Surroundings, ahead: float) -> None:
+        """`ahead`: by how much its clock shows more than that of the first instance (s)."""
         self.place, self.quota, self._world = place, quota, world
-        ahead = 1000.0 * place  # each has a clock of its own
         self.clock: Callable[[], float] = lambda: ahead + world.now / SECOND
         self.callers: list[Caller]
         self.is_gone: bool
         self.stopped_with: tuple[int, float] | None
         """While the process is stopped: tokens that a thread had just taken, and until when they count."""
+        self.handle: FreeTokens | None
+        """The tokens that a key handle knows in a forked child: those of its parent."""
         self._options, self._births = options, 0
         self.begin()
 
     def begin(self) -> None:
         """Be an instance of which the store has never heard: at first, and where a process has died."""
         self.entries: dict[str, Entry] = {}
+        self.handle, self.since = None, self.clock()
+        self.rules = OverridesCache(self.clock, self._look_at_rules) if self._world.rules else NoRules()
+        self._begin()
+
+    def fork(self, parent: "Limiter") -> None:
+        """Be a child of that one, see `Registry.after_fork`: it has a copy of all that is in memory."""
+        known = [each.tokens for each in parent.entries.values()]
+        copies = {id(each.lock_free): repeat(each.expires, length_hint(each.lock_free)) for each in known}
+        memory: dict[int, object] = {id(parent): self, **copies}
+        memory |= {id(each): each for each in (self._world, NO_TOKENS, NOTHING)}
+        self.entries, self.rules, self.quota, self.since, keyspace = deepcopy(
+            (parent.entries, parent.rules, parent.quota, parent.since, parent.keyspace), memory
+        )
+        self.handle = next((each.tokens for each in self.entries.values()), None)
+        keyspace.disown()
+        if isinstance(self.rules, OverridesCache):
+            self.rules.after_fork()
+        self._births = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """See `Registry._begin`."""
         self.callers, self.is_gone, self.stopped_with = [], False, None
         self._births += 1
-        self.since = born = self.clock()
-        self.rules = OverridesCache(self.clock, self._look_at_rules) if self._world.rules else NoRules()
         self.keyspace: Keyspace[Entry] = Keyspace(
-            self.entries, self._options, instance=self.name, born=born, clock=self.clock, make=Entry,
+            self.entries, self._options, instance=self.name, born=self.since, clock=self.clock, make=Entry,
             left=lambda entry: None, rules=self.rules, code=self._code(),
         )  # fmt: skip
         self.numbers = Numbers()
@@ -203,7 +229,8 @@ class Limiter:
         caller = Caller(cost, self.clock() + patience if patience else NO_WAIT, self._world.now, priority)
         self._world.came(self.place, caller)
         self.callers.append(caller)
-        self._admit(caller)
+        if not self._has_by_handle(caller):
+            self._admit(caller)
         self._look()
 
     def cancel(self, place: int) -> None:
@@ -346,6 +373,16 @@ class Limiter:
         self._look()
 
     # The ways of a call
+
+    def _has_by_handle(self, caller: Caller) -> bool:
+        """See `KeyHandle.try_acquire`: it spends what it knows, or looks for the entry of now."""
+        tokens, self.handle = self.handle, None
+        if tokens is None or caller.cost != 1 or caller.deadline != NO_WAIT:
+            return False
+        if is_admitted := self.clock() < next(tokens.lock_free, NO_WAIT):
+            self._end(caller)
+            self._world.admitted(self.place, caller, memory=True)
+        return is_admitted
 
     def _entry(self) -> Entry:
         return self.keyspace.find(KEY, self.quota)

@@ -129,6 +129,8 @@ USUAL: dict[str, AnyShape] = {
     "an override that ends": Shape(
         "10/s burst 12", {"calls": 2, "overrides": 1}, NOW, sizers=BOTH, slowest=0, other="20/s burst 6"
     ),
+    "forked, spends": Shape("2/s burst 1", {"calls": 2, "forks": 1}, slowest=0),
+    "forked, leases": Shape("10/s burst 12", {"calls": 3, "forks": 1}, NOW, 2, (FixedBatch(3),), 0.2, slowest=0),
     "filled": Shape("10/s burst 6", {"calls": 2, "fills": 1}, NOW, sizers=BOTH, slowest=0),
     "the clock of the store steps back": Shape("10/s burst 6", {"calls": 2, "backs": 1}, sizers=BOTH, slowest=0),
     "one slot": SlotShape(1, {"calls": 2}),
@@ -136,6 +138,7 @@ USUAL: dict[str, AnyShape] = {
     "one slot, given up": SlotShape(1, {"calls": 2, "cancels": 1}, WAIT),
     "one slot, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT, 1),
     "one slot, stopped": SlotShape(1, {"calls": 2, "stops": 1}, WAIT, 1),
+    "one slot, forked": SlotShape(1, {"calls": 2, "forks": 1}, WAIT),
     "one slot, forgotten": SlotShape(1, {"calls": 2, "losses": 1}, WAIT),
     "two keys, spent": ManyShape(TIGHT, EACH, {"calls": 3}),
     "two keys, spent at two": ManyShape(TIGHT, EACH, {"calls": 2}, 2, slowest=5000),
@@ -168,6 +171,9 @@ DEEP: dict[str, AnyShape] = {
     ),
     "paused by one of two": Shape("10/s burst 6", {"calls": 2, "pauses": 1}, NOW, sizers=BOTH, slowest=0),
     "dry, paused, resumed": Shape("10/s burst 1", {"calls": 2, "pauses": 1, "resumes": 1}, WAITS, 1, slowest=0),
+    "forked, waits": Shape("10/s burst 6", {"calls": 2, "forks": 1}, sizers=TWO, slowest=0, idle_after=0.2),
+    "forked twice": Shape("10/s burst 12", {"calls": 2, "forks": 2}, NOW, 3, TWO, 0.2, slowest=0),
+    "two slots, forked": SlotShape(2, {"calls": 2, "forks": 1}, WAIT),
     "one slot at two, a message is lost": SlotShape(1, {"calls": 2, "faults": 1}, WAIT),
     "one slot, died": SlotShape(1, {"calls": 2, "deaths": 1}, WAIT),
     "one slot, closed": SlotShape(1, {"calls": 2, "closes": 1}, WAIT),

@@ -16,7 +16,7 @@ from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.shared.held_slots import SEQUENCE, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, forget
 from tests.model.shapes import SlotShape
 from tests.model.slot_watch import SlotWatch, is_lost
 from tests.model.world import BEGINS, Event
@@ -101,7 +101,8 @@ class SlotWorld:
     def __init__(self, shape: SlotShape) -> None:
         self._shape = shape
         self._scene = Scene(BEGINS, 0, [], SlotTable(), [], dict(shape.most), SlotWatch(shape.limit))
-        self._scene.processes = [self._born(place, 0) for place in range(shape.instances)]
+        parents = shape.instances - shape.most.get("forks", 0)
+        self._scene.processes = [self._born(place, 0) for place in range(parents)]
         self.story: list[str] | None = None
 
     def _born(self, place: int, births: int) -> Process:
@@ -162,6 +163,8 @@ class SlotWorld:
         yield from (Event("leave", place, at) for at in range(len(process.permits)))
         if left.get("cancels"):
             yield from (Event("cancel", place, at) for at in range(len(process.waiting)))
+        if left.get("forks") and not process.is_closed:
+            yield Event("fork", place)
         yield from (Event(kind, place) for kind, most in _ENDS.items() if left.get(most))
 
     def happen(self, event: Event) -> None:
@@ -389,6 +392,14 @@ class SlotWorld:
         self._close_post(event.place)
         scene.processes[event.place] = self._born(event.place, old.births + 1)
 
+    def _fork(self, event: Event) -> None:
+        """See `Engine.after_fork`: the child has its parent's permits, and slots of its own."""
+        parent, child = self._scene.processes[event.place], self._born(len(self._scene.processes), 0)
+        slots, child.permits = pickle.loads(pickle.dumps((parent.slots, parent.permits)))
+        forget(slots)
+        self._say(f"{parent.name} forks: {child.name} is its child")
+        self._scene.processes.append(child)
+
     def _close(self, event: Event) -> None:
         process = self._scene.processes[event.place]
         self._say(f"{process.name} closes")
@@ -541,7 +552,8 @@ class _Told:
         now = self._scene.now + self._scene.skew
         waits = min(now - one.since, self._scene.table._lease), self._turns[one.since]
         return (
-            *name, one.held, max(0, one.ends - now), one.wants, waits, one.idle, one.limit, one.granted - base, one.told,
+            *name, one.held, max(0, one.ends - now), one.wants, waits,
+            one.idle, one.limit, one.granted - base, one.told,
         )  # fmt: skip
 
     def _letter(self, letter: Letter) -> tuple[Any, ...]:

@@ -68,9 +68,10 @@ STORY = """
 """.strip("\n").splitlines()
 
 
-@pytest.mark.parametrize(
-    "name", ["interrupted", "urgent, interrupted", "an override that ends", "one slot, forgotten", "two keys by slot"]
-)
+_ALIKE = ["an override that ends", "forked, leases", "one slot, forked", "one slot, forgotten", "two keys by slot"]
+
+
+@pytest.mark.parametrize("name", ["interrupted", "urgent, interrupted", *_ALIKE])
 def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     """Two histories lead to one state only if the same may follow, and lead to equal states again."""
     shape, merged = shapes_of("usual")[name], 0
@@ -82,9 +83,7 @@ def test_worlds_that_are_equal_go_on_alike(name: str) -> None:
     assert merged > 30
 
 
-@pytest.mark.parametrize(
-    "name", ["forgotten", "another quota", "an override that ends", "one slot, forgotten", "two keys by slot"]
-)
+@pytest.mark.parametrize("name", ["forgotten", "another quota", *_ALIKE])
 def test_a_world_goes_back_to_what_it_was(name: str) -> None:
     shape = shapes_of("usual")[name]
     for history, key in islice(walked(shape, 600), 0, None, 10):

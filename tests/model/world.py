@@ -85,7 +85,12 @@ class World:
         self.rules = "overrides" in shape.most
         self._skew = 0  # of the store's clock
         self._store = MemoryStore(clock=lambda: (self.now + self._skew + 0.5) / SECOND)
-        self.limiters = [Limiter(place, self._quota, _options(shape, place), self) for place in range(shape.instances)]
+        apart = 0.0 if "forks" in shape.most else 1000.0  # a child has its parent's clock, others one of their own
+        self.limiters = [
+            Limiter(place, self._quota, _options(shape, place), self, apart * place) for place in range(shape.instances)
+        ]
+        for child in self.limiters[shape.instances - shape.most.get("forks", 0) :]:
+            child.is_gone = True  # until its parent forks
         self._store.rules._began = -BEGINS / SECOND
         patience = self.limiters[0].keyspace.spending._patience
         self._lasting = max(latest_spend(each, patience) for each in (self._quota, self._other))
@@ -234,6 +239,8 @@ class World:
             yield Event("die", place)
         if left.get("closes"):
             yield Event("close", place)
+        if left.get("forks"):
+            yield Event("fork", place)
         if left.get("reloads") and limiter.quota is not self._other:
             yield Event("reload", place)
         if left.get("pauses"):
@@ -307,6 +314,13 @@ class World:
         self._close_post(event.place)
         self.watch.began(event.place)
         limiter.begin()
+
+    def _fork(self, event: Event) -> None:
+        self.left["forks"] -= 1
+        parent, child = self._at(event.place), self._at(len(self.limiters) - 1 - self.left["forks"])
+        child.fork(parent)
+        self._say(f"{parent.name} forks: {child.name} is its child")
+        self.watch.began(child.place)
 
     def _close(self, event: Event) -> None:
         self.left["closes"] -= 1
@@ -504,7 +518,7 @@ class World:
         if limiter.runs and (due := limiter.due()) < math.inf:
             yield max(self._instant(limiter, max(due, limiter.clock())), self.now + 1)
         if (reservoir := limiter.reservoir) is not None and reservoir.state.lease.held:
-            yield self._instant(limiter, reservoir.tokens.expires)
+            yield self._instant(limiter, max(reservoir.tokens.expires, limiter.clock()))
 
     def _instant(self, limiter: Limiter, clock: float) -> float:
         """When (us) an instance's clock shows no less than this."""
