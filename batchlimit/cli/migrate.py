@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from batchlimit.cli.constants import Constants, listed
+from batchlimit.cli.inclusions import Inclusions
 from batchlimit.cli.migrated import Found, MigratedRule
 from batchlimit.cli.output import NOTHING_DONE, say
 from batchlimit.cli.routes import (
@@ -30,7 +31,7 @@ from batchlimit.rules import Rules, RulesError
 _HINTS = {
     "deduct_when": "write charge = [statuses]",
     "error_message": "answer by on_rejected",
-    "exempt_when": "add a function to exempt",
+    "exempt_when": "let cost be a function that returns 0; exempt frees a request of all rules",
     "key_func": "the rule's key has a field of its own: let identify tell it",
     "meta_limits": "put a second middleware around the first",
     "on_breach": "answer by on_rejected",
@@ -47,12 +48,16 @@ _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope",
 
 def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders of Python.", exists=True)]) -> None:
     """Print limits of slowapi and flask-limiter as a file of rules. What cannot be read is told: status 1."""
-    found = Found()
+    found, trees = Found(), dict[Path, ast.Module]()
     for path in sorted({file for each in paths for file in (each.rglob("*.py") if each.is_dir() else [each])}):
         try:
-            _SourceFile(path, ast.parse(path.read_bytes(), str(path)), found).read()
+            tree = ast.parse(path.read_bytes(), str(path))
+            trees[path] = Constants(tree).visit(tree)
         except (OSError, SyntaxError, ValueError) as error:
             found.problems.append(f"{path}: it cannot be read: {error}")
+    inclusions = Inclusions(trees)
+    for path, tree in trees.items():
+        _SourceFile(path, tree, found, inclusions).read()
     text = "\n".join(found.toml())
     print(text)
     try:
@@ -69,10 +74,11 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
 
 
 class _SourceFile:
-    """Reads one file; `found` takes what is found."""
+    """Reads one file; `found` takes what is found, and `inclusions` know the prefixes of its routers."""
 
-    def __init__(self, path: Path, tree: ast.Module, found: Found) -> None:
-        self._path, self._tree, self._found = path, Constants(tree).visit(tree), found
+    def __init__(self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions) -> None:
+        self._path, self._tree, self._found, self._inclusions = path, tree, found, inclusions
+        self._has_slowapi = "slowapi" in {getattr(each, "module", None) for each in ast.walk(tree)}
         self._by_url = set[str]()  # patterns that slowapi counts by URL
         self._read: set[ast.AST] = set()
         self._routes: list[SourceRoute] = []
@@ -107,12 +113,16 @@ class _SourceFile:
             self._tell(key, 'keys have {user}: let identify return {"user": ...} as this key_func does')
         self._found.defaults += self._quotas(given.get("default_limits"))
         self._found.together += self._quotas(given.get("application_limits"))
+        if "application_limits" in given and self._has_slowapi:
+            self._tell(call, "application: slowapi asks it for routes alone that have no limit of their own")
 
     def _function(self, function: Function, prefixes: Prefixes) -> None:
         limits = [each for each in function.decorator_list if last(_called(each)) in ("limit", "shared_limit")]
         self._read.update(function.decorator_list)
+        if any(last(_called(each)) == "request_filter" for each in function.decorator_list):
+            self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
         is_exempt = any(last(_called(each)) == "exempt" for each in function.decorator_list)
-        paths = [path for each in function.decorator_list if (path := written(each, prefixes))]
+        paths = [path for each in function.decorator_list for path in written(each, prefixes, self._whole)]
         patterns = [path.pattern for path in paths if path.pattern]
         self._by_url.update(path.pattern for path in paths if "{" in path.text)
         for each in limits:
@@ -127,6 +137,9 @@ class _SourceFile:
             self._in_part(function, patterns)
         rules = list(dict.fromkeys(rule for rule, _ in read))
         self._routes += [SourceRoute(path, function, rules, is_exempt) for path in paths if path.pattern]
+
+    def _whole(self, router: str) -> list[str] | None:
+        return self._inclusions.prefixes(self._path, router)
 
     def _tell_of_paths(self, function: Function, paths: Sequence[Written]) -> None:
         for path in paths:
@@ -174,6 +187,7 @@ class _SourceFile:
     def _tell_of_urls(self, call: ast.Call, name: str, patterns: list[str]) -> None:
         """Tell of a bucket that all URLs of a path with parameters share."""
         fields = {each for pattern in self._by_url.intersection(patterns) for each in re.findall(r"\{\w+\}", pattern)}
+        fields |= {"{path}" for pattern in self._by_url.intersection(patterns) if pattern.endswith("*")}
         if fields:
             what = (
                 f"slowapi counts each URL by itself, this rule all of them together: write {', '.join(sorted(fields))}"
@@ -220,7 +234,8 @@ def _value(call: ast.Call) -> str:
     own = next((each.value for each in call.keywords if each.arg == "key_func"), None)
     if own is None:
         return ""
-    return "ip" if last(own) in _ADDRESSES else last(own) or "caller"
+    name = last(_called(own))
+    return "ip" if name in _ADDRESSES else name or "caller"
 
 
 def _called(decorator: ast.expr) -> ast.expr:

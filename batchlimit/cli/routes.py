@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from batchlimit.cli.migrated import MigratedRule
@@ -25,7 +25,7 @@ def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Itera
     mine = dict[str, str | None]()
     for node in _below(scope, inner):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            name, prefix = node.targets[0].id, _prefix(node.value)
+            name, prefix = node.targets[0].id, router_prefix(node.value)
             if prefix is not None:
                 mine[name] = prefix if mine.get(name, prefix) == prefix else None
     known = {**(outer or {}), **mine}
@@ -44,7 +44,7 @@ def _below(scope: ast.AST, inner: list[Function]) -> Iterator[ast.AST]:
             yield from _below(node, inner)
 
 
-def _prefix(call: ast.Call) -> str | None:
+def router_prefix(call: ast.Call) -> str | None:
     """Return the prefix of a router that is made here; None: none is."""
     if last(call.func) not in ("APIRouter", "Blueprint"):
         return None
@@ -62,28 +62,32 @@ class Written(NamedTuple):
     problem: str  # what is to be checked, or ""
 
 
-def written(decorator: ast.expr, prefixes: Prefixes) -> Written | None:
-    """Return the path of a decorator; None: it is not one of a route."""
+def written(decorator: ast.expr, prefixes: Prefixes, whole: Callable[[str], list[str] | None]) -> Iterator[Written]:
+    """Yield the paths of a decorator of a route; `whole` returns all prefixes of a router, as far as they are seen."""
     if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
-        return None
+        return
     kind, owner = decorator.func.attr, decorator.func.value
     given = {each.arg: each.value for each in decorator.keywords}
     path = decorator.args[0] if decorator.args else given.get("path")
     if kind not in (*_METHODS, "route", "api_route"):
-        return None
+        return
     router = owner.id if isinstance(owner, ast.Name) else ""
     prefix, problem = prefixes.get(router, ""), ""
     if not isinstance(path, ast.Constant):
-        return Written(decorator, "", "", "this path is no text that stands here: add it to match")
+        yield Written(decorator, "", "", "this path is no text that stands here: add it to match")
+        return
     if prefix is None:
-        return Written(decorator, "", "", f"{router} has several prefixes here: add the path to match")
+        yield Written(decorator, "", "", f"{router} has several prefixes here: add the path to match")
+        return
     methods = [kind.upper()] if kind in _METHODS else ["GET"]
     if isinstance(listed := given.get("methods"), ast.List | ast.Tuple):
         methods = [str(each.value).upper() for each in listed.elts if isinstance(each, ast.Constant)]
-    if router in prefixes:
+    below = whole(router) if router in prefixes else [""]
+    if below is None:
         problem = f"{router} may be included below a prefix, which is not seen: check its match"
     text = str(path.value)
-    return Written(decorator, f"{','.join(methods)} {_pattern(prefix + text)}", text, problem)
+    for each in below or [prefix]:
+        yield Written(decorator, f"{','.join(methods)} {_pattern(each + text) or '/'}", text, problem)
 
 
 def _pattern(path: str) -> str:

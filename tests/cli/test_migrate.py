@@ -10,7 +10,7 @@ from batchlimit.rules import Rule, Rules
 
 TREE = Path(__file__).parents[2]
 PAGE = (TREE / "docs" / "how-to" / "moving.md").read_text("utf-8")
-SHOP_OF_230_LINES = TREE / "tests" / "integrations" / "moved" / "with_slowapi.py"
+SHOP_OF_300_LINES = TREE / "tests" / "integrations" / "moved" / "with_slowapi.py"
 ROUTERS = """
 limiter = Limiter(get_remote_address, default_limits=["200/day", "50 per hour"], application_limits=["1000/day"])
 router = APIRouter(prefix="/v1")
@@ -236,8 +236,8 @@ def of_flask(id): ...
 """
     done = migrated(tmp_path, text)
     assert done.stderr.splitlines() == [
-        f"{tmp_path}/app.py:3: item: slowapi counts each URL by itself, this rule all of them together: write {{id}}"
-        " into its key for that"
+        f"{tmp_path}/app.py:3: item: slowapi counts each URL by itself, this rule all of them together: write {{id}},"
+        " {path} into its key for that"
     ]
 
 
@@ -333,16 +333,20 @@ def two(id=0): ...
     assert done.stderr == f"{tmp_path}/app.py:5: GET /a/x is charged to two too: write a rule for it with replaces\n"
 
 
-def test_a_shop_of_230_lines_has_the_prefix_of_each_router_where_it_is_made() -> None:
-    done = CliRunner().invoke(app, ["migrate", str(SHOP_OF_230_LINES)])
+def test_a_shop_of_300_lines_has_the_prefix_of_each_router_where_it_is_made() -> None:
+    done = CliRunner().invoke(app, ["migrate", str(SHOP_OF_300_LINES)])
     found = {rule.name: rule for rule in Rules.loads(done.stdout, format="toml")}
     assert found["search"].match == ("GET /products/search",)
     assert found["search"].replaces == ("default", "product")
     assert found["writes"].match == ("POST /cart/lines", "DELETE /cart/lines")
     assert (found["checkout"].match, found["checkout"].cost) == (("POST /orders/checkout",), 2)
     assert found["price"].match == ("POST /admin/prices/{id}",)
-    assert len(found) == 14
-    assert "with_slowapi.py:171: this limit is no text that stands here" in done.stderr
+    assert found["archive-by_partner"].match == ("GET /v1/news/letters/archive/{year}",)
+    assert found["tags-ByField"].key == "tags-ByField:{ByField}"
+    assert len(found) == 20
+    assert "with_slowapi.py:193: this limit is no text that stands here" in done.stderr
+    assert "application: slowapi asks it for routes alone that have no limit of their own" in done.stderr
+    assert "thumbnail: slowapi counts each URL by itself, this rule all of them together: write {path}" in done.stderr
 
 
 def test_a_router_that_has_several_prefixes_in_one_place_is_told(tmp_path: Path) -> None:

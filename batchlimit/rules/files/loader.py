@@ -22,6 +22,7 @@ Functions = Mapping[str, Callable[..., Any]]
 
 _FORMATS: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _REQUIRED = ("name", "quota", "key")
+_OF_RULE_FILES = ("limits", "revision")
 _FORM = {"toml": "[[rules]]", "yaml": "'rules:' and a list"}
 # Of the message of a quota that cannot be read.
 _COLUMN = re.compile(r"expected .*? at column (\d+)", re.DOTALL)
@@ -189,6 +190,8 @@ class Loader:
             if field not in known:
                 meant = get_close_matches(str(field), known, 1)
                 hint = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(known)}"
+                if not path and field in _OF_RULE_FILES:
+                    hint = f"load it as a RuleFile, which stands wherever Rules do and has {field}"
                 where = self._document.place((*path, str(field)), of_key=True)
                 raise self._error(f"{what} has no field {shown(field)}: {hint}", where, rule, str(field))
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSocket
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from pydantic import BaseModel
 
 from batchlimit.integrations.fastapi import add_rate_limits
+from batchlimit.rules import Request as Asked
 from batchlimit.rules import Rule, Rules
 
 PRODUCTS = {number: {"id": number, "name": f"product {number}", "price": number * 100} for number in range(1, 21)}
@@ -16,6 +17,7 @@ MESSAGES = {"login": "too many passwords", "report": "too many reports"}
 WRITES = "6/hour"
 SEARCH = "5/hour; 8/day"
 PAGES = {"home": "/", "about": "/about", "old": "/old"}
+QUOTAS = {"news": "3/hour", "mail": "2/hour; 3/day"}
 
 
 class Line(BaseModel):
@@ -43,14 +45,31 @@ def by_user(request: Request) -> str:
     return request.headers.get("x-user", "nobody")
 
 
-def by_partner(request: Request) -> str:
-    return request.headers.get("x-partner", "none")
+class ByField:
+    """Who asks, as a field of the request says it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, request: Request) -> str:
+        return request.headers.get(self.name, "none")
+
+
+by_partner = ByField("x-partner")
 
 
 def who(scope: dict[str, Any]) -> dict[str, str]:
     request = Request(scope)
     user = by_user(request)
-    return {"user": user, "partner": by_partner(request), "plan": PLANS.get(user, "free")}
+    return {"user": user, "partner": by_partner(request), "plan": PLANS.get(user, "free"), "path": request.url.path}
+
+
+def is_staff(request: Request) -> bool:
+    return by_user(request) in STAFF
+
+
+def size_of(request: Request) -> int:
+    return int(request.query_params.get("size", "1"))
 
 
 def user_of(request: Request) -> str:
@@ -68,8 +87,17 @@ def refused(scope: dict[str, Any], refusal: Any) -> JSONResponse:
     return JSONResponse({"error": MESSAGES.get(rule, "slow down")}, status_code=refusal.status)
 
 
+def cost_of_picture(asked: Asked) -> int:
+    return size_of(Request(asked.native))
+
+
+def cost_of_thumbnail(asked: Asked) -> int:
+    return 0 if is_staff(Request(asked.native)) else 1
+
+
 RULES = Rules(
     [
+        Rule("application", "9/hour", key="application:{user}", match=[f"GET {path}" for path in PAGES.values()]),
         *(Rule(name, "4/hour", key=f"{name}:{{user}}", match=f"GET {path}") for name, path in PAGES.items()),
         Rule("search", SEARCH, key="search:{user}", match="GET /products/search", replaces="product"),
         Rule("product", "3/hour", key="product:{user}:{id}", match="GET /products/{id}"),
@@ -85,6 +113,19 @@ RULES = Rules(
         Rule("partner", "2/hour", key="partner:{partner}", match="GET /account/partner"),
         Rule("code", "2/hour; 3/day", key="code:{user}", match="POST /account/codes"),
         Rule("price", "2/hour", key="price:{user}:{id}", match="POST /admin/prices/{id}"),
+        Rule("picture", "10/hour", key="picture:{user}", match="POST /media/pictures", cost=cost_of_picture),
+        Rule(
+            "thumbnail",
+            "3/hour",
+            key="thumbnail:{user}:{path}",
+            match="GET /media/thumbnails/*",
+            cost=cost_of_thumbnail,
+        ),
+        Rule("tags", "4/hour", key="tags:{partner}", match="POST,DELETE /media/pictures/{id}/tags"),
+        Rule("latest", QUOTAS["news"], key="latest:{user}", match="GET /v1/news/latest"),
+        Rule("subscribe", QUOTAS["mail"], key="subscribe:{user}", match="POST /v1/news/letters/subscribe"),
+        Rule("archive", "3/hour", key="archive:{user}:{year}", match="GET /v1/news/letters/archive/{year}"),
+        Rule("archives", "2/hour", key="archives:{partner}:{year}", match="GET /v1/news/letters/archive/{year}"),
     ],
     exempt=["/health", "/admin/users"],
     limits={"report:pro:*": "6/hour"},
@@ -221,11 +262,62 @@ def admin() -> APIRouter:
     return router
 
 
+def media() -> APIRouter:
+    """Pictures: what they cost, and for whom."""
+    router = APIRouter(prefix="/media")
+
+    @router.post("/pictures")
+    async def picture(request: Request) -> dict[str, int]:
+        return {"size": size_of(request)}
+
+    @router.get("/thumbnails/{name:path}")
+    def thumbnail(request: Request, name: str) -> dict[str, str]:
+        return {"name": name}
+
+    @router.post("/pictures/{id}/tags")
+    async def tag(request: Request, id: int) -> dict[str, int]:  # noqa: A002
+        return {"tagged": id}
+
+    @router.delete("/pictures/{id}/tags")
+    async def untag(request: Request, id: int) -> dict[str, int]:  # noqa: A002
+        return {"untagged": id}
+
+    return router
+
+
+def add_news(app: FastAPI) -> None:
+    """News: below two prefixes, and on a socket that nothing limits."""
+    news = APIRouter(prefix="/news")
+    letters = APIRouter()
+
+    @news.get("/latest")
+    async def latest(request: Request) -> list[str]:
+        return ["open"]
+
+    @letters.post("/subscribe")
+    def subscribe(request: Request, user: User) -> dict[str, str]:
+        return {"subscribed": user}
+
+    @letters.get("/archive/{year}")
+    def archive(request: Request, year: int) -> dict[str, int]:
+        return {"year": year}
+
+    @app.websocket("/news/live")
+    async def live(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.send_text("open")
+        await websocket.close()
+
+    news.include_router(letters, prefix="/letters")
+    app.include_router(news, prefix="/v1")
+
+
 def build(url: str) -> FastAPI:
     """Return the shop."""
     app = FastAPI()
-    add_rate_limits(app, url, RULES, identify=who, on_rejected=refused, checks=False)
+    add_rate_limits(app, url, RULES, identify=who, on_rejected=refused, headers="legacy", checks=False)
     add_pages(app)
-    for router in (catalog, carts, orders, accounts, admin):
+    add_news(app)
+    for router in (catalog, carts, orders, accounts, admin, media):
         app.include_router(router())
     return app

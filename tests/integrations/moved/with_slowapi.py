@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSocket
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel
 from slowapi import Limiter
 from slowapi.errors import RateLimitExceeded
@@ -15,6 +15,7 @@ STAFF = {"root"}
 MESSAGES = {"login": "too many passwords", "report": "too many reports"}
 WRITES = "6/hour"
 SEARCH = "5/hour;8/day"
+QUOTAS = {"news": "3/hour", "mail": "2/hour;3/day"}
 
 
 class Line(BaseModel):
@@ -42,8 +43,17 @@ def by_user(request: Request) -> str:
     return request.headers.get("x-user", "nobody")
 
 
-def by_partner(request: Request) -> str:
-    return request.headers.get("x-partner", "none")
+class ByField:
+    """Who asks, as a field of the request says it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, request: Request) -> str:
+        return request.headers.get(self.name, "none")
+
+
+by_partner = ByField("x-partner")
 
 
 def by_plan(request: Request) -> str:
@@ -53,6 +63,18 @@ def by_plan(request: Request) -> str:
 
 def of_plan(key: str) -> str:
     return "6/hour" if key.startswith("pro:") else "2/hour"
+
+
+def news_quota() -> str:
+    return QUOTAS["news"]
+
+
+def is_staff(request: Request) -> bool:
+    return by_user(request) in STAFF
+
+
+def size_of(request: Request) -> int:
+    return int(request.query_params.get("size", "1"))
 
 
 def user_of(request: Request) -> str:
@@ -103,24 +125,24 @@ def catalog(limiter: Limiter) -> APIRouter:
 
     @router.get("/search")
     @limiter.limit(SEARCH)
-    def search(request: Request, q: str = "") -> list[int]:
+    def search(request: Request, response: Response, q: str = "") -> list[int]:
         return [number for number, product in PRODUCTS.items() if q in str(product["name"])]
 
     @router.get("/{id}")
     @limiter.limit("3/hour")
-    def product(request: Request, id: int) -> dict[str, Any]:  # noqa: A002
+    def product(request: Request, response: Response, id: int) -> dict[str, Any]:  # noqa: A002
         if id not in PRODUCTS:
             raise HTTPException(404, "no such product")
         return PRODUCTS[id]
 
     @router.get("/{id}/reviews")
     @limiter.limit("4/hour")
-    def reviews(request: Request, id: int) -> list[str]:  # noqa: A002
+    def reviews(request: Request, response: Response, id: int) -> list[str]:  # noqa: A002
         return [f"review of {id}"]
 
     @router.post("/{id}/reviews")
     @limiter.limit("2/hour")
-    def review(request: Request, id: int, review: Review, user: User) -> dict[str, Any]:  # noqa: A002
+    def review(request: Request, response: Response, id: int, review: Review, user: User) -> dict[str, Any]:  # noqa: A002
         return {"product": id, "by": user, "stars": review.stars}
 
     return router
@@ -132,22 +154,22 @@ def carts(limiter: Limiter) -> APIRouter:
 
     @router.get("")
     @limiter.limit("9/hour")
-    def cart(request: Request, user: User) -> dict[str, str]:
+    def cart(request: Request, response: Response, user: User) -> dict[str, str]:
         return {"of": user}
 
     @router.post("/lines")
     @limiter.shared_limit(WRITES, scope="writes")
-    def add(request: Request, line: Line, user: User) -> dict[str, int]:
+    def add(request: Request, response: Response, line: Line, user: User) -> dict[str, int]:
         return {"product": line.product, "number": line.number}
 
     @router.delete("/lines")
     @limiter.shared_limit(WRITES, scope="writes")
-    def clear(request: Request, user: User) -> dict[str, int]:
+    def clear(request: Request, response: Response, user: User) -> dict[str, int]:
         return {"number": 0}
 
     @router.api_route("/coupon", methods=["GET", "POST"])
     @limiter.limit("2/hour", methods=["POST"])
-    def coupon(request: Request) -> dict[str, str]:
+    def coupon(request: Request, response: Response) -> dict[str, str]:
         return {"coupon": request.method}
 
     return router
@@ -159,7 +181,7 @@ def orders(limiter: Limiter) -> APIRouter:
 
     @router.post("/checkout")
     @limiter.limit("6/hour", cost=2)
-    def checkout(request: Request, user: User) -> dict[str, str]:
+    def checkout(request: Request, response: Response, user: User) -> dict[str, str]:
         return {"order": user}
 
     @router.get("/export")
@@ -169,7 +191,7 @@ def orders(limiter: Limiter) -> APIRouter:
 
     @router.get("/report")
     @limiter.limit(of_plan, key_func=by_plan, error_message=MESSAGES["report"])
-    def report(request: Request) -> dict[str, str]:
+    def report(request: Request, response: Response) -> dict[str, str]:
         return {"report": by_user(request)}
 
     return router
@@ -181,20 +203,20 @@ def accounts(limiter: Limiter) -> APIRouter:
 
     @router.post("/login")
     @limiter.limit("3/hour", error_message=MESSAGES["login"])
-    def login(request: Request, credentials: Credentials) -> dict[str, str]:
+    def login(request: Request, response: Response, credentials: Credentials) -> dict[str, str]:
         if credentials.password != "right":
             raise HTTPException(401, "wrong password")
         return {"welcome": credentials.user}
 
     @router.get("/partner")
     @limiter.limit("2/hour", key_func=by_partner)
-    def partner(request: Request) -> dict[str, str]:
+    def partner(request: Request, response: Response) -> dict[str, str]:
         return {"partner": by_partner(request)}
 
     @router.post("/codes")
     @limiter.limit("2/hour")
     @limiter.limit("3/day")
-    def code(request: Request) -> dict[str, str]:
+    def code(request: Request, response: Response) -> dict[str, str]:
         return {"code": "sent"}
 
     return router
@@ -213,20 +235,85 @@ def admin(limiter: Limiter) -> APIRouter:
 
     @router.post("/prices/{id}")
     @limiter.limit("2/hour")
-    def price(request: Request, id: int, user: User) -> dict[str, int]:  # noqa: A002
+    def price(request: Request, response: Response, id: int, user: User) -> dict[str, int]:  # noqa: A002
         return {"id": id}
 
     return router
 
 
+def media(limiter: Limiter) -> APIRouter:
+    """Pictures: what they cost, and for whom."""
+    router = APIRouter(prefix="/media")
+
+    @router.post("/pictures")
+    @limiter.limit("10/hour", cost=size_of)
+    async def picture(request: Request, response: Response) -> dict[str, int]:
+        return {"size": size_of(request)}
+
+    @router.get("/thumbnails/{name:path}")
+    @limiter.limit("3/hour", exempt_when=is_staff)
+    def thumbnail(request: Request, response: Response, name: str) -> dict[str, str]:
+        return {"name": name}
+
+    @router.post("/pictures/{id}/tags")
+    @limiter.shared_limit("4/hour", scope="tags", key_func=ByField("x-partner"))
+    async def tag(request: Request, response: Response, id: int) -> dict[str, int]:  # noqa: A002
+        return {"tagged": id}
+
+    @router.delete("/pictures/{id}/tags")
+    @limiter.shared_limit("4/hour", scope="tags", key_func=ByField("x-partner"))
+    async def untag(request: Request, response: Response, id: int) -> dict[str, int]:  # noqa: A002
+        return {"untagged": id}
+
+    return router
+
+
+def add_news(app: FastAPI, limiter: Limiter) -> None:
+    """News: below two prefixes, and on a socket that nothing limits."""
+    news = APIRouter(prefix="/news")
+    letters = APIRouter()
+
+    @news.get("/latest")
+    @limiter.limit(news_quota)
+    async def latest(request: Request, response: Response) -> list[str]:
+        return ["open"]
+
+    @letters.post("/subscribe")
+    @limiter.limit(QUOTAS["mail"])
+    def subscribe(request: Request, response: Response, user: User) -> dict[str, str]:
+        return {"subscribed": user}
+
+    @letters.get("/archive/{year}")
+    @limiter.limit("3/hour")
+    @limiter.limit("2/hour", key_func=by_partner)
+    def archive(request: Request, response: Response, year: int) -> dict[str, int]:
+        return {"year": year}
+
+    @app.websocket("/news/live")
+    async def live(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.send_text("open")
+        await websocket.close()
+
+    news.include_router(letters, prefix="/letters")
+    app.include_router(news, prefix="/v1")
+
+
 def build(url: str) -> FastAPI:
     """Return the shop."""
-    limiter = Limiter(key_func=by_user, default_limits=["4/hour"], storage_uri=url)
+    limiter = Limiter(
+        key_func=by_user,
+        default_limits=["4/hour"],
+        application_limits=["9/hour"],
+        headers_enabled=True,
+        storage_uri=url,
+    )
     app = FastAPI()
     app.state.limiter = limiter
     app.add_exception_handler(RateLimitExceeded, refused)
     app.add_middleware(SlowAPIMiddleware)
     add_pages(app, limiter)
-    for router in (catalog, carts, orders, accounts, admin):
+    add_news(app, limiter)
+    for router in (catalog, carts, orders, accounts, admin, media):
         app.include_router(router(limiter))
     return app

@@ -136,6 +136,10 @@ TOML_ERRORS = [
     ('rules = [^"a"]', "a rule has fields such as name"),
     ('[^rules]\nname = "a"', r"rules are a list of at least one: write [[rules]]"),
     (f'[[rules]]\n{GOOD}\n[[^rule]]\nname = "a"', "the file has no field 'rule': did you mean rules?"),
+    (
+        f"[[rules]]\n{GOOD}\n[^limits]\na = '1/s'",
+        "load it as a RuleFile, which stands wherever Rules do and has limits",
+    ),
     (f'[[rules]]\n{GOOD}\n[^rules.more]\nname = "a"', "a rule has no field 'more'"),
     ("[[rules]]\nname = ^a", "not TOML: Invalid value"),
     ('[[rules]]\nmode = """\nenforce"""\n# "it\'s\nname = "a"\nkey = "a"\nquota = ^[]', "a quota is read from a str"),
