@@ -9,8 +9,6 @@ from batchlimit import Quota
 _LARGEST = 10**15 - 1
 """The largest integer of a structured field."""
 _PARTITION_BYTES = 9
-_MOST_KEYS = 4096
-"""Keys whose `pk` is remembered, by rule and quota."""
 
 
 class Policy:
@@ -24,11 +22,9 @@ class Policy:
 
     Attributes:
         most: more than this never remains.
-        keys: by key and bandwidth, the items of RateLimit-Policy, and the item of RateLimit. The latter is to be filled
-            with what is left and how long that lasts; with nothing where no token ever comes.
     """
 
-    __slots__ = ("_items", "_names", "_rates", "_slowest", "keys", "most")
+    __slots__ = ("_items", "_names", "_rates", "_slowest", "most")
 
     def __init__(self, name: str, quota: Quota) -> None:
         self.most = min(quota.largest_cost, _LARGEST)
@@ -39,23 +35,21 @@ class Policy:
         self._names = dict(zip(order, texts, strict=True))
         self._items = [_item(self._names[number], parts[number]) for number in order]
         self._rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
-        self.keys: dict[tuple[str, int | None], tuple[bytes, bytes]] = {}
 
     def rate(self, binding: int | None) -> float:
         """Return the tokens a second of this bandwidth (None: the slowest); no integer is too large for a field."""
         return self._rates[self._slowest if binding is None else binding]
 
     def key(self, key: str, binding: int | None, secret: bytes) -> tuple[bytes, bytes]:
-        """Return the items of this key where this bandwidth binds (None: the slowest), and remember them."""
-        if found := self.keys.get((key, binding)):
-            return found
-        if len(self.keys) >= _MOST_KEYS:
-            self.keys.clear()
+        """Return the items of RateLimit-Policy, and the item of RateLimit where this bandwidth binds (None: slowest).
+
+        The latter is to be filled with what is left and how long that lasts; with nothing where no token ever comes.
+        """
         partition = f";pk={_partition_key(key, secret)}"
         items = ", ".join(f"{item}{partition}" for item in self._items)
         name = self._names[self._slowest if binding is None else binding].replace("%", "%%")
         limit = f"{name};r=%d;t=%d{partition}" if self.rate(binding) else f"{name};r=0{partition}"
-        return self.keys.setdefault((key, binding), (items.encode(), limit.encode()))
+        return items.encode(), limit.encode()
 
 
 def _partition_key(key: str, secret: bytes) -> str:

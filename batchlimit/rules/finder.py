@@ -146,20 +146,31 @@ _LONGEST = 160
 
 
 class Memory(dict[Asked, T]):
-    """Looks up what matches a method, path and root. Long ones, and ever other ones, are not remembered for good."""
+    """Looks up what matches a method, path and root. Long ones, and ever other ones, are not remembered for good.
 
-    __slots__ = ("_find",)
+    Nor is one that came once: where each path has another number, the garbage collector would look at all of them.
+    """
+
+    __slots__ = ("_find", "_once")
 
     def __init__(self, find: Callable[[str, str, str], T]) -> None:
         self._find = find
+        self._once: set[int] = set()  # the hashes of requests that came once lately
 
     def __missing__(self, asked: Asked) -> T:
-        """Find it, and remember it if it is short."""
-        found = self._find(*asked)
-        if sum(map(len, asked)) <= _LONGEST:
-            if len(self) >= _MOST:
-                self.clear()
+        """Find it, and remember it if it is short and came before."""
+        found, name = self._find(*asked), hash(asked)
+        if sum(map(len, asked)) > _LONGEST:
+            return found
+        if len(self) >= _MOST:
+            self.clear()
+        if name in self._once:
+            self._once.discard(name)
             self[asked] = found
+        else:
+            if len(self._once) >= _MOST:
+                self._once.clear()
+            self._once.add(name)
         return found
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @contextmanager
 def kept(kind: type[T]) -> Iterator[list[T]]:
-    """Collect nothing in this block; at its end the list has what is left of this kind that was made in it."""
+    """Collect nothing in this block; at its end the list has all of this kind that is new and still there."""
     gc.collect()
     before, found = _all(kind), list[T]()
     known = {id(each) for each in before}
@@ -23,4 +23,4 @@ def kept(kind: type[T]) -> Iterator[list[T]]:
 
 
 def _all(kind: type[T]) -> list[T]:
-    return [each for each in gc.get_objects() if type(each) is kind]
+    return [each for each in gc.get_objects() if isinstance(each, kind)]
