@@ -14,7 +14,6 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.rule_reader import AsyncRuleReader, FileFollower
-from batchlimit.aio.spend_queue import SpendQueue
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
 from batchlimit.base.clock import steady
@@ -81,14 +80,14 @@ class Registry:
             code=self.code,
         )
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
-        self._spend_queue = SpendQueue(self.store, self._keyspace.spending, self._start)
         self.spends = Spends(
             self._keyspace.spending,
-            self._spend_queue,
+            self.store,
             self.clock,
             find=self.live_entry,
             check_open=self.check_open,
             idle=self._come_at,
+            start=self._start,
         )
         self.due = math.inf  # when the timer comes to forget dormant keys
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -120,7 +119,7 @@ class Registry:
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-        self._spend_queue.clear()
+        self.spends.queue.clear()
         self._keyspace.spending.clear()
         for entry in self.entries.values():
             entry.die()

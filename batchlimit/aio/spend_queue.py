@@ -11,14 +11,16 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.base.redaction import shown
 from batchlimit.base.waking import HEARTBEAT
-from batchlimit.bucket.messages import Spend, SpendReply
+from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.key_spend import Outcome, of_each
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, of_each
 from batchlimit.keyspace.spending import Spending
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
-Group = Sequence[Spend]
-Heard = Callable[[Outcome], None]
+Begun = Sequence[KeySpend]
+Call = tuple[Begun, "asyncio.Future[Outcome]"]
+"""The spends of one caller, and what it waits for."""
+Heard = Callable[[Begun, "asyncio.Future[Outcome]", Outcome], None]
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 
@@ -26,10 +28,10 @@ _MOST = 128
 class SpendQueue:
     """Sends the spends of one limiter, at the end of the turn in which they came."""
 
-    def __init__(self, store: GuardedStore, spending: Spending[KeyEntry], start: Start) -> None:
-        """`spending` gets the revision of the overrides; `start` starts a task."""
-        self._store, self._spending, self._start = store, spending, start
-        self._waiting: list[tuple[Group, Heard]] = []
+    def __init__(self, store: GuardedStore, spending: Spending[KeyEntry], start: Start, heard: Heard) -> None:
+        """`spending` gets the revision of the overrides, `heard` what became of a call; `start` starts a task."""
+        self._store, self._spending, self._start, self._heard = store, spending, start, heard
+        self._waiting: list[Call] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
         self._lost_at = 0.0  # by its time: a signal handler that raised may have made it forget to
 
@@ -44,9 +46,9 @@ class SpendQueue:
         """Forget what was not sent: its loop is closed."""
         self._waiting, self._loop = [], None
 
-    def spend(self, group: Group, heard: Heard) -> None:
-        """Spend, and call `heard` with what became of it."""
-        self._waiting.append((group, heard))
+    def spend(self, begun: Begun, answer: "asyncio.Future[Outcome]") -> None:
+        """Spend; whoever waits for `answer` has to be told by `heard`."""
+        self._waiting.append((begun, answer))
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._lost_at < loop.time():
             loop.call_soon(self._flush, context=Context())
@@ -61,72 +63,74 @@ class SpendQueue:
                 self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
                 del waiting[: len(portion)]
         finally:
-            _tell(waiting, [store_calls.CANCELLED] * len(waiting))
+            self._tell(waiting, [store_calls.CANCELLED] * len(waiting))
 
-    def _send(self, some: Sequence[tuple[Group, Heard]]) -> None:
+    def _send(self, calls: Sequence[Call]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""
-        groups, looks = [group for group, _ in some], self._spending.looks
+        groups, looks = _groups(calls), self._spending.looks
         try:
-            is_sent = self._store.send_spend(groups, looks, partial(self._told, some))
+            is_sent = self._store.send_spend(groups, looks, partial(self._told, calls))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self._told(some, store_calls.uncounted(error))
+            self._told(calls, store_calls.uncounted(error))
             return
         if not is_sent:
-            self._send_by_task(some)
+            self._send_by_task(calls)
 
-    def _send_by_task(self, some: Sequence[tuple[Group, Heard]]) -> None:
-        work = store_calls.outcome(self._store.spend, [group for group, _ in some], self._spending.looks)
+    def _send_by_task(self, calls: Sequence[Call]) -> None:
+        work = store_calls.outcome(self._store.spend, _groups(calls), self._spending.looks)
         try:
             task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
-            self._told(some, store_calls.uncounted(error))
+            self._told(calls, store_calls.uncounted(error))
             return
-        task.add_done_callback(partial(self._done, some))
+        task.add_done_callback(partial(self._done, calls))
 
-    def _done(self, some: Sequence[tuple[Group, Heard]], task: "asyncio.Task[Any]") -> None:
+    def _done(self, calls: Sequence[Call], task: "asyncio.Task[Any]") -> None:
         error = task.exception() if not task.cancelled() else None
-        self._told(some, store_calls.CANCELLED if task.cancelled() or error is not None else task.result())
+        self._told(calls, store_calls.CANCELLED if task.cancelled() or error is not None else task.result())
 
-    def _told(self, some: Sequence[tuple[Group, Heard]], reply: SpendReply | StoreUnavailable | None) -> None:
+    def _told(self, calls: Sequence[Call], reply: SpendReply | StoreUnavailable | None) -> None:
         if reply is None:
-            self._send_by_task(some)
+            self._send_by_task(calls)
             return
-        if not isinstance(reply, StoreUnavailable) and not _answers(reply, some):
+        if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
             reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
         if isinstance(reply, StoreUnavailable):
             self._store.spends_together &= reply.code != "CROSSSLOT"
-            _tell(some, [of_each(reply, [group for group, _ in some])] * len(some))
+            self._tell(calls, [of_each(reply, _groups(calls))] * len(calls))
         else:
             self._spending.hear(reply.rules)
-            _tell(some, reply.groups)
+            self._tell(calls, reply.groups)
+
+    def _tell(self, calls: Sequence[Call], outcomes: Sequence[Outcome]) -> None:
+        self._tell_on(zip(calls, outcomes, strict=True))
+
+    def _tell_on(self, those: Iterator[tuple[Call, Outcome]]) -> None:
+        try:
+            for (begun, answer), outcome in those:
+                self._heard(begun, answer, outcome)
+        except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
+            asyncio.get_running_loop().call_soon(self._tell_on, those, context=Context())
+            raise
 
 
-def _portion(waiting: Sequence[tuple[Group, Heard]], most: int) -> Sequence[tuple[Group, Heard]]:
-    """Return the first of them, with no more buckets than that, or one group."""
-    groups = buckets = 0
-    for group, _ in waiting:
-        buckets += len(group)
-        if groups and buckets > most:
+def _portion(waiting: Sequence[Call], most: int) -> Sequence[Call]:
+    """Return the first of them, with no more buckets than that, or one call."""
+    calls = buckets = 0
+    for begun, _ in waiting:
+        buckets += len(begun)
+        if calls and buckets > most:
             break
-        groups += 1
-    return waiting[:groups]
+        calls += 1
+    return waiting[:calls]
 
 
-def _answers(reply: object, some: Sequence[tuple[Group, Heard]]) -> bool:
+def _groups(calls: Sequence[Call]) -> Groups:
+    return [[each.message for each in begun] for begun, _ in calls]
+
+
+def _answers(reply: object, calls: Sequence[Call]) -> bool:
     """Whether it is an answer to all of these: a store of the user's own may say whatever it likes."""
-    if not isinstance(reply, SpendReply) or len(reply.groups) != len(some):
+    if not isinstance(reply, SpendReply) or len(reply.groups) != len(calls):
         return False
-    return all(told is None or len(told) == len(group) for told, (group, _) in zip(reply.groups, some, strict=True))
-
-
-def _tell(some: Sequence[tuple[Group, Heard]], outcomes: Sequence[Outcome]) -> None:
-    _tell_on(zip(some, outcomes, strict=True))
-
-
-def _tell_on(those: Iterator[tuple[tuple[Group, Heard], Outcome]]) -> None:
-    try:
-        for (_, heard), outcome in those:
-            heard(outcome)
-    except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
-        asyncio.get_running_loop().call_soon(_tell_on, those, context=Context())
-        raise
+    return all(told is None or len(told) == len(begun) for told, (begun, _) in zip(reply.groups, calls, strict=True))

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from batchlimit.aio import store_calls
+from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry, result_of
-from batchlimit.aio.spend_queue import SpendQueue
+from batchlimit.aio.spend_queue import SpendQueue, Start
 from batchlimit.base.blocking import check_recursion_depth
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
@@ -25,28 +25,31 @@ class Spends:
     def __init__(
         self,
         spending: Spending[KeyEntry],
-        queue: SpendQueue,
+        store: GuardedStore,
         clock: Callable[[], float],
         *,
         find: Callable[[str], KeyEntry],
         check_open: Callable[[], None],
         idle: Callable[[float], None],
+        start: Start,
     ) -> None:
         """Begin.
 
         Args:
             spending: begins and settles spends.
-            queue: sends them.
+            store: where to spend.
             clock: returns seconds.
             find: brings a key into use, or raises LimiterClosed.
             check_open: raises LimiterClosed after close().
             idle: is called with the instant at which to forget a key (inf: no need).
+            start: starts a task.
         """
-        self._spending, self._queue, self._clock = spending, queue, clock
+        self._spending, self._clock = spending, clock
         self._find, self._check_open, self._idle = find, check_open, idle
+        self.queue = SpendQueue(store, spending, start, self._heard)
 
     def __repr__(self) -> str:
-        return f"<Spends by {self._queue!r}>"
+        return f"<Spends by {self.queue!r}>"
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
@@ -76,7 +79,7 @@ class Spends:
 
     def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Begin to spend; None: a key needs its entry."""
-        if not self._queue.takes(len(costs)):
+        if not self.queue.takes(len(costs)):
             return None
         check_recursion_depth()
         self._check_open()
@@ -85,7 +88,7 @@ class Spends:
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store, and take in what it says."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.spend([each.message for each in begun], partial(self._heard, begun, answer))
+        self.queue.spend(begun, answer)
         try:
             outcome = await answer
         except BaseException:

@@ -7,7 +7,6 @@ Then no token is left here after the answer, and only a snapshot is kept.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from batchlimit.base.decision import Decision
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
@@ -37,43 +36,23 @@ def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
     return None if is_several and isinstance(error, BucketUnavailable) else error
 
 
-class Known(NamedTuple):
-    """What an instance knew of a key: its demand, the epoch of a bucket that must be there (0: none), a round trip.
-
-    And the snapshot that told all this, unless it was unknown, or another spend has it.
-    """
-
-    demand: Demand
-    epoch: int
-    round_trip: float
-    snapshot: KeySnapshot | None
-
-
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    __slots__ = (
-        "__weakref__",
-        "_round_trip",
-        "code",
-        "demand",
-        "epoch",
-        "key",
-        "message",
-        "place",
-        "quota",
-        "sent",
-        "snapshot",
-        "spent",
-    )  # fmt: skip
+    __slots__ = ("code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent")
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 
-    def __init__(self, key: str, place: str, message: Spend, code: Quota, known: Known, now: float) -> None:
-        """`key` is as its caller named it; `code` is its quota without overrides."""
-        self.key, self.place, self.message, self.quota, self.code = key, place, message, message.quota, code
-        self.demand, self.epoch, self._round_trip, self.snapshot = known
-        self.sent = now
+    def __init__(
+        self, key: str, place: str, message: Spend, code: Quota, demand: Demand, epoch: int, now: float
+    ) -> None:
+        """`key` is as its caller named it, `code` its quota without overrides, and `epoch` of the bucket that must be.
+
+        `demand` is that of the key, this call included; all its spends have one.
+        """
+        self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
+        self.demand = demand
+        self.snapshot: KeySnapshot | None = None  # what was known of the key, unless another spend has it
         self.spent: Spent | None = None
 
     def __repr__(self) -> str:
@@ -87,20 +66,22 @@ class KeySpend:
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         assert self.spent is not None
-        demand, trip = self.demand, self._round_trip or now - self.sent  # the first is good enough for a lease
-        return pack(now, demand.rate, demand.at, self.message.cost, self.spent.epoch, self.level, 0.0, trip, now)
+        trip = (self.snapshot is not None and self.snapshot.round_trip) or now - self.sent  # the first is good enough
+        epoch, cost = self.spent.epoch, self.message.cost
+        return pack(now, self.demand.rate, self.demand.at, cost, epoch, self.level, 0.0, trip, now)
 
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         assert self.spent is not None
         levels = self.spent.levels
-        return decision(self.quota, self.level, 0.0, "store", binding_of(levels, self.quota), levels)
+        quota = self.message.quota
+        return decision(quota, self.level, 0.0, "store", binding_of(levels, quota), levels)
 
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""
         cost = self.message.cost
         ask = Ask(instance, number, cost, cost, cost, epoch=self.epoch, look=False)
-        return Fetch(ask, self.quota, self.sent, cost, False)
+        return Fetch(ask, self.message.quota, self.sent, cost, False)
 
     def refusal(self) -> Grant:
         """Return the answer to such an ask; nobody leases of the bucket, which is short."""

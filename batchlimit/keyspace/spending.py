@@ -7,17 +7,16 @@ in use spends, unless the sizer wants more for its callers than this call costs,
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
-from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
 from batchlimit.keyspace.dormant import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Known, Outcome, is_charged
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import BucketView, KeySnapshot, fastest_rate
+from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
 from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import Demand, Usage, wanted
@@ -74,16 +73,17 @@ class Spending(Generic[E]):
         self._clock, self._settled, self.code = clock, settled, code
         self._counts_at = -math.inf
         self._patience = max(_WAITING, 2 * options.deadline)
-        # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
-        self._in_flight: dict[str, ref[KeySpend]] = {}
+        # Of keys whose calls wait for an answer, the last one. One that was interrupted may stay for a while.
+        self._in_flight: dict[str, KeySpend] = {}
 
     def __repr__(self) -> str:
         return f"<Spending of {self._instance.name}: {len(self)} keys>"
 
     def __len__(self) -> int:
         """At how many keys spends are in flight."""
+        since = self._clock() - self._patience
         for place, each in tuple(self._in_flight.items()):
-            if each() is None:
+            if each.sent < since:
                 self._in_flight.pop(place, None)
         return len(self._in_flight)
 
@@ -163,7 +163,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (before := self._last(place)) is not None:
+        if (before := self._in_flight.get(place)) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -172,18 +172,14 @@ class Spending(Generic[E]):
                 self._dormant.put(place, snapshot, now)
             return None
         demand.observe(cost, now)
-        epoch, trip, fill = (0, 0.0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
+        epoch, fill = (0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
-        begun = KeySpend(key, place, message, own, Known(demand, epoch, trip, snapshot), now)
-        self._in_flight[place] = ref(begun)
+        self._in_flight[place] = begun = KeySpend(key, place, message, own, demand, epoch, now)
+        begun.snapshot = snapshot
         return begun
 
-    def _last(self, place: str) -> KeySpend | None:
-        found = self._in_flight.get(place)
-        return None if found is None else found()
-
     def _answered(self, spend: KeySpend) -> None:
-        if self._last(spend.place) is spend:
+        if self._in_flight.get(spend.place) is spend:
             del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:
@@ -212,12 +208,10 @@ class Spending(Generic[E]):
         asked_for = demand.left(now) if demand.is_repeated(cost) else 0.0
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
 
-    def _known(self, quota: Quota, snapshot: KeySnapshot, now: float) -> tuple[int, float, float]:
-        """Return the epoch of the bucket that must be there (0: none), a round trip, and how full it begins if lost."""
-        view = BucketView(self._options.fill, self._instance.count)
-        view.recall(snapshot)
-        epoch = view.epoch(quota, now)
-        return epoch, view.round_trip, view.fill if epoch else 1.0
+    def _known(self, quota: Quota, snapshot: KeySnapshot, now: float) -> tuple[int, float]:
+        """Return the epoch of the bucket that must be there (0: none), and how full it begins if it is lost."""
+        epoch = kept_epoch(int(snapshot.epoch), int(snapshot.level), snapshot.heard, quota, now)
+        return epoch, first_fill(self._options.fill, int(snapshot.active_instances)) if epoch else 1.0
 
     def _make_room(self) -> None:
         entries, dormant, most = self._entries, self._dormant, self._options.max_keys
@@ -227,4 +221,4 @@ class Spending(Generic[E]):
 
 def _is_late(spend: KeySpend, now: float) -> bool:
     """Whether more of its bucket may have flowed in meanwhile than a spend may add to a window."""
-    return now - spend.sent > min(LATE / 1e6, CRUMB / fastest_rate(spend.quota))
+    return now - spend.sent > min(LATE / 1e6, CRUMB / fastest_rate(spend.message.quota))

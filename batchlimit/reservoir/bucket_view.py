@@ -132,13 +132,7 @@ class BucketView:
     @property
     def fill(self) -> float:
         """The share of the burst at which a bucket begins anew."""
-        match self._fill:
-            case "full":
-                return 1.0
-            case "share":
-                return 1.0 / self.active_instances
-            case "empty":
-                return 0.0
+        return first_fill(self._fill, self.active_instances)
 
     def is_rich(self, burst: int) -> bool:
         """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
@@ -149,15 +143,8 @@ class BucketView:
         return self.level * 5 < burst and self._heard > LONG_AGO
 
     def epoch(self, quota: Quota, now: float) -> int:
-        """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.
-
-        By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
-        """
-        if quota.also:
-            to_full = min((each.burst - self.level) / each.rate for each in quota.bandwidths)
-        else:  # the usual quota, at every miss: an iterator takes 0.3 us
-            to_full = (quota.burst - self.level) / quota.rate
-        return self._epoch if now - self._heard < to_full + _KEPT else 0
+        """See `kept_epoch`."""
+        return kept_epoch(self._epoch, self.level, self._heard, quota, now)
 
     def fits_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return after how many seconds the bucket has so many tokens for this process, as far as it told.
@@ -259,6 +246,23 @@ def _levels(fetch: Fetch, grant: Grant) -> tuple[float, ...]:
         return grant.levels
     bandwidths, need, wait = (grant.quota or fetch.quota).bandwidths, fetch.ask.need, grant.retry_after
     return tuple([max(at, need - wait * each.rate) for at, each in zip(grant.levels, bandwidths, strict=False)])
+
+
+def kept_epoch(epoch: int, level: int, heard: float, quota: Quota, now: float) -> int:
+    """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.
+
+    By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
+    """
+    if quota.also:
+        to_full = min((each.burst - level) / each.rate for each in quota.bandwidths)
+    else:  # the usual quota, at every miss: an iterator takes 0.3 us
+        to_full = (quota.burst - level) / quota.rate
+    return epoch if now - heard < to_full + _KEPT else 0
+
+
+def first_fill(fill: Fill, instances: int) -> float:
+    """Return the share of the burst at which a bucket begins anew, of which so many instances lease."""
+    return 1.0 if fill == "full" else 1.0 / max(1, instances) if fill == "share" else 0.0
 
 
 def binding_of(levels: tuple[float, ...], quota: Quota) -> int | None:

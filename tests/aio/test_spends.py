@@ -345,7 +345,7 @@ async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
     till = Sender()
     limiter = limiter_on(till)
     assert await limiter.try_acquire("a")
-    queue = limiter._registry._spend_queue
+    queue = limiter._registry.spends.queue
     queue._loop, queue._lost_at = asyncio.get_running_loop(), virtual_loop().time() + HEARTBEAT
     forgotten = asyncio.create_task(limiter.try_acquire("b"))
     await asyncio.sleep(2 * HEARTBEAT)

@@ -98,7 +98,7 @@ class Keys:
         return begun
 
     def settle(self, spend: KeySpend, *, level: float = 50.0, epoch: int = 7, wait: float = 0.0) -> float:
-        levels = (level,) * len(spend.quota.bandwidths)
+        levels = (level,) * len(spend.message.quota.bandwidths)
         return self.spending.settle([spend], (Spent(wait == 0.0, wait, epoch, levels),))[1]
 
     def known(self, key: str = "ann") -> KeySnapshot | None:

@@ -106,7 +106,7 @@ class World:
     def send(self, place: int, body: Body) -> None:
         limiter = self.limiters[place]
         if isinstance(body, Fetch | list):
-            self._check_quota(limiter, body.quota if isinstance(body, Fetch) else body[0].quota)
+            self._check_quota(limiter, body.quota if isinstance(body, Fetch) else body[0].message.quota)
         self.post.append(Message(place, limiter.name, body, self.now, "going"))
         self._say(f"{limiter.name} {_told(body)}")
 
@@ -458,7 +458,7 @@ class World:
             return self._obey(body, name)
         if isinstance(body, Look):
             return self._store.rules.read(body.revision)
-        before, looks = self._level(body[0].quota), self.limiters[message.place].keyspace.spending.looks
+        before, looks = self._level(body[0].message.quota), self.limiters[message.place].keyspace.spending.looks
         rules, (told,) = self._store.spend([[each.message for each in body]], look=looks)
         spend = body[0].message
         how = "cannot tell" if told is None else "spends" if told[0].is_charged else "refuses"
@@ -608,7 +608,7 @@ class World:
         walk.names = {limiter.name: 0}
         is_awaited = state is not None and state.in_flight is message.body
         whose = [each.begun is message.body for each in limiter.callers]
-        is_last = isinstance(message.body, list) and limiter.keyspace.spending._last(KEY) is message.body[0]
+        is_last = isinstance(message.body, list) and limiter.keyspace.spending._in_flight.get(KEY) is message.body[0]
         return hash((is_awaited, *whose, is_last, walk.along(message[2:], limiter.clock(), limiter.numbers.sent)))
 
     def _say(self, line: str) -> None:
