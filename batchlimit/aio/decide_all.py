@@ -59,11 +59,17 @@ def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | 
 
 async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | None:
     """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
-    entries = registry.entries
-    if costs.__class__ is not dict or not (cold := {key: cost for key, cost in costs.items() if key not in entries}):
+    if costs.__class__ is not dict:
+        return None
+    hot, cold = dict[str, int](), dict[str, int]()
+    for key, cost in costs.items():
+        (hot if key in registry.entries else cold)[key] = cost
+    if not cold:
         return None
     spends = registry.live_spends()
-    taken, now = _take(entries, {key: cost for key, cost in costs.items() if key not in cold}, registry.clock)
+    if not hot:  # as where each request is another user
+        return await spends.all(costs)
+    taken, now = _take(registry.entries, hot, registry.clock)
     if taken is None:
         return None
     told = None

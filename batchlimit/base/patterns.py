@@ -20,7 +20,10 @@ def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
     def find(key: str) -> T | None:
         if key in exact:
             return exact[key]
-        return next((value for matches, value in patterns if matches(key)), None)
+        for matches, value in patterns:  # each miss comes here: `next` of a generator takes twice as long
+            if matches(key):
+                return value
+        return None
 
     return find
 

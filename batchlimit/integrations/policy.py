@@ -24,7 +24,7 @@ class Policy:
         most: more than this never remains.
     """
 
-    __slots__ = ("_items", "_names", "_rates", "_slowest", "most")
+    __slots__ = ("_items", "_limits", "_rates", "_slowest", "most")
 
     def __init__(self, name: str, quota: Quota) -> None:
         self.most = min(quota.largest_cost, _LARGEST)
@@ -32,9 +32,12 @@ class Policy:
         self._slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
         order = [slowest, *(number for number in range(len(parts)) if number != slowest)]
         texts = [_text(name), *(_text(f"{name}#{number}") for number in range(2, len(parts) + 1))]
-        self._names = dict(zip(order, texts, strict=True))
-        self._items = [_item(self._names[number], parts[number]) for number in order]
+        names = [text.replace("%", "%%") for _, text in sorted(zip(order, texts, strict=True))]
         self._rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
+        # To be filled with the `pk`; the limits then with what is left: what they keep for that has each % twice.
+        self._items = ", ".join(f"{_item(names[number], parts[number])};pk=%s" for number in order)
+        left = [";r=%%d;t=%%d" if rate else ";r=0" for rate in self._rates]
+        self._limits = [name.replace("%", "%%") + each + ";pk=%s" for name, each in zip(names, left, strict=True)]
 
     def rate(self, binding: int | None) -> float:
         """Return the tokens a second of this bandwidth (None: the slowest); no integer is too large for a field."""
@@ -45,11 +48,8 @@ class Policy:
 
         The latter is to be filled with what is left and how long that lasts; with nothing where no token ever comes.
         """
-        partition = f";pk={_partition_key(key, secret)}"
-        items = ", ".join(f"{item}{partition}" for item in self._items)
-        name = self._names[self._slowest if binding is None else binding].replace("%", "%%")
-        limit = f"{name};r=%d;t=%d{partition}" if self.rate(binding) else f"{name};r=0{partition}"
-        return items.encode(), limit.encode()
+        pk, number = _partition_key(key, secret), self._slowest if binding is None else binding
+        return (self._items % ((pk,) * len(self._rates))).encode(), (self._limits[number] % pk).encode()
 
 
 def _partition_key(key: str, secret: bytes) -> str:
