@@ -103,7 +103,7 @@ def threads(url: str) -> dict[str, Passed]:
 
         return {
             HIT: _least(_seen(partial(rich.try_acquire, "hot")) for _ in range(_TRIES)),
-            REFUSAL: _seen(partial(rich.try_acquire, "dry")),
+            REFUSAL: _least(_seen(partial(rich.try_acquire, "dry")) for _ in range(_TRIES)),
             UNUSED: _least(_seen(partial(poor.try_acquire, f"new-{n}")) for n in range(_TRIES)),
             IN_USE: _least(seen_in_use() for _ in range(_TRIES)),
         }
@@ -129,7 +129,7 @@ async def _tasks(url: str) -> dict[str, Passed]:
 
         return {
             HIT: _least([await _seen_awaited(rich, "hot") for _ in range(_TRIES)]),
-            REFUSAL: await _seen_awaited(rich, "dry"),
+            REFUSAL: _least([await _seen_awaited(rich, "dry") for _ in range(_TRIES)]),
             UNUSED: _least([await _seen_awaited(poor, f"new-{n}") for n in range(_TRIES)]),
             IN_USE: _least([await seen_in_use() for _ in range(_TRIES)]),
         }

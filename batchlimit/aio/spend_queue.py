@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import Context
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from batchlimit.aio import store_calls
@@ -63,7 +64,7 @@ class SpendQueue:
                 self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
                 del waiting[: len(portion)]
         finally:
-            self._tell(waiting, [store_calls.CANCELLED] * len(waiting))
+            self._tell(zip(waiting, repeat(store_calls.CANCELLED)))
 
     def _send(self, calls: Sequence[Call]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""
@@ -97,20 +98,17 @@ class SpendQueue:
             reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
         if isinstance(reply, StoreUnavailable):
             self._store.spends_together &= reply.code != "CROSSSLOT"
-            self._tell(calls, [of_each(reply, _groups(calls))] * len(calls))
+            self._tell(zip(calls, repeat(of_each(reply, _groups(calls)))))
         else:
             self._spending.hear(reply.rules)
-            self._tell(calls, reply.groups)
+            self._tell(zip(calls, reply.groups, strict=True))
 
-    def _tell(self, calls: Sequence[Call], outcomes: Sequence[Outcome]) -> None:
-        self._tell_on(zip(calls, outcomes, strict=True))
-
-    def _tell_on(self, those: Iterator[tuple[Call, Outcome]]) -> None:
+    def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
         try:
             for (begun, answer), outcome in those:
                 self._heard(begun, answer, outcome)
         except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
-            asyncio.get_running_loop().call_soon(self._tell_on, those, context=Context())
+            asyncio.get_running_loop().call_soon(self._tell, those, context=Context())
             raise
 
 

@@ -172,7 +172,11 @@ class Spending(Generic[E]):
                 self._dormant.put(place, snapshot, now)
             return None
         demand.observe(cost, now)
-        epoch, fill = (0, 1.0) if snapshot is None else self._known(quota, snapshot, now)
+        epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
+        if snapshot is not None and (
+            epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
+        ):
+            fill = first_fill(self._options.fill, int(snapshot.active_instances))
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
         self._in_flight[place] = begun = KeySpend(key, place, message, own, demand, epoch, now)
         begun.snapshot = snapshot
@@ -207,11 +211,6 @@ class Spending(Generic[E]):
             last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
         asked_for = demand.left(now) if demand.is_repeated(cost) else 0.0
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
-
-    def _known(self, quota: Quota, snapshot: KeySnapshot, now: float) -> tuple[int, float]:
-        """Return the epoch of the bucket that must be there (0: none), and how full it begins if it is lost."""
-        epoch = kept_epoch(int(snapshot.epoch), int(snapshot.level), snapshot.heard, quota, now)
-        return epoch, first_fill(self._options.fill, int(snapshot.active_instances)) if epoch else 1.0
 
     def _make_room(self) -> None:
         entries, dormant, most = self._entries, self._dormant, self._options.max_keys

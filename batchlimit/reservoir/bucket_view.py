@@ -248,7 +248,7 @@ def _levels(fetch: Fetch, grant: Grant) -> tuple[float, ...]:
     return tuple([max(at, need - wait * each.rate) for at, each in zip(grant.levels, bandwidths, strict=False)])
 
 
-def kept_epoch(epoch: int, level: int, heard: float, quota: Quota, now: float) -> int:
+def kept_epoch(epoch: int, level: float, heard: float, quota: Quota, now: float) -> int:
     """Return the epoch of the bucket that must be there still; 0 when it may have filled up and been forgotten.
 
     By that the bucket tells its loss from its end. It is kept until it would be full, and a while longer.
