@@ -1,14 +1,16 @@
 """How long calls take compared with calls that do not queue, whether that is too long, and whether to believe it."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 _CERTAIN = 40
 """Calls whose averages are taken at their word. Of fewer the median alone counts, and moves a baseline less: by the
 root, as far as it is true."""
-_BIAS = 3.0
-"""How much longer calls may take in the second span of an operation than in its first for the first to be corrected."""
+_BIAS, _FEW = 3.0, 5
+"""Times that the second span of an operation may be longer than its first to correct it; of how many calls at least."""
 _MOST = 3.0
 """Times what a span just showed that a baseline may be: whatever a queue does, it does not make calls quicker."""
 
@@ -20,10 +22,16 @@ _SHOWN = 10
 """Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
 _TRIM = 0.1
 """The part of the calls of a span, at either end, that the mean leaves out."""
+_RARE = 0.05
+"""The least part of a drain in which a call that it shows could begin: one alone is not to stand for a hundred."""
 
 
-def _median(ordered: Sequence[int]) -> float:
-    return float(ordered[(len(ordered) - 1) // 2])
+def _median(ordered: Sequence[int], within: int) -> float:
+    if not within:
+        return float(ordered[(len(ordered) - 1) // 2])
+    # The longer a call, the earlier it had to begin to be over in time: so it stands for more of those that began.
+    begun = list(accumulate(1 / max(1 - time / within, _RARE) for time in ordered))
+    return float(ordered[bisect_left(begun, begun[-1] / 2)])
 
 
 def _mean(ordered: Sequence[int]) -> float:
@@ -68,17 +76,19 @@ class Baselines:
         """The median of the slowest operation, in ns; 0 as long as none is known."""
         return max(self._times[0].values(), default=0.0)
 
-    def read(self, times: Mapping[str, Sequence[int]]) -> SpanTimes:
+    def read(self, times: Mapping[str, Sequence[int]], within: int = 0) -> SpanTimes:
         """Compare a span with the baselines; an operation that was never seen before sets its own.
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
+        `within`: in how many ns calls had to begin and end to be counted (default 0: no call was left out).
         """
         counts = {name: len(each) for name, each in times.items() if each}
         if not counts:
             return SpanTimes({}, (), 1.0)
         ordered = {name: sorted(times[name]) for name in counts}
-        averages = [{name: average(each) for name, each in ordered.items()} for average in (_median, _mean)]
-        self._meet(averages)
+        medians = {name: _median(each, within) for name, each in ordered.items()}
+        averages = [medians, {name: _mean(each) for name, each in ordered.items()}]
+        self._meet(averages, counts)
         ratios = [
             sum(n * shown[name] for name, n in counts.items()) / sum(n * times[name] for name, n in counts.items())
             for times, shown in zip(self._times, averages, strict=True)
@@ -109,9 +119,11 @@ class Baselines:
         """Return whether calls were so much quicker in a drain that the next one may show even more."""
         return ratio < _STILL[0]
 
-    def _meet(self, averages: Sequence[Mapping[str, float]]) -> None:
+    def _meet(self, averages: Sequence[Mapping[str, float]], counts: Mapping[str, int]) -> None:
         medians = self._times[0]
         for operation, median in averages[0].items():
+            if operation in self._fresh and counts[operation] < _FEW:
+                continue
             is_new = operation not in medians
             # Of its first calls the short ones end first. Where they took much longer next, that was a queue.
             if is_new or (operation in self._fresh and median < _BIAS * medians[operation]):
@@ -120,10 +132,9 @@ class Baselines:
             (self._fresh.add if is_new else self._fresh.discard)(operation)
 
 
-_SLACK = 1.2
-"""Calls in line that c workers are allowed, in square roots of c: arrivals are random, and a shorter line runs dry."""
-_WIDEST = 3.0
-"""The most that the rule above allows, at limits of 1 to 3, where it stands for nothing."""
+_SLACK, _WIDEST = 1.2, 3.0
+"""Calls in line that c workers are allowed, in square roots of c: arrivals are random, and a shorter line runs dry; and
+the most that this allows, at limits of 1 to 3, where it stands for nothing."""
 _ROOM, _LITTLE_ROOM = 0.75, 0.95
 """Parts of the line that is allowed, up to which a limit grows fast, and up to which it grows at all."""
 _GENTLE, SHARPEST = 0.95, 0.6
@@ -144,24 +155,14 @@ class RatioBand:
     def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
 
-    def __repr__(self) -> str:
-        return f"Band({self._tolerance})"
-
     def allowed(self, limit: float) -> float:
         """Return the largest ratio at which the limit holds: the tolerance, or what a line of 1.2 sqrt(L) makes."""
         return max(self._tolerance, 1 / max(1 / _WIDEST, 1 - _SLACK / math.sqrt(limit)))
 
-    def has_room(self, ratio: float, limit: float) -> bool:
-        """Return whether so few are in line that more may come."""
-        return self._line(ratio, limit) <= _ROOM
-
-    def has_little_room(self, ratio: float, limit: float) -> bool:
-        """Return whether a few more may come."""
-        return self._line(ratio, limit) <= _LITTLE_ROOM
-
-    def _line(self, ratio: float, limit: float) -> float:
-        """The line, as a part of what is allowed."""
-        return (1 - 1 / ratio) / (1 - 1 / self.allowed(limit))
+    def has_room(self, ratio: float, limit: float, for_few: bool = False) -> bool:
+        """Return whether so few are in line that more may come, or at least a few more."""
+        line = (1 - 1 / ratio) / (1 - 1 / self.allowed(limit))  # as a part of what is allowed
+        return line <= (_LITTLE_ROOM if for_few else _ROOM)
 
     def is_far(self, ratio: float, limit: float) -> bool:
         """Return whether far more are in line than may be."""

@@ -72,14 +72,10 @@ class Drains:
         self._is_settled = False
         self._next = self._multiple(_power_of_two(_HASTY_SPANS * span), now)
 
-    def relax(self, span: int) -> None:
-        """Wait longer for the next one."""
-        self._is_settled = self._every >= _USUAL
-        self._every = min(2 * self._every, _usual(span))
-
-    def doubt(self) -> None:
-        """Let the next one be deep: this one showed that calls are far quicker than was believed."""
-        self._is_settled = False
+    def relax(self, span: int, is_far_off: bool = False) -> None:
+        """Wait longer for the next one; let it be deep if this one showed that calls are far quicker than believed."""
+        self._is_settled = not is_far_off and self._every >= _USUAL
+        self._every = self._every if is_far_off else min(2 * self._every, _usual(span))
 
     def begin(self, limit: float, ratio: float, crowd: float, deep: bool = False) -> float:
         """Return the limit of a drain; `crowd`: what the limit was before it was cut for the same reason."""
@@ -112,7 +108,4 @@ def _usual(span: int) -> int:
 
 def _power_of_two(least: int) -> int:
     """The least power of two of a second that is as long."""
-    every = _SECOND
-    while every < least:
-        every *= 2
-    return every
+    return _SECOND << max(0, -(-least // _SECOND) - 1).bit_length()

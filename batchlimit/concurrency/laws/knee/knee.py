@@ -227,7 +227,7 @@ class Knee(CountingLaw):
                 self._speed *= 2
         elif ratio <= self._band.allowed(limit):
             self._far, self._speed = 0, 1.0
-            if self._band.has_little_room(ratio, limit) and not self._is_strained():
+            if self._band.has_room(ratio, limit, for_few=True) and not self._is_strained():
                 self._estimate += _LITTLE * math.sqrt(limit)
         else:
             self._shrink(ratio)
@@ -261,7 +261,7 @@ class Knee(CountingLaw):
 
     def _heed_drain(self) -> None:
         """Learn how long calls take without a queue; go back to what the limit was, or to what it should have been."""
-        drains, reading = self._drains, self._baselines.read(self._span.times)
+        drains, reading = self._drains, self._baselines.read(self._span.times, self._span.within)
         drains.under_way = False
         self._estimate, self._why = drains.resume, "drain"
         if not reading.counts:
@@ -270,10 +270,7 @@ class Knee(CountingLaw):
         if drains.listens:
             self._hear(reading)
             return
-        if not self._baselines.is_far_off(ratio):
-            drains.relax(self._least)
-        else:
-            drains.doubt()
+        drains.relax(self._least, self._baselines.is_far_off(ratio))
         self._usual *= self._baselines.settle(reading, self._trust.drained(drains.before, ratio))
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before

@@ -19,6 +19,8 @@ _DRAIN_NS, _LONG_DRAIN_NS = 4 * 10**8, 6 * 10**8
 """A drain lasts so long, with many calls or with few. It is the same for all limiters: they drain together."""
 _MANY, _FEW = 10, 2
 """Calls of a drain that are many, and that are enough if it lasts longer."""
+_SLOW_NS = 2 * 10**9
+"""A drain that lasts so long shows slow calls: of many that ran side by side the long ones are not over in time."""
 
 
 class Span:
@@ -44,6 +46,11 @@ class Span:
     def length(self) -> int:
         """How long it took, at least 1 ns."""
         return max(1, self.end - self.begin)
+
+    @property
+    def within(self) -> int:
+        """In how many ns the calls of a drain had to begin and end, where that left out long ones; else 0."""
+        return self.length if self.length >= _SLOW_NS and self.peak > 1 else 0
 
     @property
     def concurrency(self) -> float:

@@ -31,7 +31,7 @@ def test_what_a_ratio_makes_of_a_limit_of_a_hundred(
 ) -> None:
     band = RatioBand(1.3)
     assert band.has_room(ratio, 100) == has_room
-    assert band.has_little_room(ratio, 100) == has_little_room
+    assert band.has_room(ratio, 100, for_few=True) == has_little_room
     assert band.factor(ratio, 100, lasts=False) == once
     assert band.factor(ratio, 100, lasts=True) == pytest.approx(lasting, abs=0.001)
 

@@ -55,6 +55,29 @@ def test_the_second_span_corrects_the_first_but_for_a_queue(second: int, baselin
     assert baselines.longest == baseline * _MS
 
 
+def test_a_second_span_of_few_calls_corrects_nothing() -> None:
+    baselines = Baselines()
+    baselines.read({"a": [20 * _MS] * 40})
+    baselines.read({"a": [3 * _MS] * 4})
+    assert baselines.longest == 20 * _MS
+    baselines.read({"a": [24 * _MS] * 5})
+    assert baselines.longest == 24 * _MS
+
+
+@pytest.mark.parametrize(("within", "median"), [(0, 2), (100_000, 2), (10, 8), (7, 8)])
+def test_of_calls_that_had_to_end_in_time_a_long_one_stands_for_more(within: int, median: int) -> None:
+    """Within 10 s a call of 8 s could begin in the first 2 s alone, one of 2 s in the first 8 s."""
+    baselines = Baselines()
+    baselines.read({"a": [2 * _MS] * 5 + [8 * _MS] * 2}, within * _MS)
+    assert baselines.longest == median * _MS
+
+
+def test_a_lone_long_call_does_not_stand_for_all() -> None:
+    baselines = Baselines()
+    baselines.read({"a": [2 * _MS] * 30 + [10 * _MS]}, 10 * _MS)
+    assert baselines.longest == 2 * _MS
+
+
 def test_operations_count_by_their_work() -> None:
     """Ten quick calls that doubled weigh a tenth of ten slow ones that did not."""
     reading = known(quick=10, slow=100).read({"quick": [20 * _MS] * 10, "slow": [100 * _MS] * 10})

@@ -104,7 +104,7 @@ def test_a_short_line_needs_half_a_drain_once_waits_are_long(ratio: float, tried
 def test_the_drain_after_news_is_deep() -> None:
     hurried, doubted = settled(), settled()
     hurried.hurry(0, _SPAN)
-    doubted.doubt()
+    doubted.relax(_SPAN, is_far_off=True)
     assert hurried.begin(100, 1.2, 0) == doubted.begin(100, 1.2, 0) == 25
 
 
