@@ -1,10 +1,18 @@
 """Real processes before one backend of 10 slots of 50 ms: each has a concurrency limiter of its own.
 
-    python -m benchmarks.fleet_of_limiters [--processes 1,2,4,8] [--loads 2,3] [--seconds 60] [--threads | --grpc]
+    python -m benchmarks.fleet_of_limiters [--processes 1,2,4,8] [--loads 2,3] [--seconds 60] [--threads]
+    python -m benchmarks.fleet_of_limiters --servers [--kinds FastAPI,grpc.aio] [--loads 0.5,0.9,2,3] [--seconds 60]
 
 Callers come at random whether or not others were served, wait up to 500 ms at their limiter, and want the answer within
 1 s. Prints the answers in time of each 20 s, by when the caller came, over what the slots can serve; the sum of limits
 at the end; and the poorest process over the richest. Exit status 1 if a stretch after the first 20 s is below 0.93.
+
+With `--servers` the processes are servers of FastAPI and gRPC, on asyncio and with threads, before slots of 100 ms.
+Nobody waits at a limiter. Three fleets are under the same calls at the same time, each before slots of its own: one by
+our default law, one by the limit that the server comes with, one by a semaphore. The last two have two calls for each
+slot, divided by the processes and rounded up. Prints who was refused from the first call on, and the answers in time
+after the first 20 s over what the slots can serve of what came. Exit status 1 if our law refuses a call at half of the
+load, or answers less than 0.95 at 2x and more.
 """
 
 import argparse
@@ -15,23 +23,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from random import Random
-from typing import Any
-
-import grpc
-import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Queue
 from batchlimit.concurrency.law import Law
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.laws import Fixed
 from benchmarks.child import served
 from benchmarks.markdown import table
+from benchmarks.server_contest import KINDS, contest
 from benchmarks.slots import SERVICE, SLOTS, Slots, backend
 
 _DEADLINE, _SLICE = 1.0, 20
@@ -76,47 +80,6 @@ async def _tasks(load: Load) -> Told:
             return False
 
         return await _offer(load, call), limiter.limit
-
-
-def servers(load: Load, told: Connection) -> None:
-    """Be a gRPC server with a limited interceptor, and its callers, in one event loop."""
-    told.send(asyncio.run(_served(load)))
-
-
-async def _served(load: Load) -> Told:
-    async with AsyncConcurrencyLimiter(load.law(), queue=_QUEUE) as limiter:
-        server = grpc.aio.server(handlers=[_Handler(load.port)], interceptors=[AsyncConcurrencyInterceptor(limiter)])
-        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        await server.start()
-        async with grpc.aio.insecure_channel(address) as channel:
-            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/bench.Backend/Call")
-
-            async def call() -> bool:
-                try:
-                    await method(b"")
-                except grpc.aio.AioRpcError as error:
-                    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                        return False
-                    raise
-                return True
-
-            in_time, limit = await _offer(load, call), limiter.limit
-        await server.stop(None)
-    return in_time, limit
-
-
-class _Handler(grpc.GenericRpcHandler):
-    """Any method takes a slot of the backend."""
-
-    def __init__(self, port: int) -> None:
-        self._slots = Slots(port)
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._call)
-
-    async def _call(self, request: bytes, context: object) -> bytes:
-        await self._slots.take()
-        return request
 
 
 async def _offer(load: Load, call: Callable[[], Awaitable[bool]]) -> Counter[int]:
@@ -176,7 +139,7 @@ def measure(
     """Run so many processes: answers in time over capacity, each 20 s; the sum of limits; poorest over richest."""
     context = multiprocessing.get_context("spawn")
     rate = times * SLOTS / SERVICE / processes
-    with served(backend) as (port, _):
+    with served(backend, SERVICE) as (port, _):
         loads = [Load(int(port), rate, seconds, seed, fixed) for seed in range(processes)]
         pipes = [context.Pipe() for _ in loads]
         started = [context.Process(target=crew, args=(load, pipe[1])) for load, pipe in zip(loads, pipes, strict=True)]
@@ -195,25 +158,32 @@ def main() -> int:
     """Measure, and print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", default="1,2,4,8", help="how many, one run each")
-    parser.add_argument("--loads", default="2,3", help="times what the slots can serve")
+    parser.add_argument("--loads", help="times what the slots can serve; by default 2,3, of servers 0.5,0.9,2,3")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run; multiples of 20")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--threads", action="store_true", help="callers are threads, not tasks")
-    kinds.add_argument("--grpc", action="store_true", help="each process is a gRPC server on asyncio, and its callers")
+    kinds.add_argument("--servers", action="store_true", help="each process is a server")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of servers")
     parser.add_argument("--fixed", type=int, default=0, help="a limit that stays, to see what the machine gives")
     chosen = parser.parse_args()
-    rows = list(_rows(chosen))
+    processes = [int(each) for each in chosen.processes.split(",")]
+    loads = [float(each) for each in (chosen.loads or ("0.5,0.9,2,3" if chosen.servers else "2,3")).split(",")]
+    if chosen.servers:
+        return int(not contest(processes, loads, chosen.seconds, chosen.kinds.split(",")))
+    rows = list(_rows(chosen, processes, loads, chosen.seconds))
     print(
         table(["processes", "load", "in time, each 20 s", "sum of limits", "poorest/richest"], [row for row, _ in rows])
     )
     return int(not all(held for _, held in rows))
 
 
-def _rows(chosen: argparse.Namespace) -> Iterator[tuple[list[str], bool]]:
-    crew = threads if chosen.threads else servers if chosen.grpc else tasks
-    for processes in map(int, chosen.processes.split(",")):
-        for load in map(float, chosen.loads.split(",")):
-            shares, limits, fairness = measure(processes, load, chosen.seconds, crew, chosen.fixed)
+def _rows(
+    chosen: argparse.Namespace, counts: Sequence[int], loads: Sequence[float], seconds: float
+) -> Iterator[tuple[list[str], bool]]:
+    crew = threads if chosen.threads else tasks
+    for processes in counts:
+        for load in loads:
+            shares, limits, fairness = measure(processes, load, seconds, crew, chosen.fixed)
             shown = " ".join(f"{share:.2f}" for share in shares)
             row = [str(processes), f"{load:g}x", shown, str(limits), f"{fairness:.2f}"]
             print(*row, flush=True, file=sys.stderr)

@@ -21,7 +21,7 @@ class End(Enum):
     FAILED = auto()
 
 
-_ENDS = {
+ENDS = {
     grpc.StatusCode.OK: End.ANSWERED,
     grpc.StatusCode.RESOURCE_EXHAUSTED: End.REFUSED,
     grpc.StatusCode.DEADLINE_EXCEEDED: End.LATE,
@@ -57,5 +57,5 @@ async def _call(channel: grpc.aio.Channel, start: float, at: float) -> Called:
         await call(b"", timeout=_DEADLINE_S - lag)
         end = End.ANSWERED
     except grpc.aio.AioRpcError as error:
-        end = _ENDS.get(error.code(), End.FAILED)
+        end = ENDS.get(error.code(), End.FAILED)
     return Called(at, lag, time.perf_counter() - start - at, end)

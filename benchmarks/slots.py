@@ -4,20 +4,21 @@ import asyncio
 from multiprocessing.connection import Connection
 
 SLOTS, SERVICE = 10, 0.05
+"""So many, and for how many seconds a call takes one."""
 
 
-def backend(ready: Connection) -> None:
+def backend(service: float, ready: Connection) -> None:
     """Serve for ever: each byte that comes is a call, and is sent back when a slot has served it."""
-    asyncio.run(_serve(ready))
+    asyncio.run(_serve(service, ready))
 
 
-async def _serve(ready: Connection) -> None:
+async def _serve(service: float, ready: Connection) -> None:
     slots = asyncio.Semaphore(SLOTS)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while call := await reader.read(1):
             async with slots:
-                await asyncio.sleep(SERVICE)
+                await asyncio.sleep(service)
             writer.write(call)
         writer.close()
 
