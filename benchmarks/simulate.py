@@ -1,12 +1,13 @@
 """Every law of concurrency before a server of known capacity, simulated: tables and plots of docs/performance/laws.md.
 
-    python -m benchmarks.simulate [--quick] [--seeds N] [--only LETTERS] [--jobs N]
+    python -m benchmarks.simulate [--quick] [--seeds N] [--only LETTERS] [--laws PATTERN] [--jobs N]
 
 The same every time, on every machine. Exit status 1 if the default law misses a target in a scenario that is judged.
 """
 
 import argparse
 import multiprocessing
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,15 +33,17 @@ def main() -> int:
     """Measure, and write what the documentation shows; the exit status."""
     chosen = _arguments()
     letters = [letter for letter in SCENARIOS if letter in chosen.only]
+    who = tuple(each for each in CONTESTANTS if re.search(chosen.laws, each) or each == OURS)
     seeds = SEEDS[: 2 if chosen.quick else chosen.seeds]
     with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        seen = measure(pool, letters, tuple(CONTESTANTS), seeds, hidden=False)
+        seen = measure(pool, letters, who, seeds, hidden=False)
         text = _show(_summary(seen, letters))
         if chosen.hidden:
-            unseen = measure(pool, letters, tuple(CONTESTANTS), HIDDEN_SEEDS, hidden=True)
+            unseen = measure(pool, letters, who, HIDDEN_SEEDS, hidden=True)
             text += _show(_hidden(unseen, letters))
     text += _show("## Figure by figure\n\n" + "\n".join(details(seen)))
-    if not chosen.quick and len(letters) == len(SCENARIOS) and chosen.hidden:
+    is_whole = len(letters) == len(SCENARIOS) and len(who) == len(CONTESTANTS)
+    if not chosen.quick and is_whole and chosen.hidden:
         _write(text, seen)
     return int(any(row[0] == OURS and row[-1] != "yes" for row in verdicts(seen)))
 
@@ -50,6 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two seeds, and nothing is written")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="of the seeds 0 to 9, the first so many")
     parser.add_argument("--only", default="".join(SCENARIOS), help="letters of scenarios; nothing is written")
+    parser.add_argument("--laws", default="", help="those whose name matches, and ours; nothing is written")
     parser.add_argument("--jobs", type=int, default=cpu_count() or 1, help="runs at a time")
     parser.add_argument("--hidden", action="store_true", help="also the seeds that no law was tuned on; then it writes")
     return parser.parse_args()

@@ -5,6 +5,7 @@ from random import Random
 
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws import AIMD, Gradient, Gradient2, Knee, Periodic, Vegas, Windowed
+from benchmarks.queueing.elsewhere import Brpc, EnvoyGradient, FailsafeGo
 
 OURS = "Knee"
 
@@ -30,5 +31,9 @@ def laws(timeout_ms: int) -> dict[str, Callable[[object], Law]]:
         "Gradient2": lambda scenario: Gradient2(),
         "Windowed Gradient2": lambda scenario: Windowed(Gradient2()),
         "Windowed Gradient2, 1..1000": lambda scenario: Windowed(Gradient2(minimum=1, maximum=1000)),
+        "Envoy": lambda scenario: EnvoyGradient(),
+        "failsafe-go": lambda scenario: FailsafeGo(),
+        "brpc": lambda scenario: Brpc(),
+        "brpc, 1..": lambda scenario: Brpc(minimum=1),
         OURS: lambda scenario: Knee(),
     }

@@ -42,7 +42,7 @@ def _row(who: str, runs: Runs[Figures]) -> list[str]:
 def verdicts(results: Results) -> Iterator[list[str]]:
     """For each law: its least mean goodput of the judged scenarios, its false rejections in A, whether it passes."""
     letters = [letter for letter in JUDGED if letter in results]
-    for who in LAWS:
+    for who in (each for each in LAWS if letters and each in results[letters[0]]):
         least, where = min(
             ((results[letter][who].mean("goodput"), letter) for letter in letters), default=(math.nan, "")
         )
@@ -54,7 +54,7 @@ def verdicts(results: Results) -> Iterator[list[str]]:
 def losses(results: Results) -> Iterator[list[str]]:
     """Where another law reached more than ours, by at least 0.005 on average: that law, and what both reached."""
     for letter, rows in results.items():
-        best = max(LAWS, key=lambda who: rows[who].mean("goodput"))
+        best = max((each for each in LAWS if each in rows), key=lambda who: rows[who].mean("goodput"))
         ours, theirs = rows[OURS], rows[best]
         if theirs.mean("goodput") - ours.mean("goodput") >= 0.005:
             spans = [f"{_share(each.mean('goodput'))}, {_span(each.mean('p99'))}" for each in (ours, theirs)]
