@@ -3,8 +3,9 @@
     python -m benchmarks.grpc_refusals [--calls 3000] [--rounds 5]
 
 The server is a process of its own, which does nothing else. One call is under way and fills the limit. Then calls come
-one after the other, and all are refused with RESOURCE_EXHAUSTED. Beside them, calls that are let in and do nothing.
-Servers take turns, round by round; each figure is the median of the rounds.
+one after the other, and all are refused with RESOURCE_EXHAUSTED. Beside them, calls that are let in and do nothing; and
+calls that are refused by an interceptor that does nothing else. grpcio rejects a call by its own limit in one batch. An
+interceptor cannot: its refusals take two. Servers take turns, round by round; each figure is the median of the rounds.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -24,11 +25,13 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
+from batchlimit.integrations.grpc.answer import REASON, CallRefusal
+from batchlimit.integrations.grpc.concurrency import _refusing, _refusing_async
 from batchlimit.laws import Fixed
 from benchmarks.markdown import table
 
 _SERVICE = "refusals.Service"
-KINDS = "let in", "refused by batchlimit", "refused by grpc"
+KINDS = "let in", "refused by batchlimit", "refused by grpc", "refused by a bare interceptor"
 
 
 def _handlers(noop: Callable[..., Any], hold: Callable[..., Any]) -> tuple[grpc.GenericRpcHandler, ...]:
@@ -37,6 +40,26 @@ def _handlers(noop: Callable[..., Any], hold: Callable[..., Any]) -> tuple[grpc.
         name: grpc.unary_unary_rpc_method_handler(each) for name, each in (("Noop", noop), ("Hold", hold))
     }
     return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
+
+
+class _Bare(grpc.ServerInterceptor):
+    """Refuses all but the call that holds, in the thread that asks, and does nothing else."""
+
+    def __init__(self) -> None:
+        self._handler = _refusing(CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),)))
+
+    def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
+        return continuation(details) if details.method.endswith("Hold") else self._handler
+
+
+class _AsyncBare(grpc.aio.ServerInterceptor):
+    def __init__(self) -> None:
+        self._handler = _refusing_async(
+            CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),))
+        )
+
+    async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
+        return await continuation(details) if details.method.endswith("Hold") else self._handler
 
 
 def serve(link: Connection, api: str, kind: str) -> None:
@@ -53,7 +76,7 @@ def _serve_threads(link: Connection, kind: str) -> None:
 
     own = 1 if kind == KINDS[2] else None
     limiter = ConcurrencyLimiter(Fixed(1 if kind == KINDS[1] else 100))
-    interceptors: list[Any] = [] if own else [ConcurrencyInterceptor(limiter)]
+    interceptors: list[Any] = [] if own else [_Bare() if kind == KINDS[3] else ConcurrencyInterceptor(limiter)]
     server = grpc.server(ThreadPoolExecutor(4), interceptors=interceptors, maximum_concurrent_rpcs=own)
     server.add_generic_rpc_handlers(_handlers(lambda _request, _context: b"", hold))
     link.send(server.add_insecure_port("127.0.0.1:0"))
@@ -77,7 +100,9 @@ async def _serve_tasks(link: Connection, kind: str) -> None:
 
     own = 1 if kind == KINDS[2] else None
     limiter = AsyncConcurrencyLimiter(Fixed(1 if kind == KINDS[1] else 100))
-    interceptors: list[Any] = [] if own else [AsyncConcurrencyInterceptor(limiter)]
+    interceptors: list[Any] = (
+        [] if own else [_AsyncBare() if kind == KINDS[3] else AsyncConcurrencyInterceptor(limiter)]
+    )
     server = grpc.aio.server(interceptors=interceptors, maximum_concurrent_rpcs=own)
     server.add_generic_rpc_handlers(_handlers(noop, hold))
     link.send(server.add_insecure_port("127.0.0.1:0"))
@@ -138,8 +163,9 @@ def served(api: str, kind: str) -> Iterator[Served]:
 
 def measured(api: str, calls: int, rounds: int) -> list[float]:
     """Return the median of each kind."""
-    with served(api, KINDS[0]) as one, served(api, KINDS[1]) as two, served(api, KINDS[2]) as three:
-        found = [[each.microseconds(calls) for each in (one, two, three)] for _ in range(rounds)]
+    with ExitStack() as stack:
+        servers = [stack.enter_context(served(api, kind)) for kind in KINDS]
+        found = [[each.microseconds(calls) for each in servers] for _ in range(rounds)]
     return [statistics.median(column) for column in zip(*found, strict=True)]
 
 
@@ -152,9 +178,9 @@ def main() -> None:
     rows = []
     for api in ("asyncio", "threads"):
         found = measured(api, chosen.calls, chosen.rounds)
-        ratios = found[1] / found[0], found[1] / found[2]
+        ratios = found[1] / found[0], found[1] / found[2], found[3] / found[2]
         rows.append([api, *(f"{each:.0f} us" for each in found), *(f"{each:.2f}" for each in ratios)])
-    print(table(["server", *KINDS, "ours / let in", "ours / grpc's"], rows))
+    print(table(["server", *KINDS, "ours / let in", "ours / grpc's", "bare / grpc's"], rows))
 
 
 if __name__ == "__main__":
