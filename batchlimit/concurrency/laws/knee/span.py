@@ -19,7 +19,7 @@ _DRAIN_NS, _LONG_DRAIN_NS = 4 * 10**8, 6 * 10**8
 """A drain lasts so long, with many calls or with few. It is the same for all limiters: they drain together."""
 _MANY, _FEW = 10, 2
 """Calls of a drain that are many, and that are enough if it lasts longer."""
-_SLOW_NS = 2 * 10**9
+_SLOW_NS = 5 * 10**9
 """A drain that lasts so long shows slow calls: of many that ran side by side the long ones are not over in time."""
 
 
