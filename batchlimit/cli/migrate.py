@@ -81,6 +81,7 @@ class _SourceFile:
         self._has_slowapi = "slowapi" in {getattr(each, "module", None) for each in ast.walk(tree)}
         self._by_url = set[str]()  # patterns that slowapi counts by URL
         self._read: set[ast.AST] = set()
+        self._told = dict[tuple[int, str], tuple[Prefixes, Written]]()
         self._routes: list[SourceRoute] = []
 
     def read(self) -> None:
@@ -130,7 +131,7 @@ class _SourceFile:
                 self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
         calls = [each for each in limits if isinstance(each, ast.Call)]
         if calls or is_exempt:
-            self._tell_of_paths(function, paths)
+            self._tell_of_paths(function, paths, prefixes)
         self._found.exempt += patterns if is_exempt else []
         read = [self._limit(function, call, patterns) for call in calls if patterns]
         if not all(is_whole for _, is_whole in read):
@@ -141,9 +142,10 @@ class _SourceFile:
     def _whole(self, router: str) -> list[str] | None:
         return self._inclusions.prefixes(self._path, router)
 
-    def _tell_of_paths(self, function: Function, paths: Sequence[Written]) -> None:
+    def _tell_of_paths(self, function: Function, paths: Sequence[Written], prefixes: Prefixes) -> None:
         for path in paths:
-            if path.problem:
+            before = self._told.setdefault((id(prefixes), path.problem), (prefixes, path))
+            if path.problem and (before[1] is path or not path.pattern):  # a router is told of once
                 self._tell(path.node, path.problem)
         if not any(path.pattern for path in paths):
             what = "has a limit, and no route that is written here: add its path as match"

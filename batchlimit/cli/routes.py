@@ -84,7 +84,7 @@ def written(decorator: ast.expr, prefixes: Prefixes, whole: Callable[[str], list
         methods = [str(each.value).upper() for each in listed.elts if isinstance(each, ast.Constant)]
     below = whole(router) if router in prefixes else [""]
     if below is None:
-        problem = f"{router} may be included below a prefix, which is not seen: check its match"
+        problem = f"{router} may be included below a prefix, which is not seen: check the match of each of its routes"
     text = str(path.value)
     for each in below or [prefix]:
         yield Written(decorator, f"{','.join(methods)} {_pattern(each + text) or '/'}", text, problem)
