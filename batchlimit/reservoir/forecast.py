@@ -70,6 +70,8 @@ class Forecast:
         state = self._state
         if pending := self._pending_for(now):
             return pending
+        if state.queue.highest_priority > state.asked_for:
+            return 0.0  # the bucket has not heard yet that somebody is urgent here, and may have tokens for them
         pause = self._pause(state.first_cost, 0, now)
         return pause if waiter.deadline == NO_WAIT else min(pause, state.denials.pause_of_waiter(state.first_cost, now))
 

@@ -35,6 +35,7 @@ class KeyState:
 
     __slots__ = (
         "asked",
+        "asked_for",
         "calls",
         "code",
         "demand",
@@ -87,6 +88,7 @@ class KeyState:
         self.is_retired = False  # another reservoir stands for the key
         self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
         self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
+        self.asked_for = 1  # the highest priority that the last ask spoke for
         self.waits = _UNHEARD  # how long callers wait
         self.calls = 0  # requests sent to the store
         self.turned_away = self.timed_out = 0  # of the tokens refused: by an answer at once, and to those who waited

@@ -186,7 +186,8 @@ class Requests:
         number = next(self._instance.numbers) if lost is None else lost
         known = view.epoch(state.quota, now), view.fill, view.round_trip
         who, weight = self._instance.name, state.weight or self._options.weight
-        if (priority := state.queue.highest_priority) > 1:  # who is urgent here comes before the others elsewhere
+        state.asked_for = priority = state.queue.highest_priority
+        if priority > 1:  # who is urgent here comes before the others elsewhere
             weight = min(weight * priority, LARGEST_WEIGHT)
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
         refused = state.tokens.refused - self.refusals_told

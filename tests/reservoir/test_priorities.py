@@ -150,6 +150,18 @@ def test_urgent_callers_ask_on_after_a_part_of_what_they_need(priority: int, ste
     assert isinstance(entry.step(second), step)
 
 
+@pytest.mark.parametrize(
+    ("before", "then", "step"), [(1, 1, Wait), (1, URGENT, Fetch), (URGENT, URGENT, Wait), (3, URGENT, Fetch)]
+)
+def test_who_is_more_urgent_than_those_who_were_refused_asks_at_once(before: int, then: int, step: type) -> None:
+    entry = Entry()
+    waiters = [Waiter(1, math.inf, Waking(), priority=each) for each in (before, then)]
+    entry.reservoir.admission.join(waiters[0])
+    entry.refuse(entry.fetch(waiters[0]), retry_after=0.4)
+    entry.reservoir.admission.join(waiters[1])
+    assert isinstance(entry.step(waiters[1], 0.1), step)
+
+
 STEPS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 7]), st.integers(1, 5), st.integers(0, 50)), max_size=80)
 
 
