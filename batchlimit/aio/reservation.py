@@ -110,7 +110,7 @@ class AsyncReservation(_AsyncReserved):
 
         Raises:
             RuntimeError: it was not charged yet, it was settled before, or its block has ended.
-            LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
+            StoreUnavailable, LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
         """
         await self._correct({self.key: actual})
 
@@ -151,6 +151,6 @@ class AsyncJointReservation(_AsyncReserved):
         Raises:
             RuntimeError: it was not charged yet, it was settled before, or its block has ended.
             ValueError: nothing was reserved at such a key.
-            LimiterClosed, TypeError: as AsyncRateLimiter says.
+            StoreUnavailable, LimiterClosed, TypeError: as AsyncRateLimiter says.
         """
         await self._correct(actual)

@@ -90,7 +90,7 @@ class Reservation(_Reserved):
 
         Raises:
             RuntimeError: it was settled before, or its block has ended.
-            LimiterClosed, ValueError, TypeError: as RateLimiter says.
+            StoreUnavailable, LimiterClosed, ValueError, TypeError: as RateLimiter says.
         """
         self._correct({self.key: actual})
 
@@ -128,6 +128,6 @@ class JointReservation(_Reserved):
         Raises:
             RuntimeError: it was settled before, or its block has ended.
             ValueError: nothing was reserved at such a key.
-            LimiterClosed, TypeError: as RateLimiter says.
+            StoreUnavailable, LimiterClosed, TypeError: as RateLimiter says.
         """
         self._correct(actual)

