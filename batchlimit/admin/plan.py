@@ -1,6 +1,7 @@
 """What a change would touch: live buckets, seen by a look that is bounded."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import redis
@@ -68,10 +69,11 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     then = Overrides(1, [*(each for each in overrides if each.name != override.name), override])
     names, is_whole, touched = 0, True, []
     try:
+        find = then.trial if override.is_trial else then.find
         for _, client in store.primaries():
             look = _BucketLook(client, prefix, override)
             for keys in look.keys(most):
-                touched += look.touches([key for key in keys if look.counts(key, then, now)], now)
+                touched += look.touches([key for key in keys if find(key, now) is override], now)
             names, is_whole = names + look.names, is_whole and look.is_whole
     except redis.exceptions.NoPermissionError:
         return Plan(override, (), 0, False, ("not looked: this user may not SCAN, see docs/redis.md",))
@@ -96,7 +98,8 @@ class _BucketLook:
             yield [self._override.name]
             return
         start = "{" + self._prefix + ":"
-        pattern = _escaped(start + literal_start(self._override.name)) + "*}"
+        begin = start + literal_start(self._override.name)
+        pattern = "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in begin) + "*}"
         cursor, seen = 0, set[str]()
         while True:
             cursor, names = self._client.scan(cursor, match=pattern, count=_STEP)
@@ -108,30 +111,20 @@ class _BucketLook:
                 self.is_whole = not int(cursor)
                 return
 
-    def counts(self, key: str, then: Overrides, now: float) -> bool:
-        """Whether the override would be the one that counts for a key."""
-        found = then.trial(key, now) if self._override.is_trial else then.find(key, now)
-        return found is self._override
-
     def touches(self, keys: Sequence[str], now: float) -> list[Touch]:
         """Return what happens to the buckets of these keys, of those that have one here, in one round trip."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
             pipeline.hgetall(bucket_name(self._prefix, key))
-        replies = pipeline.execute(raise_on_error=False) if keys else []
-        found = [self._touch(key, fields, now) for key, fields in zip(keys, replies, strict=True)]
-        return [each for each in found if each is not None]
-
-    def _touch(self, key: str, fields: Any, now: float) -> Touch | None:
-        if isinstance(fields, redis.exceptions.NoPermissionError):
-            raise fields
-        if isinstance(fields, Exception):
-            return None  # it is at another node, or is no bucket
-        try:
-            state = read_bucket({text(name): text(value) for name, value in fields.items()}, now)
-        except BucketUnavailable:
-            return None  # it has expired meanwhile, or is damaged
-        return Touch(key, state.quota, self._override.said)
+        replies, found = pipeline.execute(raise_on_error=False) if keys else [], []
+        for key, fields in zip(keys, replies, strict=True):
+            if isinstance(fields, redis.exceptions.NoPermissionError):
+                raise fields
+            if not isinstance(fields, Exception):  # else it is at another node, or is no bucket
+                with suppress(BucketUnavailable):  # it has expired meanwhile, or is damaged
+                    state = read_bucket({text(name): text(value) for name, value in fields.items()}, now)
+                    found.append(Touch(key, state.quota, self._override.said))
+        return found
 
 
 def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bool) -> Iterator[str]:
@@ -148,8 +141,3 @@ def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bo
     if larger:
         most = max(each.before.largest_cost for each in larger)
         yield f"calls of more than {quota.largest_cost} tokens would be refused; up to {most} fit now"
-
-
-def _escaped(text: str) -> str:
-    """Return a text that SCAN takes by its letters."""
-    return "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in text)

@@ -53,19 +53,18 @@ Wish = Quota | str | Mapping[str, Any]
 
 def wished(wanted: Mapping[str, Wish], why: str, who: str, now: float) -> list[Override]:
     """Return the overrides that these wishes make. Raises ValueError, TypeError."""
-    return [_wished(name, wish, why, who, now) for name, wish in wanted.items()]
-
-
-def _wished(name: str, wish: Wish, why: str, who: str, now: float) -> Override:
-    said: Any = {"why": why, **(wish if isinstance(wish, Mapping) else {"quota": wish})}
-    quota = said.pop("quota", None)
-    if unknown := said.keys() - Terms.__annotations__.keys():
-        known = ", ".join(("quota", *Terms.__annotations__))
-        raise ValueError(f"an override has no field {shown(min(unknown))}: there are {known}")
-    try:
-        return override_of(name, quota, said, who, now)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{shown(name)}: {error}") from error
+    found = []
+    for name, wish in wanted.items():
+        said: Any = {"why": why, **(wish if isinstance(wish, Mapping) else {"quota": wish})}
+        quota = said.pop("quota", None)
+        if unknown := said.keys() - Terms.__annotations__.keys():
+            known = ", ".join(("quota", *Terms.__annotations__))
+            raise ValueError(f"an override has no field {shown(min(unknown))}: there are {known}")
+        try:
+            found.append(override_of(name, quota, said, who, now))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{shown(name)}: {error}") from error
+    return found
 
 
 def someone() -> str:
@@ -114,7 +113,11 @@ class Ledger:
         overrides, now = self.look()
         for _ in range(_TRIES):
             change = plan(overrides, now)
-            if not change.texts or self._made(overrides, change):
+            if not change.texts:
+                return overrides
+            made, revision = self.rules.change(change)
+            if made:
+                self._seen = overrides.changed(revision, change.texts)
                 return overrides
             before = overrides
             overrides, now = self.look()
@@ -126,9 +129,3 @@ class Ledger:
                         f"the override of {name!r} was changed at the same moment: {who}; yours is not set"
                     )
         raise RulesChanged(f"others changed overrides {_TRIES} times at the same moment; nothing was changed")
-
-    def _made(self, overrides: Overrides, change: Change) -> bool:
-        made, revision = self.rules.change(change)
-        if made:
-            self._seen = overrides.changed(revision, change.texts)
-        return made

@@ -45,13 +45,7 @@ class Histogram:
         return Histogram(tuple(map(add, self.counts, other.counts)), tuple(map(add, self.seconds, other.seconds)))
 
     def since(self, before: "Histogram") -> tuple[list[tuple[float, int]], "Histogram"]:
-        """Return what was added, as durations and how many took so long, and the histogram that they make of `before`.
-
-        The durations are means, so that counts and sum are right.
-
-        Args:
-            before: an earlier histogram of the same things.
-        """
+        """Return what was added, as mean durations and how many took so long, and the histogram that they make."""
         more: list[tuple[float, int]] = []
         counts, seconds = list(before.counts), list(before.seconds)
         for bucket, total in enumerate(self.counts):

@@ -8,18 +8,13 @@ from importlib import import_module
 def names(
     package: str, homes: Mapping[str, str], *, modules: str = "", distribution: str | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package.
-
-    Any thread may ask. If two ask at once, one of them waits for the other's import, and both get the same.
+    """Return the `__getattr__` and the `__dir__` of a package, which any thread may ask.
 
     Args:
         package: its name.
         homes: the modules that its names are defined in, each with those names, with spaces between.
         modules: public modules that are attributes of the package without an import, with spaces between.
         distribution: the installed distribution whose version is the package's `__version__` (None: no `__version__`).
-
-    Returns:
-        Both functions.
     """
     home = {name: module for module, found in homes.items() for name in found.split()}
     public = {*home, *modules.split(), *(["__version__"] if distribution else [])}
@@ -30,22 +25,15 @@ def names(
         if name in home:
             found = getattr(import_module(home[name]), name)
         elif name == "__version__":
-            found = _version(str(distribution))
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                found = version(str(distribution))
+            except PackageNotFoundError:  # a copy of the files alone
+                raise AttributeError(f"{distribution} is not installed, so it has no __version__") from None
         else:
             return import_module(f"{package}.{name}")
         setattr(sys.modules[package], name, found)  # from now on it is there without asking
         return found
 
-    def names_of() -> list[str]:
-        return sorted({*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
-
-    return get, names_of
-
-
-def _version(distribution: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(distribution)
-    except PackageNotFoundError:  # a copy of the files alone
-        raise AttributeError(f"{distribution} is not installed, so it has no __version__") from None
+    return get, lambda: sorted({*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})

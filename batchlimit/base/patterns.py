@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
     """Return what a key is given: by its own name, then by the patterns in their order, then by "*"; or None."""
-    exact = {_checked_name(name): value for name, value in names.items()}
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
+    exact = dict(names)
     # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
     globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
     patterns = [(re.compile(translate(name)).match, exact.pop(name)) for name in globs]
@@ -26,9 +29,3 @@ def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
         return None
 
     return find
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
-    return name

@@ -22,7 +22,7 @@ class SlotLease:
     __slots__ = ("ended", "renewal", "until")
 
     def __init__(self, until: float = 0) -> None:
-        self.until, self.renewal, self.ended = until, math.inf, False
+        self.until, self.renewal, self.ended = until, math.inf, False  # ns; until 0: it has not begun
 
     def renew(self, sent: int, length: int) -> None:
         """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
@@ -56,7 +56,8 @@ class Place:
     def __init__(self, lease: SlotLease, token: int, claim: Claim | None = None) -> None:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
-        self.holder: Callable[[], Any] = _nobody  # by name: the model of tests copies places by pickle
+        # Returns the permit that has to `hurry` when this is lost, if there is one. By name, for it may be pickled.
+        self.holder: Callable[[], Any] = _nobody
 
     def is_lost(self, now: int) -> bool:
         """Whether the slot may belong to somebody else by now."""
@@ -128,30 +129,15 @@ class OutagePermits:
 
 
 class HeldSlots:
-    """It counts as the store does: all slots that were granted so far, and all that went back. It is pure.
+    """The slots under one lease, counted as the store does: all that were granted, and all that went back. Pure.
 
-    Attributes:
-        name: The name that this instance has at the store under this lease. No two leases of a process share one:
-            what was pushed to one of them is not for another.
-        lease: The lease. These slots end with it; others begin under a new name.
-        first_ask: When the first ask under this name was sent (ns; inf: none was).
-        places: The places of permits.
-        returned: How many slots went back so far.
+    They end with the lease; others begin under a new name, for what is pushed to one lease is not for another.
     """
 
     __slots__ = (
-        "_allowance",
-        "_granted",
-        "_keep",
-        "_leaving",
-        "_most",
-        "_tokens",
-        "first_ask",
-        "lease",
-        "name",
-        "places",
+        "_allowance", "_granted", "_keep", "_leaving", "_most", "_tokens", "first_ask", "lease", "name", "places",
         "returned",
-    )
+    )  # fmt: skip
 
     def __init__(self, name: str, tokens: FencingTokens) -> None:
         self.name, self._tokens, self.lease = name, tokens, SlotLease()
@@ -159,7 +145,7 @@ class HeldSlots:
         self._leaving = 0  # slots that are free here, and go back with the next ask
         self.places: dict[Place, None] = {}
         self._most = 0  # how many places there were at once since the last renewal
-        self.first_ask: float = math.inf
+        self.first_ask: float = math.inf  # when it was sent under this name (ns)
         self._keep, self._allowance = -1, 0  # how many may stay while others wait, or idle else
 
     @property

@@ -78,36 +78,25 @@ class Totals:
 
     def statistics(self, keys: Iterable[LocalSlots]) -> SharedStatistics:
         """Return a copy, with the keys that are in use."""
-        keys = list(keys)
-        admitted = self.admitted + sum(each.admitted for each in keys)
-        return SharedStatistics(
-            {each.key: _of_key(each) for each in keys}, admitted, self.refused, self.lost, self.asks
-        )
-
-
-def _of_key(slots: LocalSlots) -> SharedKeyStatistics:
-    last = slots.asks.reply
-    told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
-    return SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
+        by_key, admitted = dict[str, SharedKeyStatistics](), self.admitted
+        for slots in keys:
+            last = slots.asks.reply
+            told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
+            by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
+            admitted += slots.admitted
+        return SharedStatistics(by_key, admitted, self.refused, self.lost, self.asks)
 
 
 class Holdings:
-    """What callers take from and give back to, and what the thread that asks the store looks after.
-
-    Attributes:
-        lock: Held to touch the keys and the totals; never while a waiter is woken or the store is asked.
-        keys: The keys in use.
-        totals: The counts of all keys.
-        clock: Returns ns, and never runs backwards.
-        wake: Set when the thread that asks the store has to look sooner than it meant to.
-    """
+    """What callers take from and give back to, and what the thread that asks the store looks after."""
 
     __slots__ = ("clock", "keys", "lock", "totals", "wake")
 
     def __init__(self, name: Callable[[str], str], clock: Callable[[], int]) -> None:
         """`name` returns the name by which pushes tell of a key."""
-        self.lock, self.keys, self.totals = own_lock(), Keys(name), Totals()
-        self.clock, self.wake = clock, Event()
+        self.lock = own_lock()  # held to touch keys and totals; never while a waiter is woken or the store is asked
+        self.keys, self.totals, self.clock = Keys(name), Totals(), clock  # ns, which never run backwards
+        self.wake = Event()  # set when the thread that asks the store has to look sooner than it meant to
 
     def note(self, slots: LocalSlots, now: float) -> None:
         """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""

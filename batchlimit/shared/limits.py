@@ -57,7 +57,13 @@ def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
         raise TypeError(f'limits must be like {{"export:*": 10, "gpu": 64}}, not {shown(limits)}')
     if not limits:
         raise ValueError('limits need an entry; "*" stands for every key')
-    find = by_name({name: _shared(name, each) for name, each in limits.items()})
+    shared: dict[str, Shared] = {}
+    for name, given in limits.items():
+        try:
+            shared[name] = given if isinstance(given, Shared) else Shared(given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} (the limit of {shown(name)})") from None
+    find = by_name(shared)
 
     def limit(key: str) -> Shared:
         if (found := find(key)) is None:
@@ -65,12 +71,3 @@ def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
         return found
 
     return limit
-
-
-def _shared(name: object, given: int | Shared) -> Shared:
-    if isinstance(given, Shared):
-        return given
-    try:
-        return Shared(given)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} (the limit of {shown(name)})") from None

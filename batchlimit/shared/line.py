@@ -9,38 +9,23 @@ from batchlimit.shared.held_slots import Claim, Place
 
 
 class SlotWaiter:
-    """A caller that waits: it gets a place, or an error, or gives up; whichever comes first is final.
-
-    Attributes:
-        wake: Ends its wait, from any thread; RuntimeError if nobody can be woken any more.
-        claim: The claim of its permit.
-        is_patient: Whether it waits for a release; else for the store's first answer alone.
-        priority: Higher ones are served first.
-        number: The how-manieth it is in its line.
-        asks: How many asks had been sent when it came: only the answer to a later one concerns it.
-        place: What it got.
-        error: Why it gets nothing.
-    """
+    """A caller that waits: it gets a place, or an error, or gives up; whichever comes first is final."""
 
     __slots__ = ("asks", "claim", "error", "is_patient", "number", "place", "priority", "wake")
 
     def __init__(
         self, wake: Callable[[], object], is_patient: bool, priority: int = 0, claim: Claim | None = None
     ) -> None:
-        self.wake, self.is_patient, self.priority, self.claim = wake, is_patient, priority, claim
-        self.asks = self.number = 0
+        self.wake = wake  # from any thread; RuntimeError if nobody can be woken any more
+        self.is_patient = is_patient  # it waits for a release; else for the store's first answer alone
+        self.priority, self.claim = priority, claim
+        self.asks = self.number = 0  # of asks sent when it came, for only a later one concerns it; of its line
         self.place: Place | None = None
         self.error: Exception | None = None
 
 
 class Line:
-    """All waiters: by priority, and of equal ones in the order in which they came.
-
-    Attributes:
-        queue: How many may wait, and who is next.
-        leaving: Those who are about to get what ends their wait, until they are woken. If a signal handler raises
-            meanwhile, the thread that asks finds them here.
-    """
+    """All waiters: by priority, and of equal ones in the order in which they came."""
 
     __slots__ = ("_hasty", "_numbers", "_ranks", "_turn", "leaving", "queue")
 
@@ -50,6 +35,7 @@ class Line:
         self._turn = OldestTurn()
         self._numbers = 0
         self._hasty: set[SlotWaiter] = set()
+        # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
         self.leaving: dict[SlotWaiter, None] = {}
 
     def __bool__(self) -> bool:
@@ -137,10 +123,7 @@ class Asks:
         return self._told > 0 and self._line.patient > 0 and self._line.first.asks < self._answered
 
     def line_up(self, waiter: SlotWaiter) -> bool:
-        """Let a caller wait; return whether the store is to be asked now.
-
-        It is for a caller who waits for no release, and where it knows of no more than half of those who wait.
-        """
+        """Let a caller wait; return whether to ask the store now, which knows of half of those who wait, at most."""
         waiter.asks = self.sent
         self._told = min(self._told, len(self._line))
         self._line.add(waiter)

@@ -17,23 +17,13 @@ class LocalSlots:
     """It is pure: `now` (ns) comes in, and the waiters to be woken go out.
 
     It has 11 public methods: five for callers, four for the store, and two for the end of a lease or of all.
-
-    Attributes:
-        key: The key.
-        line: The waiters.
-        asks: The asks, and their answers to these waiters.
-        held: The slots that this instance holds under one lease; another object after that was over.
-        outage: The permits that were given while the store was away.
-        due: When the store is to be asked next (ns; inf: not before something happens).
-        planned: When the thread that asks means to look (ns); kept by it.
-        admitted: Permits that were given so far.
     """
 
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int = 1) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.line, self.outage, self._tokens = Line(shared.queue), OutagePermits(), FencingTokens()
         self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
-        self.due = self.planned = math.inf
+        self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False
         self.admitted = 0
 
@@ -125,9 +115,6 @@ class LocalSlots:
         self.held.first_ask = min(self.held.first_ask, now)
         self.asks.send()
         self.due = math.inf
-        return self._message()
-
-    def _message(self) -> SlotAsk:
         held, waiting = self.held, len(self.line)
         idle = held.count - held.busy
         return SlotAsk(
@@ -151,32 +138,23 @@ class LocalSlots:
             return []
         self.asks.answer(reply)
         self.held.renew(ask, reply, sent)
-        woken = self._settle(now) + self._refuse_impatient()
+        woken = self._settle(now)
+        if self.line.patient < len(self.line):  # some wait for no more than the first answer, which came
+            for waiter in [each for each in self.asks.concerned() if not each.is_patient]:
+                woken += self.line.refuse([waiter], refusal(self, "limit"))
         if self.held.count or self.line:
             self.due = min(self.due, self.held.lease.renewal)
         return woken
-
-    def _refuse_impatient(self) -> list[SlotWaiter]:
-        """Remove those that wait for no more than the first answer, which came."""
-        if self.line.patient == len(self.line):
-            return []
-        asked = [waiter for waiter in self.asks.concerned() if not waiter.is_patient]
-        return [each for waiter in asked for each in self.line.refuse([waiter], refusal(self, "limit"))]
 
     def hear(self, push: SlotPush, now: int) -> list[SlotWaiter]:
         """Take over what the store told without being asked; return the waiters to be woken."""
         return self._settle(now) if self.held.hear(push) else []
 
     def fail(self, error: StoreUnavailable, retry: int, admits: float) -> list[SlotWaiter]:
-        """Note that an ask failed; return the waiters to be woken, with the error or with a place.
+        """Note that an ask failed; return the waiters to be woken, with the error or one of so many permits.
 
         One lost answer fails only those who do not wait for a release. The others wait for the next ask, until the
         circuit breaker is open or this key cannot be served.
-
-        Args:
-            error: What the waiters get.
-            retry: When to ask again (ns).
-            admits: How many permits may be under way without the store.
         """
         self.asks.error = error
         self.due = min(self.due, retry)
@@ -194,18 +172,15 @@ class LocalSlots:
 
     def expire(self, now: int) -> list[Place]:
         """Begin a new lease if this one is over; return the places that are lost."""
-        if not self._has_expired(now):
+        lease = self.held.lease
+        # Of asks without an answer: what the store may have lent by them is free again after a lease.
+        unanswered = not self.line and now >= self.held.first_ask + self._shared.lease * _SECOND
+        if not (lease.is_over(now) if lease.until else unanswered):
             return []
         lost = list(self.held.places)
         self.held = HeldSlots(self._new_name(), self._tokens)
         self.due = now if self.line else math.inf
         return lost
-
-    def _has_expired(self, now: int) -> bool:
-        if self.held.lease.until:
-            return self.held.lease.is_over(now)
-        # Of asks without an answer: what the store may have lent by them is free again after a lease.
-        return not self.line and now >= self.held.first_ask + self._shared.lease * _SECOND
 
 
 def forget(slots: LocalSlots) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import warnings
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary, ref
@@ -12,7 +13,6 @@ from batchlimit.base.unique import Unique
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import PermitLost
 from batchlimit.shared.held_slots import Place, SlotLease
-from batchlimit.shared.line import SlotWaiter
 
 if TYPE_CHECKING:
     from batchlimit.shared.engine import Engine
@@ -152,31 +152,29 @@ class AsyncSharedPermit(BaseSharedPermit):
         self._cancelled, self._cancels = False, 0
 
     def __await__(self) -> Generator[Any, None, Self]:
+        if self._place is not None:
+            raise RuntimeError(f"{self!r} was awaited before")
         return self._entered().__await__()
 
     async def _entered(self) -> Self:
-        if self._place is not None:
-            raise RuntimeError(f"{self!r} was awaited before")
         if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
-            await self._wait(*waits)
+            waiter, turn, seconds = waits
+            try:
+                await turn.wait(seconds, lambda: math.inf, lambda: None)
+            except BaseException:
+                self._engine.desert(self.key, waiter)
+                raise
+            self._engine.stop_waiting(self, waiter)
         return self
 
     async def __aenter__(self) -> Self:
-        if self._place is None and (waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup)):
-            await self._wait(*waits)
+        if self._place is None:
+            await self._entered()
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
         if self._may_cancel:
             self._arm()
         return self
-
-    async def _wait(self, waiter: SlotWaiter, turn: TaskWakeup, seconds: float) -> None:
-        try:
-            await turn.wait(seconds, lambda: math.inf, lambda: None)
-        except BaseException:
-            self._engine.desert(self.key, waiter)
-            raise
-        self._engine.stop_waiting(self, waiter)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -201,12 +199,9 @@ class AsyncSharedPermit(BaseSharedPermit):
 
     def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""
-        if self._watch is None:
-            return
-        try:
-            self._watch.loop.call_soon_threadsafe(self.look)
-        except RuntimeError:
-            pass
+        if self._watch is not None:
+            with suppress(RuntimeError):
+                self._watch.loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
         """Cancel the task if the permit is lost; in its loop."""

@@ -49,13 +49,6 @@ class LeaseRenewer:
 
     The thread renews leases too: an event loop that is busy for seconds, or a caller's thread that waits for something,
     keeps its slots. In a forked child there is another LeaseRenewer.
-
-    Attributes:
-        holdings: The slots of all keys.
-        gone: Called with the claim of a permit that is no more, from any thread; C code, which no signal interrupts.
-        is_closed: True if nobody may enter any more.
-        process: The ID of the process whose thread this is.
-        owned: The store, if the limiter opened it: it is closed in the end.
     """
 
     def __init__(
@@ -68,12 +61,12 @@ class LeaseRenewer:
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
         name = getattr(lender, "name", lambda key: key)  # no str() of it: that would be the label of an enum
         self.holdings = Holdings(lambda key: name(stored(key)), clock)
-        self.owned: Store | None = None
+        self.owned: Store | None = None  # the store, if the limiter opened it: it is closed in the end
         self.is_closed = self._is_retired = self._has_begun = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
         self._abandoned: deque[tuple[str, Place]] = deque()
         self._gone, self._swept = deque[Claim](), 0
-        self.gone: Callable[[Claim], None] = self._gone.append
+        self.gone: Callable[[Claim], None] = self._gone.append  # C code, which no signal interrupts
         self._flushed = threading.Event()
         self._thread: threading.Thread | None = None
         self._listener: Listener | None = None

@@ -1,5 +1,6 @@
 """What the Redis stores of both APIs are made of, also beside buckets: overrides, pauses and shared slots."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
+from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory, rulebook
 from batchlimit.stores.client.address import Address, look, sure_redis
@@ -175,29 +176,33 @@ class RedisRules:
 
     def read(self, known: int) -> Any:
         def steps() -> Steps[Published]:
-            name = rules_name(self._prefix)
-            if found := rulebook.unchanged((yield self._ask(name, *rulebook.look(self._prefix))), known):
+            name, clock = rules_name(self._prefix), ("TIME",)
+            if found := rulebook.unchanged((yield self._ask(name, ("HGET", name, "revision"), clock)), known):
                 return found
-            return rulebook.published((yield self._ask(name, *rulebook.read(self._prefix))))
+            return rulebook.published((yield self._ask(name, ("HGETALL", name), clock)))
 
         return self._follow(steps())
 
     def remind(self, overrides: Overrides) -> Any:
         def steps() -> Steps[None]:
-            name = obeyed_name(self._prefix)
-            told, _ = yield self._ask(name, *rulebook.recall(self._prefix))
-            if text(told or b"") != str(overrides.revision):
-                yield self._ask(name, *rulebook.remind(self._prefix, overrides))
+            name, revision = obeyed_name(self._prefix), str(overrides.revision)
+            keep = "PEXPIRE", name, "60000"
+            told, _ = yield self._ask(name, ("HGET", name, "revision"), keep)
+            if text(told or b"") != revision:
+                said = json.dumps(overrides.fields)
+                yield self._ask(name, ("HSET", name, "revision", revision, "said", said), keep)
 
         return self._follow(steps())
 
     def change(self, change: Change) -> Any:
-        arguments = rulebook.change_arguments(self._prefix, change)
+        said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
+        arguments = [log_name(self._prefix), str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
         return self._run("change", rules_name(self._prefix), arguments, rulebook.changed)
 
     def log(self, count: int) -> Any:
         def steps() -> Steps[list[Entry]]:
-            (reply,) = yield self._ask(log_name(self._prefix), rulebook.read_log(self._prefix, count))
+            name = log_name(self._prefix)
+            (reply,) = yield self._ask(name, ("XREVRANGE", name, "+", "-", "COUNT", str(count)))
             return rulebook.entries(reply)
 
         return self._follow(steps())
@@ -205,12 +210,13 @@ class RedisRules:
     def obeyed(self) -> Overrides:
         """Return what instances have reminded of within the last minute; for threads."""
         name = obeyed_name(self._prefix)
-        return rulebook.obeyed(self._ask(name, ("HGET", name, "said"))[0])
+        (told,) = self._ask(name, ("HGET", name, "said"))
+        return Overrides.read(json.loads(text(told))) if told else Overrides()
 
     def bucket(self, key: str) -> tuple[dict[str, str], float]:
         """Return the fields of a bucket, and the server's clock (seconds since 1970); for threads."""
         name = bucket_name(self._prefix, key)
-        return rulebook.bucket(self._ask(name, *rulebook.look_into(name)))
+        return rulebook.bucket(self._ask(name, ("HGETALL", name), ("TIME",)))
 
 
 _SECOND = 1_000_000

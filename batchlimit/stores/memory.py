@@ -117,16 +117,6 @@ class MemoryStore(Unique):
         """See Pausable."""
         return MemoryPauses(self)
 
-    def _turn(self, key: str, wait: int, spacing: int, longest: int) -> int:
-        """Return the microseconds until the next turn at a key; see lua/line.lua."""
-        with not_reentered(self._lock):
-            now = self._now()
-            self._lines.forget(now)
-            turn = max(self._lines.get(key, (0, 0))[0], now + wait)
-            if turn - now <= longest:
-                self._lines[key] = turn + spacing, turn + spacing
-        return turn - now
-
     def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
         """Change a bucket; one that is not there begins by the quota, if there is one."""
         with not_reentered(self._lock):
@@ -178,7 +168,15 @@ class MemoryPauses:
         return bool(self._store._change(key, None, lambda bucket, now: bucket.resume(now)))
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
-        return self._store._turn(key, *(math.ceil(seconds * _SECOND) for seconds in (wait, spacing, longest))) / _SECOND
+        waits, apart, most = [math.ceil(seconds * _SECOND) for seconds in (wait, spacing, longest)]
+        store, lines = self._store, self._store._lines
+        with not_reentered(store._lock):
+            now = store._now()
+            lines.forget(now)
+            turn = max(lines.get(key, (0, 0))[0], now + waits)
+            if turn - now <= most:
+                lines[key] = turn + apart, turn + apart
+        return (turn - now) / _SECOND
 
 
 class _Awaited:

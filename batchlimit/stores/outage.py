@@ -151,7 +151,9 @@ class Outages:
         with self._lock():
             seconds = self._breakers.answered(part, steady())
         if seconds is not None:
-            say_back(self._address(), part, seconds)
+            address, message = self._address(), "%s is back after %.1f s"
+            told = _name(address, part), seconds
+            log_event("store.back", message, *told, address=address, part=part, seconds=seconds)
 
     def failed(self, part: str, error: StoreUnavailable) -> bool:
         """Count a failure; True if it opened the circuit breaker. A prober and `log_unreachable` have to follow."""
@@ -201,7 +203,8 @@ class Probe:
     def __init__(self, part: str, key: str, breaker: Breaker) -> None:
         self.part, self.key = part, key
         self._breaker, self._since = breaker, breaker.opened_at
-        self.pause = breaker.plan_probe(first_wait(breaker.relapses), steady())  # seconds before the first
+        wait: float = uniform(*FIRST) * 2.0 ** min(breaker.relapses, 10)
+        self.pause = breaker.plan_probe(min(wait, SELDOM), steady())  # seconds before the first
         self.is_alive: Callable[[], bool] = lambda: False
 
     @property
@@ -212,16 +215,11 @@ class Probe:
     @property
     def retries(self) -> dict[str, Any]:
         """When to probe again, as arguments of tenacity."""
-        return {"retry": retry_if_exception(is_away), "wait": self._next_pause, "reraise": True}
 
-    def _next_pause(self, state: RetryCallState) -> float:
-        return self._breaker.plan_probe(BACKOFF(state), steady())
+        def pause(state: RetryCallState) -> float:
+            return self._breaker.plan_probe(BACKOFF(state), steady())
 
-
-def first_wait(relapses: int) -> float:
-    """Return the seconds before the first probe."""
-    wait: float = uniform(*FIRST) * 2.0 ** min(relapses, 10)
-    return min(wait, SELDOM)
+        return {"retry": retry_if_exception(is_away), "wait": pause, "reraise": True}
 
 
 def is_away(error: BaseException) -> bool:
@@ -234,12 +232,6 @@ def log_unreachable(address: str, part: str, error: StoreUnavailable) -> None:
     why = _why(error, address)
     message = "%s is away, on_failure decides until it is back: %s"
     log_event("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
-
-
-def say_back(address: str, part: str, seconds: float) -> None:
-    """Log that an outage is over."""
-    told = _name(address, part), seconds
-    log_event("store.back", "%s is back after %.1f s", *told, address=address, part=part, seconds=seconds)
 
 
 def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> CircuitOpen:

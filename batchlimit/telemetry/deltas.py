@@ -32,13 +32,7 @@ class Deltas:
     """Reads sources now and then, and tells by how much each series has changed.
 
     It ends when all sources are gone. It goes on in a forked child, from what the child has counted by then: what its
-    parent counted is the parent's.
-
-    Args:
-        sources: what is read.
-        add: gets each change.
-        every: seconds between two readings.
-        then: is called after each of them in the background (default: nothing).
+    parent counted is the parent's. `then` is called after each reading in the background.
     """
 
     def __init__(self, sources: Sources, add: Add, every: float, then: Callable[[], object] = lambda: None) -> None:

@@ -69,8 +69,10 @@ class _Readings:
     """One reading for all instruments of a collection: it begins anew with the first that is asked again."""
 
     def __init__(self, sources: Sources, histograms: dict[Metric, Any]) -> None:
-        self._sources, self._histograms = sources, histograms
-        self._observed = Observed(self._record)
+        self._sources = sources
+        self._observed = Observed(
+            lambda labelled, seconds: histograms[labelled.series.metric].record(seconds, _attributes(labelled))
+        )
         self._reading: dict[Labelled, Value] = {}
         self._asked: set[Metric] = set(METRICS)
 
@@ -79,7 +81,10 @@ class _Readings:
 
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             if metric in self._asked:
-                self._read()
+                self._reading, self._asked = self._sources.read(), set()
+                for labelled, value in self._reading.items():
+                    if isinstance(value, Histogram):
+                        self._observed.tell(labelled, value)
             self._asked.add(metric)
             return [
                 Observation(value, _attributes(labelled))
@@ -88,15 +93,6 @@ class _Readings:
             ]
 
         return observe
-
-    def _read(self) -> None:
-        self._reading, self._asked = self._sources.read(), set()
-        for labelled, value in self._reading.items():
-            if isinstance(value, Histogram):
-                self._observed.tell(labelled, value)
-
-    def _record(self, labelled: Labelled, seconds: float) -> None:
-        self._histograms[labelled.series.metric].record(seconds, _attributes(labelled))
 
 
 def _attributes(labelled: Labelled) -> dict[str, str]:

@@ -140,27 +140,18 @@ def _forget_dead_workers() -> None:
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
     workers = {each.stem.rpartition("_")[2] for each in Path(folder).glob("gauge_live*_*.db")}
     if str(os.getpid()) in workers:
-        for worker in workers:
-            if worker.isdigit() and not _is_alive(int(worker)):
+        for worker in filter(str.isdigit, workers):
+            try:
+                os.kill(int(worker), 0)
+            except ProcessLookupError:
                 with suppress(FileNotFoundError):  # another worker was faster
                     mark_process_dead(worker, folder)  # type: ignore[no-untyped-call]
+            except PermissionError:  # it lives, and is somebody else's
+                pass
 
 
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is somebody else's
-        pass
-    return True
-
-
-_MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]] = {
-    "sum": "livesum",
-    "min": "livemin",
-    "max": "livemax",
-}
+_MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]]
+_MODES = {"sum": "livesum", "min": "livemin", "max": "livemax"}
 
 
 def _made(metric: metrics.Metric) -> Any:

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -212,30 +213,24 @@ class Sources:
         return len(self._found)
 
     def add(self, name: str, *sources: Any) -> None:
-        """Read these too.
-
-        Args:
-            name: the value of their label "limiter". Sources of one name are one: most of their values are added up.
-            sources: limiters, or web fronts: `statistics()` says what one counted.
-
-        Raises:
-            TypeError: one has no `statistics`.
-        """
+        """Read these too, which have `statistics`. Of sources of one name most values are added up."""
         for source in sources:
-            self._add(name, source)
-
-    def _add(self, name: str, source: Any) -> None:
-        if not callable(getattr(source, "statistics", None)):
-            raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")
-        try:
-            self._found.append(_NamedSource(name, weakref.ref(source)))
-        except TypeError:  # it cannot be referred to weakly
-            self._found.append(_NamedSource(name, lambda: source))
+            if not callable(getattr(source, "statistics", None)):
+                raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")
+            find: Callable[[], Any]
+            try:
+                find = weakref.ref(source)
+            except TypeError:  # it cannot be referred to weakly
+                find = partial(lambda one: one, source)
+            self._found.append(_NamedSource(name, find))
 
     def read(self) -> dict[Labelled, Value]:
         """Return the value of each series now. A source that fails is left out, and the log says so once."""
         reading: dict[Labelled, Value] = {}
-        self._begin_anew_after_fork()
+        if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
+            self._process = os.getpid()
+            for source in self._found:
+                source.forget()
         for source in list(self._found):
             if (found := self._read(source)) is None:
                 self._found.remove(source)
@@ -245,13 +240,6 @@ class Sources:
                 before = reading.get(labelled)
                 reading[labelled] = value if before is None else _MERGE[series.metric.merge](before, value)
         return reading
-
-    def _begin_anew_after_fork(self) -> None:
-        """In the child limiters count from 0: what their parent counted is the parent's."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            for source in self._found:
-                source.forget()
 
     def _read(self, source: _NamedSource) -> Reading | None:
         try:

@@ -48,8 +48,12 @@ class Address:
 def client_address(client: Any) -> str:
     """Return the address of a redis-py client, for threads or for tasks, without a password."""
     if (manager := getattr(client, "nodes_manager", None)) is not None:
-        nodes = _listed((each.host, each.port) for each in manager.startup_nodes.values())
-        return f"{_cluster_scheme(manager.connection_kwargs)}+cluster://{nodes}"
+        starting, options = (
+            [(each.host, each.port) for each in manager.startup_nodes.values()],
+            manager.connection_kwargs,
+        )
+        scheme = "rediss" if options.get("ssl") else _scheme(options.get("connection_class", object))
+        return f"{scheme}+cluster://{_listed(starting)}"
     pool = client.connection_pool
     options, scheme = pool.connection_kwargs, _scheme(pool.connection_class)
     if (manager := getattr(pool, "sentinel_manager", None)) is None:
@@ -69,10 +73,6 @@ def server_address(options: dict[str, Any], scheme: str = "redis") -> str:
 
 def _scheme(connection: type) -> str:
     return "rediss" if any(each.__name__ == _TLS for each in connection.__mro__) else "redis"
-
-
-def _cluster_scheme(options: dict[str, Any]) -> str:
-    return "rediss" if options.get("ssl") else _scheme(options.get("connection_class", object))
 
 
 def _listed(nodes: Iterable[tuple[str, int]]) -> str:
@@ -128,9 +128,11 @@ def read_url(url: object) -> Address:
         raise TypeError(f"a store's URL must be a str, not {type(url).__name__}")
     scheme, colon, rest = url.partition(":")
     base, _, topology = scheme.partition("+")
-    if not colon or not _is_known(base, topology):
-        known = f"write it as redis://localhost:6379/0; known are {_KNOWN}"
-        raise ValueError(f"no store for {_unknown(scheme, colon)}: {known}")
+    is_alone = base in (*OWN, "unix")  # nothing may follow such a scheme after a plus
+    if not colon or base not in (*OWN, *REDIS) or topology not in (("",) if is_alone else ("", *TOPOLOGIES)):
+        is_scheme = colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme, re.IGNORECASE)
+        what = f"a URL of the scheme {scheme!r}" if is_scheme else "a URL without a scheme"
+        raise ValueError(f"no store for {what}: write it as redis://localhost:6379/0; known are {_KNOWN}")
     if not rest.startswith("//"):
         raise ValueError(f"a URL of {scheme} cannot be read: missing '//' after {scheme}:")
     reason = ""
@@ -143,18 +145,6 @@ def read_url(url: object) -> Address:
     raise ValueError(f"a URL of {scheme}:// cannot be read: {reason}")
 
 
-def _is_known(base: str, topology: str) -> bool:
-    if base in OWN or base == "unix":
-        return not topology
-    return base in REDIS and topology in ("", *TOPOLOGIES)
-
-
-def _unknown(scheme: str, colon: str) -> str:
-    if colon and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme, re.IGNORECASE):
-        return f"a URL of the scheme {scheme!r}"
-    return "a URL without a scheme"
-
-
 def _read(base: str, topology: str, rest: str) -> Address:
     if base in OWN:
         if rest:
@@ -163,13 +153,20 @@ def _read(base: str, topology: str, rest: str) -> Address:
     scheme = REDIS[base]
     parts = _split(scheme, rest)
     options = _options(parts, scheme)
-    match topology:
-        case "cluster":
-            return _cluster(scheme, parts, options)
-        case "sentinel":
-            return _sentinel(scheme, parts, options)
-        case _:
-            return _server(scheme, parts, options)
+    if topology == "sentinel":
+        service, _, database = parts.path.removeprefix("/").partition("/")
+        if not service:
+            raise InvalidUrl("sentinels know a primary by its name: redis+sentinel://host:port/name/0")
+        options = _with_database(options, database)
+        return Address(scheme, "sentinel", _nodes(parts, 26379), unquote(service), options)
+    if others := [name for name in options if name.startswith(SENTINEL)]:
+        raise InvalidUrl(f"the option {others[0]!r} is for sentinels: redis+sentinel://host:port/name/0")
+    if not topology:
+        return _server(scheme, parts, options)
+    options = _with_database(options, parts.path.removeprefix("/"))
+    if options.pop("db", 0):
+        raise InvalidUrl("a cluster has only one database: leave it out")
+    return Address(scheme, "cluster", _nodes(parts, 6379), options=options)
 
 
 def _split(scheme: str, rest: str) -> SplitResult:
@@ -198,7 +195,6 @@ def _options(parts: SplitResult, scheme: str) -> Options:
 
 
 def _server(scheme: str, parts: SplitResult, options: Options) -> Address:
-    _refuse_for_sentinels(options)
     if scheme == "unix":
         if parts.path in ("", "/") or parts.netloc.rpartition("@")[2]:
             raise ValueError
@@ -211,22 +207,6 @@ def _server(scheme: str, parts: SplitResult, options: Options) -> Address:
     return Address(scheme, options=_with_database(options, parts.path.removeprefix("/")) | place)
 
 
-def _cluster(scheme: str, parts: SplitResult, options: Options) -> Address:
-    _refuse_for_sentinels(options)
-    options = _with_database(options, parts.path.removeprefix("/"))
-    if options.pop("db", 0):
-        raise InvalidUrl("a cluster has only one database: leave it out")
-    return Address(scheme, "cluster", _nodes(parts, 6379), options=options)
-
-
-def _sentinel(scheme: str, parts: SplitResult, options: Options) -> Address:
-    service, _, database = parts.path.removeprefix("/").partition("/")
-    if not service:
-        raise InvalidUrl("sentinels know a primary by its name: redis+sentinel://host:port/name/0")
-    options = _with_database(options, database)
-    return Address(scheme, "sentinel", _nodes(parts, 26379), unquote(service), options)
-
-
 def _with_database(options: Options, path: str) -> Options:
     """Add the database of the path. One among the options takes precedence, as in redis-py."""
     if not re.fullmatch("[0-9]{0,9}/?", path, re.ASCII):
@@ -236,23 +216,16 @@ def _with_database(options: Options, path: str) -> Options:
 
 
 def _nodes(parts: SplitResult, default: int) -> tuple[tuple[str, int], ...]:
-    return tuple(_host_and_port(each, default) for each in parts.netloc.rpartition("@")[2].split(","))
-
-
-def _host_and_port(text: str, default: int) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname:
-        raise ValueError
-    return parts.hostname, default if parts.port is None else _port(parts)
+    found = []
+    for each in parts.netloc.rpartition("@")[2].split(","):
+        node = urlsplit(f"//{each}")
+        if not node.hostname:
+            raise ValueError
+        found.append((node.hostname, default if node.port is None else _port(node)))
+    return tuple(found)
 
 
 def _port(parts: SplitResult) -> int:
     if not parts.port:
         raise InvalidUrl("the port must be a number from 1 to 65535")
     return parts.port
-
-
-def _refuse_for_sentinels(options: Options) -> None:
-    for name in options:
-        if name.startswith(SENTINEL):
-            raise InvalidUrl(f"the option {name!r} is for sentinels: redis+sentinel://host:port/name/0")

@@ -32,13 +32,6 @@ def untraced(error: E) -> E:
     return error
 
 
-def silenced(error: E) -> E:
-    """Remove possible passwords from the messages of an error and of its causes, and those frames; return it."""
-    for each in _chain(error, set()):
-        each.args = tuple(redacted(said) if isinstance(said, str) else said for said in each.args)
-    return untraced(error)
-
-
 def _chain(error: BaseException | None, seen: set[int]) -> Iterator[BaseException]:
     if error is None or id(error) in seen:
         return
@@ -52,17 +45,14 @@ def _rest(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames that are hidden."""
     kept: list[TracebackType] = []
     while trace is not None:
-        if not _is_hidden(trace.tb_frame.f_globals.get("__name__", "")):
+        module: str = trace.tb_frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _HIDDEN and not f"{module}.".startswith(f"{_STORES}."):
             kept.append(trace)
         trace = trace.tb_next
     rest = None
     for each in reversed(kept):
         rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return rest
-
-
-def _is_hidden(module: str) -> bool:
-    return module.partition(".")[0] in _HIDDEN or module == _STORES or module.startswith(f"{_STORES}.")
 
 
 FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
@@ -145,8 +135,10 @@ _NUMBERS = {
 
 
 def failure(error: Exception, address: str) -> StoreUnavailable:
-    """Return the exception to raise, from `error`, for a failed call of the server at `address`."""
-    silenced(error)
+    """Return the exception to raise, from `error`, for a failed call of the server at `address`; no password stays."""
+    for each in _chain(error, set()):
+        each.args = tuple(redacted(said) if isinstance(said, str) else said for said in each.args)
+    untraced(error)
     if _finds_no_primary(error):
         # It repeats each sentinel's answer with the repr of its client, in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)
@@ -167,8 +159,12 @@ def code_of(error: Exception) -> str:
             return code
     if isinstance(error, exceptions.AuthenticationError):
         return "NOAUTH" if "required" in str(error) or "HELLO must" in str(error) else "WRONGPASS"
-    known = [code for code in _CODE.findall(str(error)) if code in SYMPTOMS]
-    return known[-1] if known else _unnamed(str(error))
+    said = str(error)
+    known: list[str] = [code for code in _CODE.findall(said) if code in SYMPTOMS]
+    if known:
+        return known[-1]
+    # Only Redis 7 sends a code for commands that the ACL forbids a script.
+    return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
 
 
 def plight_of(error: Exception) -> str:
@@ -199,11 +195,6 @@ def _finds_no_primary(error: Exception) -> bool:
 def is_elsewhere(error: BucketUnavailable) -> bool:
     """Whether the key's slot is at another node. Any other error of one key concerns the probe's bucket alone."""
     return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE
-
-
-def _unnamed(said: str) -> str:
-    """Recognise NOPERM by its text: only Redis 7 sends a code for commands that the ACL forbids a script."""
-    return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
 
 
 def _symptom(code: str, error: Exception) -> Symptom:

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from batchlimit.stores.client.deadline import Deadlined, RespSocket
+from batchlimit.stores.client.deadline import Deadlined
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
 from batchlimit.stores.client.rulebook import first_error
 from batchlimit.stores.client.scripts import Arguments, Buckets, command, script, words
@@ -75,7 +75,11 @@ class DirectTransport(ServerTransport):
         connection = self._take()
         try:
             if isinstance(connection, Deadlined):
-                return self._resp_of(connection).exchange(packed, answers)
+                if connection.resp is None or not connection.resp.is_ready:  # lost while idle, or has something unread
+                    connection.disconnect()
+                    self._connect(connection)
+                resp: Any = connection.resp
+                return resp.exchange(packed, answers)  # type: ignore[no-any-return]
             self._connect(connection)
             try:  # it may have been lost while idle, or have something unread
                 is_ready = not connection.can_read()
@@ -109,16 +113,6 @@ class DirectTransport(ServerTransport):
             made = self.client.connection_pool.make_connection()
             self._made.append(made)
             return made
-
-    def _resp_of(self, connection: Any) -> RespSocket:
-        """Return the socket of the connection; of a new one if it was lost while idle, or has something unread."""
-        resp: RespSocket | None = connection.resp
-        if resp is None or not resp.is_ready:
-            connection.disconnect()
-            self._connect(connection)
-            resp = connection.resp
-            assert resp is not None
-        return resp
 
     def _connect(self, connection: Any) -> None:
         """Open a connection. A store that was closed, or is meanwhile, has none: nobody would close that one."""

@@ -6,7 +6,7 @@ cluster did not carry out what it answers with MOVED, ASK or TRYAGAIN: there red
 
 import encodings.idna  # noqa: F401  the first getaddrinfo would import it: a fork meanwhile would block the child for ever
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import redis
@@ -56,48 +56,39 @@ def is_prompt(address: Address) -> bool:
 
 def check_options(address: Address) -> None:
     """Raise ValueError for an option that redis-py's client for threads does not take, or would ignore."""
-    names = list(address.options)
-    match address.topology:
-        case "cluster":
-            check_known(names, redis.cluster.REDIS_ALLOWED_KEYS, "a cluster, for threads")
-        case "sentinel":
-            _check_with_sentinels(names, _PLAIN[address.scheme], redis.Redis)
-        case _:
-            check_known(names, _of_pool(_PLAIN[address.scheme]), f"{address.scheme}://")
+    _check(address, _PLAIN, redis.Redis, redis.cluster.REDIS_ALLOWED_KEYS, "a cluster, for threads")
 
 
 def check_async_options(address: Address) -> None:
     """See check_options; for the client for tasks."""
+    of_cluster = parameters(redis.asyncio.RedisCluster)
+    _check(address, _PAUSING, redis.asyncio.Redis, of_cluster, "a cluster, for tasks")
+
+
+def _check(address: Address, kinds: dict[str, Any], client: Any, of_cluster: Iterable[str], cluster: str) -> None:
     names = list(address.options)
-    match address.topology:
-        case "cluster":
-            check_known(names, parameters(redis.asyncio.RedisCluster), "a cluster, for tasks")
-        case "sentinel":
-            _check_with_sentinels(names, _PAUSING[address.scheme], redis.asyncio.Redis)
-        case _:
-            check_known(names, _of_pool(_PAUSING[address.scheme]), f"{address.scheme}://")
-
-
-def _check_with_sentinels(names: list[str], connection: type[Any], client: type[Any]) -> None:
+    if address.topology == "cluster":
+        check_known(names, of_cluster, cluster)
+        return
+    of_pool = {"max_connections", *parameters(kinds[address.scheme])}
+    if not address.topology:
+        check_known(names, of_pool, f"{address.scheme}://")
+        return
     theirs = [name for name in names if name.startswith(SENTINEL)]
-    check_known(set(names).difference(theirs), _of_pool(connection), "the servers of sentinels")
+    check_known(set(names).difference(theirs), of_pool, "the servers of sentinels")
     check_known([name.removeprefix(SENTINEL) for name in theirs], parameters(client), "sentinels")
-
-
-def _of_pool(connection: type[Any]) -> set[str]:
-    return {"max_connections", *parameters(connection)}
 
 
 def server_client(address: Address, limits: Timeouts) -> "redis.Redis":
     """Return a client of one server, for threads."""
     kind: type[Any] = (_DEADLINE if is_prompt(address) else _PLAIN)[address.scheme]
-    options: Timeouts = {**limits, **_without_retry(redis.Redis), **_check_hostname(address), **address.options}
+    options = _common(redis.Redis, address, limits) | address.options
     return redis.Redis.from_pool(_untyped(redis).ConnectionPool(connection_class=kind, **options))
 
 
 def sentinel_client(address: Address, limits: Timeouts) -> "redis.Redis":
     """Return a client of the primary that sentinels know, for threads."""
-    common = {**limits, **_without_retry(redis.Redis), "ssl": address.tls, **_check_hostname(address)}
+    common = _common(redis.Redis, address, limits) | {"ssl": address.tls}
     options, others = _sentinel_options(address)
     manager = _untyped(redis.sentinel).Sentinel(
         address.nodes, sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -115,25 +106,13 @@ def cluster_client(address: Address, limits: Timeouts) -> "redis.RedisCluster":
 def async_server_client(address: Address, limits: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of one server, for tasks."""
     kind: type[Any] = _PAUSING[address.scheme]
-    options = {
-        **limits,
-        **_async_without_retry(redis.asyncio.Redis),
-        **_INTRODUCTION,
-        **_check_hostname(address),
-        **address.options,
-    }
+    options = _common(redis.asyncio.Redis, address, limits) | _INTRODUCTION | address.options
     return redis.asyncio.Redis.from_pool(_untyped(redis.asyncio).ConnectionPool(connection_class=kind, **options))
 
 
 def async_sentinel_client(address: Address, limits: Timeouts) -> "redis.asyncio.Redis":
     """Return a client of the primary that sentinels know, for tasks."""
-    common = {
-        **limits,
-        **_async_without_retry(redis.asyncio.Redis),
-        **_INTRODUCTION,
-        "ssl": address.tls,
-        **_check_hostname(address),
-    }
+    common = _common(redis.asyncio.Redis, address, limits) | _INTRODUCTION | {"ssl": address.tls}
     options, others = _sentinel_options(address)
     manager = _untyped(redis.asyncio.sentinel).Sentinel(
         list(address.nodes), sentinel_kwargs={**common, **others}, **{**common, **options}
@@ -156,46 +135,27 @@ def _untyped(module: Any) -> Any:
     return module
 
 
-def _check_hostname(address: Address) -> dict[str, Any]:
-    """Check that the certificate is for the name in the URL; redis-py before 6 does so only on request."""
-    told = {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys()
-    return {"ssl_check_hostname": True} if address.tls and not told else {}
+def _common(kind: Callable[..., Any], address: Address, limits: Timeouts) -> Timeouts:
+    """Return the options of all clients, by the class of the client: they do not retry."""
+    is_async = kind.__module__.startswith("redis.asyncio")
+    retry = redis.asyncio.retry.Retry(NoBackoff(), 0) if is_async else redis.retry.Retry(NoBackoff(), 0)
+    found = {**limits, "retry": retry}
+    if address.tls and not {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys():
+        found["ssl_check_hostname"] = True  # that the certificate is for the name; redis-py 6 and later do it unasked
+    if "maint_notifications_config" in inspect.signature(kind).parameters:
+        from redis.maint_notifications import MaintNotificationsConfig  # redis-py before 7 has none
+
+        # With maintenance notifications redis-py lengthens its timeouts, reconnects within a call, and keeps a
+        # connection that still has the unread reply of an earlier call.
+        found["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return found
 
 
-def _without_retry(kind: Callable[..., Any]) -> dict[str, Any]:
-    return {"retry": redis.retry.Retry(NoBackoff(), 0), **_without_notifications(kind)}
-
-
-def _async_without_retry(kind: Callable[..., Any]) -> dict[str, Any]:
-    return {"retry": redis.asyncio.retry.Retry(NoBackoff(), 0), **_without_notifications(kind)}
-
-
-def _without_notifications(kind: Callable[..., Any]) -> dict[str, Any]:
-    """Turn off maintenance notifications.
-
-    With them redis-py lengthens its timeouts, reconnects within a call, and keeps a connection that still has the
-    unread reply of an earlier call.
-    """
-    if "maint_notifications_config" not in inspect.signature(kind).parameters:
-        return {}
-    from redis.maint_notifications import MaintNotificationsConfig  # redis-py before 7 has none
-
-    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
-
-
-def _cluster_options(kind: Callable[..., Any], address: Address, limits: Timeouts) -> dict[str, Any]:
-    retry = _without_retry(kind) if kind is redis.RedisCluster else _async_without_retry(kind)
+def _cluster_options(kind: Callable[..., Any], address: Address, limits: Timeouts) -> Timeouts:
+    found = _common(kind, address, limits) | {"ssl": address.tls}
     if "cluster_error_retry_attempts" in inspect.signature(kind).parameters and redis.__version__.startswith("5."):
-        retry["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
-    # A slot without a node must not fail the others.
-    return {
-        **limits,
-        **retry,
-        "ssl": address.tls,
-        **_check_hostname(address),
-        "require_full_coverage": False,
-        **address.options,
-    }
+        found["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
+    return found | {"require_full_coverage": False} | address.options  # a slot without a node must not fail the others
 
 
 def _sentinel_options(address: Address) -> tuple[dict[str, Any], dict[str, Any]]:

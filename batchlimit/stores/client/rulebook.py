@@ -3,13 +3,12 @@
 The hash has a slot of its own in a cluster. Its name matches no bucket's: those end with a brace.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides, is_number
+from batchlimit.quota.overrides.overrides import RULE, Entry, is_number
 
 Command = tuple[str, ...]
 BUCKET = "bucket:"
@@ -27,55 +26,15 @@ def log_name(prefix: str) -> str:
     return "{" + prefix + ":}log"
 
 
-def look(prefix: str) -> Sequence[Command]:
-    """Return the commands that read the revision, and the server's clock."""
-    return ("HGET", rules_name(prefix), "revision"), ("TIME",)
-
-
-def read(prefix: str) -> Sequence[Command]:
-    """Return the commands that read all, and the server's clock."""
-    return ("HGETALL", rules_name(prefix)), ("TIME",)
-
-
 def obeyed_name(prefix: str) -> str:
     """Return the name of a hash that tells what instances obey after the store has lost it."""
     return "{" + prefix + ":obeyed}:rules"
 
 
-def recall(prefix: str) -> Sequence[Command]:
-    """Return the commands that read which revision this hash tells, and keep it for a minute more."""
-    return ("HGET", obeyed_name(prefix), "revision"), _keep(prefix)
-
-
-def remind(prefix: str, overrides: Overrides) -> Sequence[Command]:
-    """Return the commands that write it."""
-    said = "revision", str(overrides.revision), "said", json.dumps(overrides.fields)
-    return ("HSET", obeyed_name(prefix), *said), _keep(prefix)
-
-
-def _keep(prefix: str) -> Command:
-    return "PEXPIRE", obeyed_name(prefix), "60000"
-
-
-def obeyed(reply: str | bytes | None) -> Overrides:
-    """Return what its field `said` tells."""
-    return Overrides.read(json.loads(text(reply))) if reply else Overrides()
-
-
-def look_into(bucket: str) -> Sequence[Command]:
-    """Return the commands that read a bucket, and the server's clock."""
-    return ("HGETALL", bucket), ("TIME",)
-
-
 def bucket(replies: Sequence[Any]) -> tuple[dict[str, str], float]:
-    """Return what the replies to `look_into` say."""
+    """Return the fields of a bucket and the server's clock, by the replies to HGETALL and TIME."""
     fields, clock = replies
     return {text(name): text(value) for name, value in _pairs(fields)}, _instant(clock)
-
-
-def read_log(prefix: str, count: int) -> Command:
-    """Return the command that reads the last changes, newest first."""
-    return "XREVRANGE", log_name(prefix), "+", "-", "COUNT", str(count)
 
 
 def note(prefix: str, key: str, said: tuple[str, str, str, str]) -> Command:
@@ -84,19 +43,13 @@ def note(prefix: str, key: str, said: tuple[str, str, str, str]) -> Command:
     return "XADD", log_name(prefix), "MAXLEN", "~", "1000", "*", "revision", "0", "field", BUCKET + key, *told
 
 
-def change_arguments(prefix: str, change: Change) -> list[str | bytes]:
-    """Return ARGV of change.lua."""
-    said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
-    return [log_name(prefix), str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
-
-
 def unchanged(replies: Sequence[Any], known: int) -> Published | None:
-    """Return what the replies to `look` say; None: it is not the known revision."""
+    """Return what the replies to HGET of the revision and TIME say; None: it is not the known revision."""
     return Published(known, _instant(replies[1]), None) if text(replies[0] or b"0") == str(known) else None
 
 
 def published(replies: Sequence[Any]) -> Published:
-    """Return what the replies to `read` say."""
+    """Return what the replies to HGETALL and TIME say."""
     fields, clock = replies
     told = {text(name): text(value) for name, value in _pairs(fields)}
     revision = told.get("revision", "0")
@@ -104,7 +57,7 @@ def published(replies: Sequence[Any]) -> Published:
 
 
 def entries(reply: Iterable[Any]) -> list[Entry]:
-    """Return the changes that a reply to `read_log` tells of; those that cannot be read are left out."""
+    """Return the changes that a reply to XREVRANGE tells of; those that cannot be read are left out."""
     found = []
     for number, fields in reply:
         said = {text(name): text(value) for name, value in _pairs(fields)}

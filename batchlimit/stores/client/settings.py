@@ -35,9 +35,9 @@ def read_options(query: str) -> Options:
     for part in filter(None, query.split("&")):
         name, equals, value = part.partition("=")
         if not (equals and value and re.fullmatch(r"\w+", name, re.ASCII)):
-            raise InvalidUrl(
-                f"{_place(before)} is not of the form name=value: percent-encode what is special in a value"
-            )
+            place = f"the option {before!r}" if before else "the ?"
+            problem = "is not of the form name=value: percent-encode what is special in a value"
+            raise InvalidUrl(f"what follows {place} {problem}")
         if name in found:
             raise InvalidUrl(f"the option {name!r} is there twice: keep one of them")
         found[name] = _read(name, unquote_plus(value), before)
@@ -48,27 +48,19 @@ def read_options(query: str) -> Options:
 def _read(name: str, value: str, before: str) -> Any:
     plain = name.removeprefix(SENTINEL)
     if plain not in OPTIONS:
-        raise InvalidUrl(_unknown(name, before))
+        if before in _SECRET:  # it may be the rest of that password
+            raise InvalidUrl(f"what follows the option {before!r} is no option: percent-encode the & in its value")
+        if name in _BEFORE:
+            raise InvalidUrl(f"the option {name!r} belongs before the ?: {_BEFORE[name]}")
+        close = difflib.get_close_matches(name, OPTIONS, 1)
+        meant = f"did you mean {close[0]!r}?" if close else "docs/redis.md lists those that a URL may have"
+        raise InvalidUrl(f"a URL has no option {name!r}: {meant}")
     expected, read = OPTIONS[plain]
     try:
         return read(value)
     except (ValueError, LookupError):
         pass  # the exception may show the value
     raise InvalidUrl(f"the option {name!r} must be {expected}")
-
-
-def _place(before: str) -> str:
-    return f"what follows the option {before!r}" if before else "what follows the ?"
-
-
-def _unknown(name: str, before: str) -> str:
-    if before in _SECRET:  # it may be the rest of that password
-        return f"what follows the option {before!r} is no option: percent-encode the & in its value"
-    if name in _BEFORE:
-        return f"the option {name!r} belongs before the ?: {_BEFORE[name]}"
-    close = difflib.get_close_matches(name, OPTIONS, 1)
-    meant = f"did you mean {close[0]!r}?" if close else "docs/redis.md lists those that a URL may have"
-    return f"a URL has no option {name!r}: {meant}"
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -106,16 +98,14 @@ def check_tls(options: Mapping[str, Any]) -> None:
                 raise InvalidUrl(f"the option {name!r} cannot be used: {reason}")
 
 
-def _chain(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
-    # With a password, even an empty one: without one OpenSSL would ask for it at the terminal.
-    context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"), options.get("ssl_password", ""))
-
-
 _FILES: dict[str, Callable[[ssl.SSLContext, Mapping[str, Any]], None]] = {
     "ssl_ca_certs": lambda context, options: context.load_verify_locations(cafile=options["ssl_ca_certs"]),
     "ssl_ca_path": lambda context, options: context.load_verify_locations(capath=options["ssl_ca_path"]),
     "ssl_ca_data": lambda context, options: context.load_verify_locations(cadata=options["ssl_ca_data"]),
-    "ssl_certfile": _chain,
+    # With a password, even an empty one: without one OpenSSL would ask for it at the terminal.
+    "ssl_certfile": lambda context, options: context.load_cert_chain(
+        options["ssl_certfile"], options.get("ssl_keyfile"), options.get("ssl_password", "")
+    ),
     "ssl_ciphers": lambda context, options: context.set_ciphers(options["ssl_ciphers"]),
 }
 
@@ -142,18 +132,6 @@ def _name(value: str) -> str:
     return value
 
 
-def _one_of(*words: str) -> Read:
-    def read(value: str) -> str:
-        return words[words.index(value.lower())]
-
-    return read
-
-
-def _errors(value: str) -> str:
-    codecs.lookup_error(value)
-    return value
-
-
 _YES = ("true or false", lambda value: _TRUTH[value.lower()])
 _TEXT = ("text", str)
 _FLAGS = (
@@ -161,6 +139,7 @@ _FLAGS = (
     lambda value: [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")],
 )
 _TIME = ("a number of seconds above 0", _seconds)
+_REQUIRED = ("none", "optional", "required")
 
 _BEFORE = {"host": "redis://host", "port": "redis://host:6379", "path": "unix:///path"}
 
@@ -169,7 +148,10 @@ OPTIONS: dict[str, tuple[str, Read]] = {
     "db": ("a whole number of at least 0", _whole(0)),
     "decode_responses": _YES,
     "encoding": ("an encoding that Python knows", lambda value: codecs.lookup(value).name),
-    "encoding_errors": ("a way to treat errors that Python knows, such as strict", _errors),
+    "encoding_errors": (
+        "a way to treat errors that Python knows",
+        lambda value: (codecs.lookup_error(value), value)[1],
+    ),
     "health_check_interval": ("a whole number of seconds of at least 0", _whole(0)),
     "legacy_responses": _YES,
     "lib_name": _TEXT,
@@ -185,7 +167,7 @@ OPTIONS: dict[str, tuple[str, Read]] = {
     "ssl_ca_certs": _TEXT,
     "ssl_ca_data": _TEXT,
     "ssl_ca_path": _TEXT,
-    "ssl_cert_reqs": ("none, optional or required", _one_of("none", "optional", "required")),
+    "ssl_cert_reqs": ("none, optional or required", lambda value: _REQUIRED[_REQUIRED.index(value.lower())]),
     "ssl_certfile": _TEXT,
     "ssl_check_hostname": _YES,
     "ssl_ciphers": _TEXT,
