@@ -13,7 +13,7 @@ import typer
 from batchlimit import __version__
 from batchlimit.cli import apply, bucket, rules
 from batchlimit.cli.doctor.examination import Examination
-from batchlimit.cli.doctor.findings import CheckVerdict, Finding
+from batchlimit.cli.doctor.findings import CheckVerdict
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.migrate import migrate
 from batchlimit.cli.output import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Output, Prefix, Url, end, opened, say, show
@@ -112,14 +112,10 @@ def doctor(
     show([each._asdict() | {"verdict": str(each.verdict)} for each in found], output, columns=columns)
     counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    if status := _status(found, counts, strict=strict):
-        raise typer.Exit(status)
-
-
-def _status(found: list[Finding], counts: dict[CheckVerdict, int], *, strict: bool) -> int:
     if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):
-        return AWAY
-    return NOTHING_DONE if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]) else 0
+        raise typer.Exit(AWAY)
+    if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]):
+        raise typer.Exit(NOTHING_DONE)
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

@@ -33,14 +33,18 @@ def exporter(
 ) -> None:
     """Serve what the store knows of the fleet to Prometheus, at /metrics, until Ctrl-C."""
     with opened(url, prefix) as admin:
-        prometheus = _prometheus()
-        registry = prometheus.CollectorRegistry()
+        try:
+            from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+        except ModuleNotFoundError as error:
+            extra = "pip install 'batchlimit[cli,prometheus]'"
+            raise ValueError(f"the exporter needs prometheus-client, of the 'prometheus' extra: {extra}") from error
+        registry: Any = CollectorRegistry()
         registry.register(FleetCollector(admin, prefix, watch or (), budget))
         if once:
-            sys.stdout.write(prometheus.generate_latest(registry).decode())
+            sys.stdout.write(generate_latest(registry).decode())
             return
         try:
-            server, thread = prometheus.start_http_server(port, host, registry)
+            server, thread = start_http_server(port, host, registry)
         except OSError as error:
             raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}") from error
         say(f"batchlimit exporter: http://{host}:{server.server_port}/metrics")
@@ -49,16 +53,6 @@ def exporter(
         except KeyboardInterrupt:
             server.shutdown()
             sys.exit(130)
-
-
-def _prometheus() -> Any:
-    try:
-        import prometheus_client
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            "the exporter needs prometheus-client, of the 'prometheus' extra: pip install 'batchlimit[cli,prometheus]'"
-        ) from error
-    return prometheus_client
 
 
 _COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
@@ -131,18 +125,13 @@ class FleetCollector:
         yield found
 
     def _look(self) -> None:
-        for name, watched in self._watched.items():
-            if name not in self._patterns:
-                watched.learn(self._read(name))
-        if self._patterns:
-            self._scan()
-
-    def _read(self, key: str) -> list[BucketSample]:
-        fields, now = self._admin.store.rules.bucket(stored(key))
-        sample = sampled(key, [fields.get(name) for name in FIELDS], now)
-        return [] if sample is None else [sample]
-
-    def _scan(self) -> None:
+        for key, watched in self._watched.items():
+            if key not in self._patterns:
+                fields, now = self._admin.store.rules.bucket(stored(key))
+                sample = sampled(key, [fields.get(name) for name in FIELDS], now)
+                watched.learn([] if sample is None else [sample])
+        if not self._patterns:
+            return
         self._sampler = self._sampler or self._make()
         look = self._sampler.look()
         self._round |= {sample.key: sample for sample in look.samples}

@@ -70,9 +70,6 @@ def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota
 
     Returns:
         The function. It raises ValueError for a key without a quota, and TypeError if a function returns anything else.
-
-    Raises:
-        ValueError, TypeError: the source cannot work.
     """
     if isinstance(source, Quota | str):
         quota = Quota.parse(source) if isinstance(source, str) else source

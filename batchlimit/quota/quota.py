@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from batchlimit.base.redaction import shown
-from batchlimit.quota.bandwidth import checked_burst, checked_rate, decoded_rate, encoded_rate, windowed, windows
-from batchlimit.quota.grammar import SECONDS, read, respelled, spell
+from batchlimit.quota import grammar
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -39,9 +38,11 @@ class Quota:
 
     # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
     def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
-        checked = checked_rate(rate)
+        checked = grammar.checked_rate(rate)
         object.__setattr__(self, "rate", checked)
-        object.__setattr__(self, "burst", checked_burst(checked, _one_period(checked) if burst is None else burst))
+        object.__setattr__(
+            self, "burst", grammar.checked_burst(checked, _one_period(checked) if burst is None else burst)
+        )
         object.__setattr__(self, "also", tuple(_flattened(also)))
 
     @classmethod
@@ -62,7 +63,7 @@ class Quota:
             >>> str(Quota.per_second(100, burst=200))
             '100/s burst 200'
         """
-        return cls._per(n, SECONDS["s"], burst)
+        return cls._per(n, grammar.SECONDS["s"], burst)
 
     @classmethod
     def per_minute(cls, n: float, *, burst: int | None = None) -> Self:
@@ -82,7 +83,7 @@ class Quota:
             >>> str(Quota.per_minute(100))
             '100/m'
         """
-        return cls._per(n, SECONDS["m"], burst)
+        return cls._per(n, grammar.SECONDS["m"], burst)
 
     @classmethod
     def per_hour(cls, n: float, *, burst: int | None = None) -> Self:
@@ -102,7 +103,7 @@ class Quota:
             >>> str(Quota.per_hour(100))
             '100/h'
         """
-        return cls._per(n, SECONDS["h"], burst)
+        return cls._per(n, grammar.SECONDS["h"], burst)
 
     @classmethod
     def per_day(cls, n: float, *, burst: int | None = None) -> Self:
@@ -122,7 +123,7 @@ class Quota:
             >>> str(Quota.per_day(100))
             '100/d'
         """
-        return cls._per(n, SECONDS["d"], burst)
+        return cls._per(n, grammar.SECONDS["d"], burst)
 
     @classmethod
     def within(cls, n: int, *, per: float, burst: int | None = None) -> Self:
@@ -148,11 +149,11 @@ class Quota:
             >>> str(quota), quota.burst, round(quota.rate * 60, 1)
             ('100 within 1m', 10, 90.6)
         """
-        return cls(*windowed(n, per, burst))
+        return cls(*grammar.windowed(n, per, burst))
 
     @classmethod
     def _per(cls, n: float, seconds: float, burst: int | None) -> Self:
-        amount = checked_rate(n)
+        amount = grammar.checked_rate(n)
         return cls(amount / seconds, _one_period(amount) if burst is None else burst)
 
     @classmethod
@@ -178,13 +179,13 @@ class Quota:
         try:
             return cls._read(text)
         except ValueError as error:
-            if (meant := respelled(text)) is None or not _is_quota(meant):
+            if (meant := grammar.respelled(text)) is None or _read_as(meant) is None:
                 raise
             raise ValueError(f"{error}; write {meant}") from None
 
     @classmethod
     def _read(cls, text: str) -> Self:
-        first, *also = read(text, cls._per, lambda *window: cls(*windowed(*window)))
+        first, *also = grammar.read(text, cls._per, lambda *window: cls(*grammar.windowed(*window)))
         return cls(first.rate, first.burst, also)
 
     @classmethod
@@ -206,7 +207,7 @@ class Quota:
         """
         try:
             pairs = [pair.split(":") for pair in text.split(" ")]
-            first, *also = [Quota(decoded_rate(rate), int(burst)) for rate, burst in pairs]
+            first, *also = [Quota(grammar.decoded_rate(rate), int(burst)) for rate, burst in pairs]
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"not an encoded quota: {shown(text)}") from error
         return cls(first.rate, first.burst, also)
@@ -221,7 +222,7 @@ class Quota:
             >>> Quota.parse("100/s burst 200").encode()
             '100/1:200'
         """
-        return " ".join(f"{encoded_rate(part.rate)}:{part.burst}" for part in self.bandwidths)
+        return " ".join(f"{grammar.encoded_rate(part.rate)}:{part.burst}" for part in self.bandwidths)
 
     @property
     def bandwidths(self) -> tuple["Quota", ...]:
@@ -281,20 +282,12 @@ def _flattened(also: Iterable[object]) -> Iterator[Quota]:
 
 
 def _spelled(quota: Quota) -> str:
-    window = next((text for text in windows(quota.rate, quota.burst) if _reads_as(text, quota)), None)
-    return window or spell(quota.rate, quota.burst, lambda text: _reads_as(text, quota))
+    window = next((text for text in grammar.windows(quota.rate, quota.burst) if _read_as(text) == quota), None)
+    return window or grammar.spell(quota.rate, quota.burst, lambda text: _read_as(text) == quota)
 
 
-def _is_quota(text: str) -> bool:
+def _read_as(text: str) -> Quota | None:
     try:
-        Quota._read(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _reads_as(text: str, quota: Quota) -> bool:
-    try:
-        return Quota._read(text) == quota
-    except ValueError:  # a rate near the largest double overflows when it is written per week
-        return False
+        return Quota._read(text)
+    except ValueError:  # a typo; or a rate near the largest double, which overflows when it is written per week
+        return None

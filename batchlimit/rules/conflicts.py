@@ -119,7 +119,9 @@ def _check_apart(rules: Sequence[Rule], keys: Sequence[KeyTemplate], numbers: Se
         others = [*alike.get(begins, ()), *alike.get(None, ())] if begins is not None else chain(*alike.values())
         for other in others:
             if keys[other].overlaps(key):
-                raise _overlap(rules[other], rules[number])
+                one, rule = rules[other], rules[number]
+                problem = f"a client could choose a value that makes its key {shown(rule.key)} one of rule {one.name!r}"
+                raise RulesError(f"{problem}, {shown(one.key)}. {_renaming(rule)}", rule=rule.name, field="key")
         alike.setdefault(begins, []).append(number)
 
 
@@ -150,11 +152,6 @@ def _check_costs(one: Rule, other: Rule) -> None:
         )
 
 
-def _overlap(one: Rule, other: Rule) -> RulesError:
-    problem = f"a client could choose a value that makes its key {shown(other.key)} one of rule {one.name!r}"
-    return RulesError(f"{problem}, {shown(one.key)}. {_renaming(other)}", rule=other.name, field="key")
-
-
 def _renaming(rule: Rule) -> str:
     return f"Rename one key, as in {shown(rule.name.replace('/', '-') + ':' + rule.key)}"
 
@@ -166,14 +163,10 @@ def check_values(rules: Sequence[Rule], keys: Sequence[KeyTemplate], identities:
             parameters = {name for name, _ in Pattern.parse(text).names}
             for field in key.fields:
                 if field not in parameters and field not in identities:
-                    raise _valueless(rule, field, text, [*identities, *parameters])
+                    meant = get_close_matches(field, names := [*identities, *parameters], 1)
+                    hint = f"did you mean {{{meant[0]}}}?" if meant else f"there are {', '.join(names) or 'no names'}"
+                    problem = f"{{{field}}} of the key {shown(rule.key)} is neither in the identity nor in"
+                    raise RulesError(f"{problem} {shown(text)}: {hint}", rule=rule.name, field="key")
                 if field in parameters and field in identities:
                     problem = f"{{{field}}} of {shown(text)} is a name of the identity too; rename the path parameter"
                     raise RulesError(problem, rule=rule.name, field="match")
-
-
-def _valueless(rule: Rule, field: str, text: str, names: list[str]) -> RulesError:
-    meant = get_close_matches(field, names, 1)
-    hint = f"did you mean {{{meant[0]}}}?" if meant else f"there are {', '.join(names) or 'no names'}"
-    problem = f"{{{field}}} of the key {shown(rule.key)} is neither in the identity nor in {shown(text)}: {hint}"
-    return RulesError(problem, rule=rule.name, field="key")

@@ -86,19 +86,13 @@ def _verdict(rule: Rule, request: Request) -> Verdict:
     paths = set()
     for number, reading in enumerate(readings(request.path, request.root)):
         for text, pattern in patterns:
-            for match in _on_its_path(rule, pattern, reading):
+            for found in Matcher([(rule, [replace(pattern, methods=None)])]).read("", reading):  # whatever the method
                 paths.add(text)
                 if pattern.takes(request.method.upper()):
                     other = f" {shown(reading)}, another reading of the path" if number else ""
-                    return _keyed(match, f"{text} matches{other}", request)
+                    return _keyed(Match(*found), f"{text} matches{other}", request)
     why = "; ".join(f"{text} is for other {'methods' if text in paths else 'paths'}" for text, _ in patterns)
     return Verdict(rule, "no match", None, why or "routes ask for it by its key")
-
-
-def _on_its_path(rule: Rule, pattern: Pattern, reading: str) -> list[Match]:
-    """Return a match whatever the method, or none."""
-    matcher = Matcher([(rule, [replace(pattern, methods=None)])])
-    return [Match(*found) for found in matcher.read("", reading)]
 
 
 def _keyed(match: Match, matches: str, request: Request) -> Verdict:

@@ -165,12 +165,8 @@ class RuleFile(Unique):
         self._thread: threading.Thread | None = None
 
     def _start(self) -> None:
-        work = threading.Thread(
-            target=_watch,
-            args=(weakref.ref(self), self._stop, self._interval),
-            name="batchlimit-rule-file",
-            daemon=True,
-        )
+        of_it = weakref.ref(self), self._stop, self._interval
+        work = threading.Thread(target=_watch, args=of_it, name="batchlimit-rule-file", daemon=True)
         try:
             work.start()
         except RuntimeError as error:  # the next follower tries anew

@@ -47,17 +47,7 @@ class Exactly(NamedTuple):
 
 
 class Exemption:
-    """Requests that no rule is for.
-
-    Args:
-        given: a pattern, a function of the Request that returns whether it is exempt, or several of both.
-
-    Attributes:
-        given: as above, several.
-        functions: those of them that are functions.
-
-    Raises:
-        RulesError: one of them cannot work.
+    """Requests that no rule is for, by patterns, and functions of the Request that return whether it is exempt.
 
     Example:
         >>> health = Exemption("GET /health")
@@ -108,9 +98,6 @@ class Replacements:
 
     A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
     replaces none: else nothing would be limited while it is tried.
-
-    Args:
-        rules: all rules.
 
     Example:
         >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
@@ -178,15 +165,7 @@ FoundRules = Found[tuple[Rule, KeyTemplate]]
 
 
 class Finder:
-    """Finds the rules of requests.
-
-    Args:
-        rules: all rules.
-        keys: what makes the key of each.
-        exemption: requests that no rule is for.
-
-    Attributes:
-        found: the rules that apply, by method, path and root, if all of them have a key.
+    """Finds the rules of requests; `keys` make the key of each.
 
     Example:
         >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
@@ -202,7 +181,7 @@ class Finder:
         self._matcher = Matcher(
             ((rule, key), [Pattern.parse(text) for text in rule.match]) for rule, key in zip(rules, keys, strict=True)
         )
-        self.found = Memory(self._find)
+        self.found = Memory(self._find)  # the rules that apply if all of them have a key
 
     def applicable(self, request: Request) -> Applicable:
         """Return the rules that apply, each with its key or why it has none; one without a key replaces no other."""

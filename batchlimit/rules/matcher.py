@@ -162,24 +162,21 @@ class Matcher(Generic[T]):
     def find(self, method: str, path: str, root: str = "") -> "Found[T]":
         """Return the targets that match, each with the path parameters of its first pattern that does."""
         tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
-        if root or is_odd(path):
-            return self._find_in(tree, readings(path, root))
-        segments = self._segments(path)
-        return _found(_walk(tree, segments), segments)
+        if not root and not is_odd(path):
+            segments = self._segments(path)
+            return _found(_walk(tree, segments), segments)
+        found: dict[int, tuple[T, Mapping[str, str]]] = {}
+        for each in readings(path, root):
+            segments = self._segments(each)
+            hits = _walk(tree, segments)
+            for hit, answer in zip(hits, _found(hits, segments), strict=True):
+                found.setdefault(hit.order, answer)
+        return tuple([found[order] for order in sorted(found)])
 
     def read(self, method: str, path: str) -> "Found[T]":
         """Return what `find` returns, of this reading of the path alone."""
         segments = self._segments(path)
         return _found(_walk(self._roots.get(method, self._others), segments), segments)
-
-    def _find_in(self, tree: _PathNode[T], paths: Iterable[str]) -> "Found[T]":
-        found: dict[int, tuple[T, Mapping[str, str]]] = {}
-        for path in paths:
-            segments = self._segments(path)
-            hits = _walk(tree, segments)
-            for hit, answer in zip(hits, _found(hits, segments), strict=True):
-                found.setdefault(hit.order, answer)
-        return tuple([found[order] for order in sorted(found)])
 
     def _segments(self, path: str) -> Sequence[str]:
         """Return what stands between the slashes. The rest of a path that is longer than any pattern is one piece."""

@@ -4,6 +4,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -117,8 +118,13 @@ class Examination:
     def _rights(self, client: Any) -> Finding:
         user = text(client.execute_command("ACL", "WHOAMI"))
         bucket = bucket_name(self._prefix, _KEY)
-        missing = [name for name, words in _NEEDED.items() if not _may(client, user, name, words, bucket)]
-        return findings.rights(user, [each.lower() for each in missing])
+        missing = []
+        for name, words in _NEEDED.items():
+            told = client.execute_command(
+                "ACL", "DRYRUN", user, name, *(each.replace("{key}", bucket) for each in words)
+            )
+            missing += [] if text(told) == "OK" else [name.lower()]
+        return findings.rights(user, missing)
 
     def _expiry(self, client: Any) -> Finding:
         names, is_all = _sample(client, self._prefix)
@@ -179,11 +185,6 @@ def _trips(client: Any) -> tuple[list[float], float]:
     return trips, offsets[trips.index(min(trips))]
 
 
-def _may(client: Any, user: str, command: str, words: tuple[str, ...], bucket: str) -> bool:
-    told = client.execute_command("ACL", "DRYRUN", user, command, *(each.replace("{key}", bucket) for each in words))
-    return text(told) == "OK"
-
-
 def _lines(told: Any) -> dict[str, str]:
     """Return the fields of a reply of lines, which some clients have in a dict."""
     if isinstance(told, dict):
@@ -200,29 +201,13 @@ def mistaken(address: str) -> str:
     url = urlsplit(address.partition(",")[0])
     if url.hostname is None or url.port is None:
         return ""
-    if url.scheme.startswith("rediss"):
-        return (
-            "the port speaks no TLS: use redis in place of rediss, or the TLS port"
-            if _is_plain(url.hostname, url.port)
-            else ""
-        )
-    return "the port speaks TLS: use rediss in place of redis" if _is_encrypted(url.hostname, url.port) else ""
-
-
-def _is_plain(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), _PATIENCE) as connection:
+    with suppress(OSError), socket.create_connection((url.hostname, url.port), _PATIENCE) as connection:
+        if url.scheme.startswith("rediss"):
             connection.sendall(b"PING\r\n")
-            return connection.recv(1) in (b"+", b"-")
-    except OSError:
-        return False
-
-
-def _is_encrypted(host: str, port: int) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
-    try:
-        with socket.create_connection((host, port), _PATIENCE) as connection, context.wrap_socket(connection):
-            return True
-    except OSError:
-        return False
+            is_plain = connection.recv(1) in (b"+", b"-")
+            return "the port speaks no TLS: use redis in place of rediss, or the TLS port" if is_plain else ""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+        with context.wrap_socket(connection):
+            return "the port speaks TLS: use rediss in place of redis"
+    return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.cli.simulate.result import ReplayTally
@@ -49,30 +49,18 @@ class Bad:
         self.first = self.first or shown(line.strip())
 
 
-class Format(NamedTuple):
-    """One format: its name, and what reads a line, or raises Unreadable."""
-
-    name: str
-    read: Callable[[str], Line]
-
-
 def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
     """Read a log whose first line tells the format; lines that cannot be read are counted."""
     rest = (text for text in source if text.strip())
     if (first := next(rest, None)) is None:
         return
-    read = format_of(first).read
+    read: Callable[[str], Line] = _JsonLines() if first.lstrip().startswith("{") else _Common()
     for text in chain([first], source):
         try:
             yield read(text)
         except Unreadable:
             if text.strip():
                 bad.add(text)
-
-
-def format_of(line: str) -> Format:
-    """Return the format that a line is in."""
-    return Format("json", _JsonLines()) if line.lstrip().startswith("{") else Format("common", _Common())
 
 
 class _Common:

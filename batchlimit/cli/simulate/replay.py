@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
-from batchlimit.rules.key import KeyTemplate, NoKey
+from batchlimit.rules.key import NoKey
 
 _MOST_ROUTES = 100_000
 """Targets whose rules are remembered."""
@@ -222,18 +222,16 @@ class Replay:
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
-        found = self._rules.templates(method, unquote(target.partition("?")[0]))
-        ways = tuple([self._way(*each) for each in found])
+        ways = []
+        for rule, template, parameters in self._rules.templates(method, unquote(target.partition("?")[0])):
+            fields = set(template.fields)
+            is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
+            of_client = fields & {"ip", "user"}
+            by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
+            ways.append(Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {}))
         is_one = len(ways) == 1 and ways[0].rule.mode == "enforce" and ways[0].rule.charge is None
-        route = self._routes[method, target] = Route(ways, ways[0] if is_one else None)
+        route = self._routes[method, target] = Route(tuple(ways), ways[0] if is_one else None)
         return route
-
-    def _way(self, rule: Rule, template: KeyTemplate, parameters: Mapping[str, str]) -> Way:
-        fields = set(template.fields)
-        is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
-        of_client = fields & {"ip", "user"}
-        by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
-        return Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {})
 
     def _found(self, way: Way, ip: str, user: str) -> Charge | ReplayTally:
         """Return what a rule charges, or where to count that it has no key."""
@@ -251,15 +249,11 @@ class Replay:
             raise ValueError(f"rule {rule.name!r}: its cost is a function of the request, which no log can be asked")
         if rule.charge is not None and not isinstance(rule.charge, Statuses):
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
-        tally = self.result.keys.setdefault((rule.name, key), ReplayTally())
-        bucket = self._buckets.get(stored(key)) or self._bucket(rule, key)
+        tally, name = self.result.keys.setdefault((rule.name, key), ReplayTally()), stored(key)
+        if (bucket := self._buckets.get(name)) is None:
+            screen = Screen(rule.quota, self._now, partial(self._end, name), is_exact=self._is_exact)
+            bucket = self._buckets[name] = ReplayedBucket(key, name, rule.quota, screen, BucketTrust())
         return Charge(rule.cost, rule.charge, tally, bucket)
-
-    def _bucket(self, rule: Rule, key: str) -> ReplayedBucket:
-        name = stored(key)
-        screen = Screen(rule.quota, self._now, partial(self._end, name), is_exact=self._is_exact)
-        found = self._buckets[name] = ReplayedBucket(key, name, rule.quota, screen, BucketTrust())
-        return found
 
 
 def _asked(limiter: SimulatedLimiter, charges: Sequence[Charge]) -> str | None:

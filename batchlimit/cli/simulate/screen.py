@@ -31,14 +31,7 @@ _STRETCH = 4.0
 
 
 class Screen:
-    """One key's plain bucket. Instants are seconds.
-
-    Attributes:
-        is_open: whether arithmetic decides. False: reservoirs do.
-        is_sampled: whether reservoirs decide as well.
-        count: requests of the present stretch.
-        last: the instant of the last request.
-    """
+    """One key's plain bucket. Arithmetic decides where it `is_open`; reservoirs too in a stretch that `is_sampled`."""
 
     __slots__ = (
         "_fills_in", "_first", "_level", "_levels", "_on_end", "_others", "_since",
@@ -56,7 +49,7 @@ class Screen:
 
     def _begin(self, now: float) -> None:
         self._level, self._levels = self._first[1], [burst for _, burst, _ in self._others]
-        self.last = self._since = now
+        self.last = self._since = now  # of the last request, and of the present stretch (s), which has so many
         self.count = 0
 
     def passes(self, now: float, cost: int) -> bool:
@@ -139,31 +132,16 @@ _ALIKE = 1.5
 
 
 class BucketTrust:
-    """What is known of one key. Instants are seconds.
-
-    Attributes:
-        until: before it the plain bucket decides; -inf: reservoirs do.
-        pace: of the refill of the plain bucket, as a share of its rate.
-        count: requests of the present window that the plain bucket decided.
-        calls: of the store that reservoirs would have made for those of the windows before.
-    """
+    """What is known of one key. Before `until` (s) the plain bucket decides; -inf: reservoirs do."""
 
     __slots__ = (
-        "_admitted",
-        "_asked",
-        "_begun",
-        "_called",
-        "_left",
-        "_length",
-        "_plain",
-        "calls",
-        "count",
-        "pace",
-        "until",
-    )
+        "_admitted", "_asked", "_begun", "_called", "_left", "_length", "_plain", "calls", "count", "pace", "until",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.pace, self.count, self.calls = 1.0, 0, 0.0
+        self.pace = 1.0  # of the refill of the plain bucket, as a share of its rate
+        self.count = 0  # requests of the present window that the plain bucket decided
+        self.calls = 0.0  # of the store that reservoirs would have made for those of the windows before
         self._left = self._asked = self._called = 0
         self._length = 0.0
         self.begin(math.inf)

@@ -117,17 +117,9 @@ class _SeenKey:
         self.trend.append(self.rates[0])
 
     def row(self) -> Row:
-        last = self.last
-        return Row(
-            last.key,
-            str(last.quota),
-            *self.rates,
-            last.level,
-            last.held,
-            last.instances,
-            tuple(self.trend),
-            self.is_average,
-        )
+        last, trend = self.last, tuple(self.trend)
+        now = last.level, last.held, last.instances
+        return Row(last.key, str(last.quota), *self.rates, *now, trend, self.is_average)
 
 
 class Board:
@@ -163,9 +155,5 @@ class Board:
         """Return the keys that use and refuse the most."""
         if count >= len(self._known):
             return list(self._known)
-        return sorted(self._known, key=lambda key: -self._heat(key))[:count]
-
-    def _heat(self, key: str) -> float:
-        used, refused, shadow = self._known[key].rates
-        heat = used + refused + shadow
-        return heat if math.isfinite(heat) else 0.0
+        heats = {key: sum(each.rates) for key, each in self._known.items()}
+        return sorted(heats, key=lambda key: -heats[key] if math.isfinite(heats[key]) else 0.0)[:count]

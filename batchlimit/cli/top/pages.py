@@ -151,16 +151,14 @@ def _screen(urls: Sequence[str], interval: float) -> None:
     with keyboard() as keys, Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
         before = now = look(urls)
         while True:
-            live.update(_drawn(rows(before, now)), refresh=True)
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for name in (*_SHOWN, "lowered_by"):
+                table.add_column(name.upper().replace("_PER_SECOND", "/S").replace("_", " "))
+            for row in rows(before, now):
+                told = ["-" if value in (None, "") else str(value) for value in _plain(row).values()]
+                table.add_row(*(Text(escaped(each)) for each in told))
+            head, foot = Text("batchlimit top: concurrency limiters\n", "bold"), Text("\nq quit", "dim")
+            live.update(Group(head, table, foot), refresh=True)
             if leaves(keys, time.monotonic() + interval):
                 return
             before, now = now, look(urls)
-
-
-def _drawn(found: list[Row]) -> Group:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (*_SHOWN, "lowered_by"):
-        table.add_column(name.upper().replace("_PER_SECOND", "/S").replace("_", " "))
-    for row in found:
-        table.add_row(*(Text(escaped("-" if value in (None, "") else str(value))) for value in _plain(row).values()))
-    return Group(Text("batchlimit top: concurrency limiters\n", "bold"), table, Text("\nq quit", "dim"))

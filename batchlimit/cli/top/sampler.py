@@ -5,8 +5,9 @@ the server counts (INFO commandstats): its averages say how many more commands f
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import redis
 
@@ -95,7 +96,9 @@ class _Server:
     def _go_on(self, samples: dict[str, BucketSample]) -> float:
         """Read further buckets, until the budget is spent or all names were passed; return the part that was."""
         if self._cursor == 0:
-            self._passed, self._size = 0, self._dbsize()
+            self._passed, self._size, client = 0, 0, cast(Any, self._client)
+            with suppress(redis.ResponseError):  # a right that the user has not
+                self._size = int(client.dbsize())
         while True:
             names = self._scan()
             new = [key for key in names if key not in samples]
@@ -105,13 +108,6 @@ class _Server:
                 return 1.0
             if not self._meter.has_room(self._budget, _STEP):
                 return min(0.99, self._passed / self._size) if self._size else 0.0
-
-    def _dbsize(self) -> int:
-        client: Any = self._client
-        try:
-            return int(client.dbsize())
-        except redis.ResponseError:  # a right that the user has not
-            return 0
 
     def _scan(self) -> list[str]:
         client: Any = self._client
@@ -131,7 +127,10 @@ class _Server:
         (seconds, microseconds), *replies = pipeline.execute(raise_on_error=False)
         self._meter.count("hmget", len(keys))
         now = seconds + microseconds / 1e6
-        found = {key: _sample(key, reply, now) for key, reply in zip(keys, replies, strict=True)}
+        found = {}
+        for key, reply in zip(keys, replies, strict=True):
+            if not isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
+                found[key] = sampled(key, [None if value is None else text(value) for value in reply], now)
         return {key: sample for key, sample in found.items() if sample is not None}
 
 
@@ -186,12 +185,6 @@ class _Meter:
                 if calls > before[0]:
                     self._prices[command] = (usec - before[1]) / (calls - before[0])
                 self._last[command] = calls, usec
-
-
-def _sample(key: str, reply: Any, now: float) -> BucketSample | None:
-    if isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
-        return None
-    return sampled(key, [None if value is None else text(value) for value in reply], now)
 
 
 def _parts(keys: Iterable[str]) -> Iterator[list[str]]:

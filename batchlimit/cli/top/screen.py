@@ -138,9 +138,6 @@ class _Column(NamedTuple):
     cell: Callable[[Row], Text]
     justify: Literal["left", "right"] = "right"
 
-    def title(self, view: View) -> Text:
-        return _title(self.heading, self.sort, view)
-
 
 class ScreenScene(NamedTuple):
     """What is drawn besides rows."""
@@ -155,20 +152,17 @@ def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width:
     """Return the whole screen of so many columns, with `room` rows at most."""
     shown = view.chosen(rows)
     table = _table(shown[: max(1, room)], view, width)
-    return Group(_heading(scene, rows), Text(""), table, _footing(len(shown), room, view))
-
-
-def _heading(scene: ScreenScene, rows: Sequence[Row]) -> Text:
     cost, clock = scene.cost, datetime.fromtimestamp(scene.at, UTC).strftime("%H:%M:%S UTC")
     sums = f"{len(rows):,} keys, {number(sum(row.used for row in rows))} used/s, "
     seen = "all buckets seen" if cost.part >= 1.0 else f"round of all buckets: {cost.part:.0%}"
     guessed = " as guessed: the user may not read INFO" if cost.is_guessed else ""
     price = f"the last look cost {cost.calls:,} commands, {cost.ms:.1f} ms of the server (budget {scene.budget:g} ms)"
-    return Text.assemble(
+    heading = Text.assemble(
         ("batchlimit top", "bold"), f"  {scene.store}  {clock}\n",
         sums, (f"{number(sum(row.refused for row in rows))} refused/s", "red"), f", {seen}\n",
         (price, "dim"), (guessed, "yellow"), no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
+    return Group(heading, Text(""), table, _footing(len(shown), room, view))
 
 
 def _table(rows: Sequence[Row], view: View, width: int) -> Table:
@@ -176,7 +170,8 @@ def _table(rows: Sequence[Row], view: View, width: int) -> Table:
     table.add_column(_title("KEY", Sort.KEY, view), ratio=1, no_wrap=True, overflow="ellipsis")
     shown = _columns(rows, view, width)
     for column in shown:
-        table.add_column(column.title(view), justify=column.justify, no_wrap=True, overflow="ellipsis")
+        heading = _title(column.heading, column.sort, view)
+        table.add_column(heading, justify=column.justify, no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(Text(escaped(row.key)), *(column.cell(row) for column in shown))
     return table
@@ -187,7 +182,8 @@ def _columns(rows: Sequence[Row], view: View, width: int) -> list[_Column]:
     longest = max((cell_len(escaped(row.key)) for row in rows), default=0)
     left, fit = width - min(longest, max(_KEY, width // 3)), list[_Column]()
     for column in sorted(_COLUMNS, key=lambda each: (each.sort is not view.sort, each.rank)):
-        taken = _GAP + max(each.cell_len for each in (column.title(view), *map(column.cell, rows)))
+        cells = _title(column.heading, column.sort, view), *map(column.cell, rows)
+        taken = _GAP + max(each.cell_len for each in cells)
         if taken <= left:
             fit.append(column)
             left -= taken

@@ -81,15 +81,9 @@ def rule_of(source: CodeSource, most: int = 0) -> Rule | CodeFile:
 
 
 class Code:
-    """What holds for each key by the code. It never changes; another one takes its place whole.
+    """What holds for each key by the code: its quota (ValueError: it has none), failure policy and mode.
 
-    Attributes:
-        quota: from a key to its quota; ValueError: it has none.
-        policy: from a key to its failure policy.
-        mode: from a key to its mode.
-        is_enforced: whether that is "enforce" for all keys.
-        policies: by which keys are counted.
-        rank: of all these quotas.
+    It never changes; another one takes its place whole.
     """
 
     __slots__ = ("is_enforced", "mode", "named", "policies", "policy", "quota", "rank")
@@ -97,8 +91,8 @@ class Code:
     def __init__(self, quota: Rule, on_failure: FailureSource, mode: ModeSource, rank: Rank) -> None:
         self.quota, self.rank = quota, rank
         self.policy, self.mode = failure_rule(on_failure), mode_rule(mode)
-        self.is_enforced = mode == "enforce"
-        self.policies = policies_of(quota)
+        self.is_enforced = mode == "enforce"  # for all keys
+        self.policies = policies_of(quota)  # by which keys are counted
         self.named: _Named | None = None
 
     def __repr__(self) -> str:

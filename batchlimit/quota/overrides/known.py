@@ -52,17 +52,9 @@ class OverridesCache:
     """
 
     __slots__ = (
-        "_clock",
-        "_looking_until",
-        "_looks_after",
-        "_offset",
-        "_on_news",
-        "_understood",
-        "_useless",
-        "in_force",
-        "looks_at",
-        "trouble",
-    )
+        "_clock", "_looking_until", "_looks_after", "_offset", "_on_news", "_understood", "_useless", "in_force",
+        "looks_at", "trouble",
+    )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], on_news: Callable[[], None]) -> None:
         self._clock, self._on_news = clock, on_news
@@ -86,14 +78,11 @@ class OverridesCache:
     def hear(self, told: int, now: float) -> None:
         """Compare what an answer told; most answers tell what is known."""
         self.looks_at = now + EVERY
-        if told != self._understood:
-            self._look(told, now)
-
-    def _look(self, told: int, now: float) -> None:
-        if now < self._looking_until or (told in (UNTOLD, self._useless) and now < self._looks_after):
+        if told == self._understood or now < self._looking_until:
             return
-        self._useless, self._looking_until = told, now + _LONGEST
-        self._on_news()
+        if told not in (UNTOLD, self._useless) or now >= self._looks_after:
+            self._useless, self._looking_until = told, now + _LONGEST
+            self._on_news()
 
     def learn(self, published: Published, sent: float) -> None:
         """Take in what was read, by a request that left at `sent`; raises NotUnderstood, and keeps what was known."""

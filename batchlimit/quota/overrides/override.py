@@ -131,8 +131,13 @@ class Override:
             _check_instant(self.until)
 
     def _check_quota(self) -> None:
-        says_more = (self.mode, self.weight, self.on_failure) != ("enforce", None, None)
-        _check_quota(self.quota, self.mode, needed=not says_more)
+        if self.quota is None:
+            if (self.mode, self.weight, self.on_failure) == ("enforce", None, None):
+                raise TypeError(f"nothing would change: {_INSTEAD}")
+        elif self.mode == "open":
+            raise ValueError(f"what admits everything has no quota: {shown(self.quota)}")
+        elif not isinstance(self.quota, Quota):
+            raise TypeError(f"an override needs a Quota, not {shown(self.quota)}")
 
     @property
     def is_pattern(self) -> bool:
@@ -232,17 +237,6 @@ def check_name(name: object) -> str:
     if not name.isprintable():
         raise ValueError(f"the name of an override must be printable, not {shown(name)}")
     return name if is_pattern(name) else stored(name)
-
-
-def _check_quota(quota: object, mode: Mode, *, needed: bool) -> None:
-    if quota is None:
-        if needed:
-            raise TypeError(f"nothing would change: {_INSTEAD}")
-        return
-    if mode == "open":
-        raise ValueError(f"what admits everything has no quota: {shown(quota)}")
-    if not isinstance(quota, Quota):
-        raise TypeError(f"an override needs a Quota, not {shown(quota)}")
 
 
 def check_line(what: str, text: object) -> None:

@@ -24,8 +24,9 @@ def end_of(until: Until, now: float) -> float | None:
     """Return when something ends that begins now (seconds since 1970; None: never); ValueError: not after now."""
     if until is None:
         return None
-    instant = _instant(until)
-    end = now + _duration(until) if instant is None else _aware(instant).timestamp()
+    if (instant := _instant(until)) is not None and instant.tzinfo is None:
+        raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC), or 2026-11-28T09:00Z")
+    end = now + _duration(until) if instant is None else instant.timestamp()
     if not now < end < datetime.max.replace(tzinfo=UTC).timestamp():
         raise ValueError(f"{shown(until)} is no time after now: write how long it is to last, as 90s, 1h or 2d")
     return round(end, 3)
@@ -106,26 +107,16 @@ def _instant(until: Until) -> datetime | None:
     return until if isinstance(until, datetime) else None
 
 
-def _aware(instant: datetime) -> datetime:
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC), or 2026-11-28T09:00Z")
-    return instant
-
-
 def _duration(until: object) -> float:
     if isinstance(until, timedelta):
         return until.total_seconds()
     if isinstance(until, str):
-        return _read(until)
+        parts = _PART.findall(until)
+        if not parts or "".join(_PART.sub("", until).split()):
+            raise ValueError(
+                f"{shown(until)} is no duration: write 90s, 30m, 1h, 1h30m or 2d, or an instant as 2026-11-28T09:00Z"
+            )
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if isinstance(until, bool) or not isinstance(until, int | float):
         raise TypeError(f"how long an override counts is in seconds, or a text such as '1h', not {shown(until)}")
     return float(until)
-
-
-def _read(text: str) -> float:
-    parts = _PART.findall(text)
-    if not parts or "".join(_PART.sub("", text).split()):
-        raise ValueError(
-            f"{shown(text)} is no duration: write 90s, 30m, 1h, 1h30m or 2d, or an instant as 2026-11-28T09:00Z"
-        )
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -75,8 +75,11 @@ class Loader:
     def said(self) -> tuple[list[Rule], dict[str, CodeLimit], int | None]:
         """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
         data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities", "exempt"))
-        rules = self._rules(data) if "rules" in data else []
-        return rules, self._limits(data.get("limits", {})), self._revision(data.get("revision"))
+        rules, limits = self._rules(data) if "rules" in data else [], self._limits(data.get("limits", {}))
+        revision = data.get("revision")
+        if revision is not None and not (type(revision) is int and 0 <= revision < 2**53):
+            raise self._error(f"revision is a whole number from 0, not {shown(revision)}", self._at(("revision",)))
+        return rules, limits, revision
 
     def identities(self) -> list[str] | None:
         """Return the names that the file says every identity has; None: it does not say. RulesError as for `rules`."""
@@ -90,17 +93,18 @@ class Loader:
         given = self._document.data.get("exempt", [])
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             raise self._error(f"exempt is a list of patterns, not {shown(given)}", self._at(("exempt",)))
-        return [self._exempted(("exempt", number), each) for number, each in enumerate(given)]
-
-    def _exempted(self, path: Path, text: str) -> str | Callable[..., Any]:
-        if text.isidentifier():
-            found: Callable[..., Any] = self._converted(path, "exempt", text, None)
-            return found
-        try:
-            Pattern.parse(text)
-        except ValueError as error:
-            raise self._error(str(error).removeprefix("match "), self._at(path), None, "exempt") from error
-        return text
+        found: list[str | Callable[..., Any]] = []
+        for number, text in enumerate(given):
+            path: Path = ("exempt", number)
+            if text.isidentifier():
+                found.append(self._converted(path, "exempt", text, None))
+                continue
+            try:
+                Pattern.parse(text)
+            except ValueError as error:
+                raise self._error(str(error).removeprefix("match "), self._at(path), None, "exempt") from error
+            found.append(text)
+        return found
 
     def problems(self) -> list[RulesError]:
         """Return all that is wrong with the file, and with each rule and limit by itself, each once."""
@@ -137,29 +141,23 @@ class Loader:
         return {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
 
     def _limit(self, path: Path, given: object) -> CodeLimit:
-        fields = given if isinstance(given, dict) else {"quota": given}
+        fields: Any = given if isinstance(given, dict) else {"quota": given}
         self._check_fields(path, fields, ("quota", "on_failure", "mode"), "a limit", str(path[1]))
         if "quota" not in fields:
             raise self._error("the limit has no quota", self._at(path), str(path[1]), "quota")
-        found = {name: self._of_limit(path, name, value, nested=fields is given) for name, value in fields.items()}
+        found: dict[str, Any] = {}
+        for field, value in fields.items():
+            where = (*path, field) if fields is given else path
+            try:
+                found[field] = checked(field, self._converted(where, field, value, str(path[1])), None)
+            except RulesError as error:
+                column = _COLUMN.search(error.problem)
+                exact = column is not None and isinstance(value, str) and field == "quota"
+                place = (
+                    self._document.place_within(where, value, int(column[1])) if exact and column else self._at(where)
+                )
+                raise self._error(error.problem, place, str(path[1]), field) from error
         return CodeLimit(**found)
-
-    def _of_limit(self, path: Path, field: str, value: Any, *, nested: bool) -> Any:
-        """Return what a Limit takes for a field."""
-        where = (*path, field) if nested else path
-        try:
-            found = checked(field, self._converted(where, field, value, str(path[1])), None)
-        except RulesError as error:
-            column = _COLUMN.search(error.problem)
-            exact = column is not None and isinstance(value, str) and field == "quota"
-            place = self._document.place_within(where, value, int(column[1])) if exact and column else self._at(where)
-            raise self._error(error.problem, place, str(path[1]), field) from error
-        return found
-
-    def _revision(self, given: object) -> int | None:
-        if given is None or (type(given) is int and 0 <= given < 2**53):
-            return given
-        raise self._error(f"revision is a whole number from 0, not {shown(given)}", self._at(("revision",)))
 
     def located(self, error: RulesError) -> RulesError:
         """Return an error of several rules with the place of the rule that it names, the last of that name."""
@@ -217,8 +215,11 @@ class Loader:
         column = _COLUMN.search(problem)
         if field == "quota" and isinstance(value, str) and column:
             return self._document.place_within((*path, field), value, int(column[1]))
-        if field == "match" and isinstance(value, list):
-            return self._at((*path, field, *_first_bad(value)))
+        for number, text in enumerate(value) if field == "match" and isinstance(value, list) else ():
+            try:
+                Pattern.parse(text)
+            except (ValueError, TypeError):
+                return self._at((*path, field, number))
         return self._at((*path, field))
 
     def _at(self, path: Path) -> Position:
@@ -226,12 +227,3 @@ class Loader:
 
     def _error(self, problem: str, place: Position, rule: str | None = None, field: str | None = None) -> RulesError:
         return RulesError(problem, source=self._source, rule=rule, field=field, line=place.line, column=place.column)
-
-
-def _first_bad(patterns: list[object]) -> Path:
-    for number, text in enumerate(patterns):
-        try:
-            Pattern.parse(text)
-        except (ValueError, TypeError):
-            return (number,)
-    return ()
