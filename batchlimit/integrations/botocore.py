@@ -86,10 +86,6 @@ def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:
     return AWSResponse(request.url, 503, headers, _Nothing())
 
 
-def _close(response: AWSResponse) -> None:
-    response.raw.close()
-
-
 def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
     from batchlimit.integrations.outgoing_permit import hold_by_connection
 
@@ -110,4 +106,5 @@ def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:
     return not _THROTTLED.isdisjoint(codes)
 
 
-_LIBRARY = Library(RateLimiter, _call, _answered, attrgetter("status_code"), content, _close, _hold)
+_status = attrgetter("status_code")
+_LIBRARY = Library(RateLimiter, _call, _answered, _status, content, lambda response: response.raw.close(), _hold)

@@ -40,13 +40,11 @@ class _Limited:
         return f"<{type(self).__name__} {self._upstream!r} on {self._inner!r}>"
 
     def _sender(self, request: Any) -> Any:
-        return self._made(request) if self._inner is None else self._inner
-
-    def _made(self, request: Any) -> Any:
-        with self._lock:
-            if self._inner is None:
-                self._inner = getattr(_library(request), self._usual)()
-            return self._inner
+        if self._inner is None:
+            with self._lock:
+                if self._inner is None:
+                    self._inner = getattr(_library(request), self._usual)()
+        return self._inner
 
 
 class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTransport of both libraries, to type checkers

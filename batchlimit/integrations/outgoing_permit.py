@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from batchlimit import AsyncRateLimiter, Queue
 from batchlimit.admission import Admission, AsyncAdmission
@@ -68,16 +68,8 @@ class OutgoingPermit:
             ]()
 
 
-class Raw(Protocol):
-    """A response of urllib3, below those of requests and botocore."""
-
-    connection: Any
-    close: Callable[[], None]
-    release_conn: Callable[[], None]
-
-
-def hold_by_connection(raw: Raw, permit: OutgoingPermit, *failures: type[Exception]) -> None:
-    """Hold a permit until the connection of a response is free; `failures` are the errors of reading it."""
+def hold_by_connection(raw: Any, permit: OutgoingPermit, *failures: type[Exception]) -> None:
+    """Hold a permit until the connection of a response of urllib3 is free; `failures` are the errors of reading it."""
     if raw.connection is None:
         permit.end()
         return

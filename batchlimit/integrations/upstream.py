@@ -128,7 +128,12 @@ class Upstream:
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
         self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
-        self._admission, self._priority = _admission(limiter, concurrency), priority
+        self._admission: Any = None
+        self._priority = priority
+        if concurrency is not None:
+            from batchlimit.integrations.outgoing_permit import admission
+
+            self._admission = admission(limiter, concurrency)
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
@@ -231,14 +236,6 @@ def _pacer(observe: object, longest: float) -> Pacer | None:
     if not isinstance(observe, Mapping):
         raise TypeError(f"observe must be a bool, or a dict from kinds to keys, not {shown(observe)}")
     return Pacer({kind: check_key(key) for kind, key in observe.items()}, longest)
-
-
-def _admission(limiter: RateLimiter | AsyncRateLimiter, concurrency: "Concurrency | None") -> Any:
-    if concurrency is None:
-        return None
-    from batchlimit.integrations.outgoing_permit import admission
-
-    return admission(limiter, concurrency)
 
 
 def refused(error: RateLimited | ConcurrencyLimited | StoreUnavailable, method: str) -> Unsent:

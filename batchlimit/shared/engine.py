@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from batchlimit.base.blocking import not_reentered
 from batchlimit.base.unique import Forkables
+from batchlimit.base.waking import ThreadWakeup
+from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
@@ -20,16 +22,7 @@ from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer, Lender
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
-
-class Wakeup(Protocol):
-    """What a caller waits for: a ThreadWakeup or a TaskWakeup."""
-
-    def wake(self) -> None:
-        """End the wait, from any thread; RuntimeError if nobody can be woken any more."""
-        ...
-
-
-W = TypeVar("W", bound=Wakeup)
+W = TypeVar("W", ThreadWakeup, TaskWakeup)
 
 
 class Engine:
@@ -68,14 +61,21 @@ class Engine:
         with not_reentered(holdings.lock):
             if self._renewer.is_closed:
                 raise LimiterClosed(CLOSED)
-            slots = holdings.keys.by_key.get(permit.key) or self._make(permit.key)
+            if (slots := holdings.keys.by_key.get(permit.key)) is None:
+                shared = self._limit_of(check_key(permit.key))
+                slots = LocalSlots(permit.key, shared, self._renewer.new_name, self._weight)
+                self._renewer.start()
+                holdings.keys.add(slots)
             now, claim = self.clock(), Claim(permit, self._renewer.gone)
             claim.key = permit.key
             permit._place = slots.enter(now, claim)
             if permit._place is not None:
                 return None
-            seconds = slots.line.queue.patience(timeout)
-            displaced = self._make_room(slots, priority) if seconds > 0 and slots.line.is_full else []
+            seconds, displaced = slots.line.queue.patience(timeout), list[SlotWaiter]()
+            if seconds > 0 and slots.line.is_full:
+                if (last := slots.line.displaced_by(priority)) is None:
+                    raise self._refusal(slots, "queue_full")
+                displaced = slots.line.refuse([last], refusal(slots, "queue_full"))
             if seconds <= 0 and slots.asks.are_in_vain:
                 raise self._refusal(slots, "limit")
             made = turn()
@@ -85,13 +85,6 @@ class Engine:
         if displaced:
             holdings.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
-
-    def _make_room(self, slots: LocalSlots, priority: int) -> list[SlotWaiter]:
-        """Refuse a waiter of a full line, in whose place a caller of this priority waits; or raise."""
-        last = slots.line.displaced_by(priority)
-        if last is None:
-            raise self._refusal(slots, "queue_full")
-        return slots.line.refuse([last], refusal(slots, "queue_full"))
 
     def stop_waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter) -> None:
         """End a wait: let the permit have what the waiter got, or raise why it got nothing."""
@@ -152,13 +145,6 @@ class Engine:
         self._renewer = self._new_renewer()
         self._holdings = self._renewer.holdings
         self._renewer.owned, self._renewer.is_closed = parents.owned, parents.is_closed
-
-    def _make(self, key: str) -> LocalSlots:
-        shared = self._limit_of(check_key(key))
-        slots = LocalSlots(key, shared, self._renewer.new_name, self._weight)
-        self._renewer.start()
-        self._holdings.keys.add(slots)
-        return slots
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
         self._holdings.totals.refused += 1

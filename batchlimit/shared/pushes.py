@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from random import uniform
-from typing import Protocol
+from typing import Any
 
 from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.events import log_event
@@ -20,22 +20,6 @@ _LONG = 60.0
 """The log tells of a failure after so many seconds without one; of others at the level DEBUG."""
 
 
-class Pushes(Protocol):
-    """A subscription; for one thread."""
-
-    def open(self) -> None:
-        """Connect and subscribe."""
-        ...
-
-    def read(self, seconds: float) -> tuple[str, SlotPush] | None:
-        """Return the next push and the name of its limit; None if there was none for so many seconds."""
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
 class Silent(Exception):
     """A message that was published to a subscription did not arrive: it is dead, or at a server without publishers."""
 
@@ -48,7 +32,7 @@ class Listener:
 
     def __init__(
         self,
-        subscribe: Callable[[], Pushes],
+        subscribe: Callable[[], Any],
         receive: Callable[[str, SlotPush], None],
         back: Callable[[], None],
         knock: Callable[[], bool],
@@ -56,7 +40,7 @@ class Listener:
         """Make one that does not read yet.
 
         Args:
-            subscribe: makes a subscription.
+            subscribe: makes a subscription, as `stores.client.transport` has it.
             receive: gets each push.
             back: is called after each subscription: pushes before it were lost.
             knock: has a push published to this instance; returns whether one was.
@@ -89,7 +73,7 @@ class Listener:
                 if now - began < _SHORT:
                     self._stopped.wait(uniform(*_PAUSE))
 
-    def _read(self, pushes: Pushes) -> None:
+    def _read(self, pushes: Any) -> None:
         try:
             pushes.open()
             self._back()

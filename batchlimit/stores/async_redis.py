@@ -18,8 +18,8 @@ from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, Red
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
-from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport, AsyncTransport
-from batchlimit.stores.client.cluster import AsyncClusterTransport
+from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport
+from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (

@@ -15,7 +15,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, RedisRules, RedisSlots, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
-from batchlimit.stores.client.cluster import ClusterTransport
+from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.direct import Calls, DirectTransport
@@ -31,7 +31,7 @@ from batchlimit.stores.client.scripts import (
     reset_arguments,
     take_arguments,
 )
-from batchlimit.stores.client.transport import SentinelTransport, ServerTransport, Transport
+from batchlimit.stores.client.transport import SentinelTransport, ServerTransport
 from batchlimit.stores.outage import too_late
 
 T = TypeVar("T")

@@ -45,9 +45,16 @@ class IsolatedWorld:
 
     def inside(self, limiter: Any, original: Any) -> Any:
         """See scene.World; a limiter on a store of another kind stays as it is."""
-        if limiter not in self._insides:
-            self._insides[limiter] = self._made(original)
-        return self._insides[limiter]
+        if limiter in self._insides:
+            return self._insides[limiter]
+        made = None
+        if (store := self._store_of(original._opened)) is not None:
+            kind = Registry if isinstance(original, Registry) else AsyncRegistry
+            options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
+            made = kind(store, original.rule, options, original.clock)
+            made.store.allow(original.store._connecting)
+        self._insides[limiter] = made
+        return made
 
     def store_of(self, original: Any) -> Any:
         """See scene.World; an Admin changes the store that it was given."""
@@ -58,15 +65,6 @@ class IsolatedWorld:
         for inside in list(self._insides.values()):
             if inside is not None:
                 inside.abandon()
-
-    def _made(self, original: Any) -> Any:
-        if (store := self._store_of(original._opened)) is None:
-            return None
-        kind = Registry if isinstance(original, Registry) else AsyncRegistry
-        options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
-        made = kind(store, original.rule, options, original.clock)
-        made.store.allow(original.store._connecting)
-        return made
 
     def _store_of(self, original: Any) -> Any:
         if isinstance(original, MemoryStore):

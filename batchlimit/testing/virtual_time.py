@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol
+from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.waking import Event, TaskEvent, ThreadWakeup
@@ -22,18 +22,6 @@ _LOOK = 0.001
 """Seconds of real time after which a task looks again that has to wait for another one."""
 
 
-class Moved(Protocol):
-    """What lives in this time."""
-
-    def leave(self, instant: float) -> None:
-        """Before the clock is set to this instant: do what happens until then."""
-        ...
-
-    def arrive(self) -> None:
-        """After the clock was set: do what is due."""
-        ...
-
-
 class VirtualTime:
     """A clock, and what waits by it. Any thread may read it, move it, or wait.
 
@@ -45,7 +33,7 @@ class VirtualTime:
     def __init__(self) -> None:
         self._now = _BEGINS
         self.held = False
-        self.inhabitants: list[Moved] = []
+        self.world: Any = None  # what lives in this time: it has to `leave` before the clock is set, and `arrive` after
         self.changed = threading.Condition(threading.RLock())  # held to move, and notified of every move and wake-up
         self._asleep: set[ThreadEvent] = set()
         self._acting: set[ThreadEvent] = set()
@@ -68,15 +56,13 @@ class VirtualTime:
     def move(self, instant: float) -> None:
         """Set the clock to this instant, unless it is later already."""
         with self.changed:
-            if instant > self._now:
-                self._each(lambda one: one.leave(instant))
+            if instant > self._now and self.world is None:
                 self._now = instant
-                self._each(lambda one: one.arrive())
+            elif instant > self._now:
+                self.world.leave(instant)
+                self._now = instant
+                self.world.arrive()
             self.changed.notify_all()
-
-    def _each(self, act: Callable[[Moved], None]) -> None:
-        for one in list(self.inhabitants):
-            act(one)
 
     def sleep(self, event: "ThreadEvent", seconds: float | None) -> bool:
         """Have a thread wait for its event, so many seconds at most (None: no limit); return whether it was set."""

@@ -31,7 +31,7 @@ class VirtualWorld:
     ) -> None:
         """Begin empty; `concerns` says of the original registry of a limiter whether it lives here."""
         self.time = VirtualTime()
-        self.time.inhabitants.append(self)
+        self.time.world = self
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
         self._stores: dict[object, VirtualStore] = {}
         self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()

@@ -129,13 +129,8 @@ class AsyncEveryCall:
         except BaseException as error:
             ended(grpc.StatusCode.UNKNOWN, (), error)
             raise
-        self._at_the_end(call, ended)
-        return call
 
-    def _at_the_end(self, call: Any, ended: Ended) -> None:
-        """Tell in a task that a call has ended, which may be long after the interceptor has returned it."""
-
-        async def end() -> None:
+        async def end() -> None:  # in a task, which may be long after the interceptor has returned the call
             ended(await call.code(), await call.trailing_metadata(), None)
 
         def begin(_: object = None) -> None:
@@ -147,8 +142,4 @@ class AsyncEveryCall:
             call.add_done_callback(begin)
         except NotImplementedError:  # the response of an interceptor behind this one: there is no call
             begin()
-
-    async def _all_ended(self) -> None:
-        """Wait for the tasks of calls that have ended."""
-        if self._ends:
-            await asyncio.wait(self._ends)
+        return call

@@ -1,5 +1,6 @@
 """The calls of gRPC clients: rules held against them, and how many are under way at once."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -123,7 +124,8 @@ class AsyncRateLimitClient(HoldsRules, AsyncEveryCall):
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""
-        await self._all_ended()
+        if self._ends:
+            await asyncio.wait(self._ends)
         await self._front.close()
 
     async def _admit(self, details: Any, timeout: float | None) -> Ended | None:

@@ -12,14 +12,7 @@ from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.details import (
-    HELD,
-    CallPermits,
-    Name,
-    equal_priority,
-    no_partition,
-    not_sheddable,
-)
+from batchlimit.integrations.grpc.details import HELD, CallPermits, Name, equal_priority, no_partition, not_sheddable
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early
 from batchlimit.integrations.permit_source import KeyOf
@@ -214,7 +207,12 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         try:
             permit = await self._permits.acquire(details, self._permits.is_sheddable(details))
         except BatchLimitError as error:
-            return _refusing_async(refused_by_limiter(error))
+            answer = refused_by_limiter(error)
+
+            async def refuse(requests: object, context: Any) -> None:
+                await answer.end_async(context)
+
+            return grpc.stream_unary_rpc_method_handler(refuse)
         handler = None
         try:
             if found := await continuation(details):
@@ -238,12 +236,3 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
                 await refused_by_limiter(error).end_async(context)
 
         return call.served_by(serve)
-
-
-def _refusing_async(answer: CallRefusal) -> Handler:
-    """Return a handler that refuses, as the threaded server has it."""
-
-    async def refuse(requests: object, context: Any) -> None:
-        await answer.end_async(context)
-
-    return grpc.stream_unary_rpc_method_handler(refuse)

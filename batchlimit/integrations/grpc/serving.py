@@ -39,18 +39,14 @@ class CallEnd:
 
     def tell(self, error: BaseException | None, *, gone: bool) -> None:
         """Tell of the end, and what error ended it; `gone`: the client waits no longer."""
-        self._ended(self._status(error, gone), error, self.sent)
-
-    def _status(self, error: BaseException | None, gone: bool) -> grpc.StatusCode | None:
-        """Return the status that was set; without one, that of a call further down which failed."""
-        left = self._context.time_remaining()
+        left, code = self._context.time_remaining(), status(self._context.code())
         if left is not None and self._given is not None and left <= _ARRIVAL_S + _ROUNDED * self._given:
-            return grpc.StatusCode.DEADLINE_EXCEEDED  # by the client's clock, as far as this server can tell
-        if code := status(self._context.code()):
-            return code
-        if gone:
-            return grpc.StatusCode.CANCELLED
-        return status(error.code()) if isinstance(error, grpc.RpcError) and hasattr(error, "code") else None
+            code = grpc.StatusCode.DEADLINE_EXCEEDED  # by the client's clock, as far as this server can tell
+        elif code is None and gone:
+            code = grpc.StatusCode.CANCELLED
+        elif code is None and isinstance(error, grpc.RpcError) and hasattr(error, "code"):
+            code = status(error.code())  # that of a call further down which failed
+        self._ended(code, error, self.sent)
 
 
 def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
@@ -81,16 +77,11 @@ def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callabl
 
 
 class Call:
-    """One call of a threaded server and its handler.
+    """One call of a threaded server and its handler; `begin` returns its CallEnd, or refuses it by an exception.
 
     grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
     client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
     would learn of the end.
-
-    Args:
-        handler: The handler of the call.
-        begin: Returns the CallEnd of the call, from its context; an exception refuses the call.
-        run: The function that serves the call (default: that of the handler).
     """
 
     __slots__ = ("_begin", "_handler", "_run")

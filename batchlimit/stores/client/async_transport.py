@@ -4,7 +4,7 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Any
 
 import redis.asyncio
 from redis.asyncio.sentinel import SentinelConnectionPool
@@ -14,25 +14,6 @@ from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import code_of
 from batchlimit.stores.client.scripts import SCRIPTS, Arguments, Buckets, script
 from batchlimit.stores.client.transport import NEWS, subscriber
-
-
-class AsyncTransport(Protocol):
-    """A Transport whose calls are awaited."""
-
-    @property
-    def address(self) -> str: ...
-
-    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]: ...
-
-    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]: ...
-
-    def part(self, bucket: str) -> str: ...
-
-    async def reset_after(self, error: Exception) -> None: ...
-
-    async def aclose(self) -> None:
-        """Close the client."""
-        ...
 
 
 class AsyncServerTransport:

@@ -19,8 +19,10 @@ from redis.exceptions import (
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.stores.client.address import client_address
+from batchlimit.stores.client.async_transport import AsyncServerTransport
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script
+from batchlimit.stores.client.transport import ServerTransport
 
 NOBODY = "no node"
 """The name of the part that holds all slots without a node."""
@@ -84,6 +86,9 @@ class ClusterTransport:
         with not_reentered(self._lock):
             self._client = client = self._client or self._connect()
             return client
+
+
+Transport = ServerTransport | ClusterTransport
 
 
 def slot_owner(client: Any, bucket: str) -> str:
@@ -168,6 +173,9 @@ class AsyncClusterTransport:
                 raise
             reply = await _follow(self.client, name, bucket, arguments)
         return reply
+
+
+AsyncTransport = AsyncServerTransport | AsyncClusterTransport
 
 
 async def _looked(client: Any) -> None:

@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 from redis.exceptions import NoScriptError
@@ -17,43 +17,8 @@ from batchlimit.stores.client.diagnosis import code_of
 from batchlimit.stores.client.scripts import NOTHING, Arguments, Buckets, read_push, reader, script, words
 
 
-class Transport(Protocol):
-    """Runs the scripts for a RedisStore. It raises redis-py's errors."""
-
-    @property
-    def address(self) -> str:
-        """The server's address, for messages; without a password."""
-        ...
-
-    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
-        """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
-        ...
-
-    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
-        """Run commands, of which none is a script, at the server that has the key; return each reply."""
-        ...
-
-    def part(self, bucket: str) -> str: ...
-
-    def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
-        """Return the servers that have buckets, each with its address and a client: for people who look at them."""
-        ...
-
-    def pubsub(self) -> Any:
-        """Return redis-py's object for a subscription on a connection of its own, for one thread."""
-        ...
-
-    def reset_after(self, error: Exception) -> None:
-        """After this error, reconnect or replace the client if that may help. Only for a client of the store's own."""
-        ...
-
-    def close(self) -> None:
-        """Close the client."""
-        ...
-
-
 class ServerTransport:
-    """The one server of a redis.Redis."""
+    """The one server of a redis.Redis. As every transport, it runs scripts, and raises redis-py's errors."""
 
     def __init__(self, client: "redis.Redis") -> None:
         self.client = client
@@ -63,6 +28,7 @@ class ServerTransport:
         return client_address(self.client)
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+        """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
         # redis-py's replies have no type; here they get one. redis-py's own Script class would do the same, but sends
         # the number of keys as a number: see scripts.py.
         client: Any = self.client
@@ -75,10 +41,12 @@ class ServerTransport:
         return reply
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        """Run commands, of which none is a script, at the server that has the key; return each reply."""
         client: Any = self.client
         return [client.execute_command(*each) for each in commands]
 
     def pubsub(self) -> Any:
+        """Return redis-py's object for a subscription on a connection of its own, for one thread."""
         client: Any = self.client
         return client.pubsub()
 
@@ -86,10 +54,11 @@ class ServerTransport:
         return ""
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
+        """Return the servers that have buckets, each with its address and a client: for people who look at them."""
         return [(self.address, self.client)]
 
     def reset_after(self, error: Exception) -> None:
-        """After READONLY, resolve the name anew: a managed failover left us connected to what is now a replica."""
+        """Reconnect, if that may help: READONLY says that a managed failover left us connected to a replica."""
         if code_of(error) == "READONLY":
             self.client.connection_pool.disconnect(inuse_connections=False)
 
