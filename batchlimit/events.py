@@ -126,11 +126,9 @@ def log_event(
     """Write an event to the log of "batchlimit"; its field "key" is left out unless keys are shown."""
     level = EVENTS[event].level if level is None else level
     if _logger.isEnabledFor(level):
-        told = {f"batchlimit_{name}": _field(value) for name, value in fields.items() if name != "key" or _Keys.shown}
-        extra = {"batchlimit_event": event, **told}
+        extra: dict[str, object] = {"batchlimit_event": event}
+        for name, value in fields.items():
+            if name != "key" or _Keys.shown:
+                extra[f"batchlimit_{name}"] = escaped(value) if isinstance(value, str) else value
         shown = [each if isinstance(each, int | float) else _Shown(each) for each in arguments]
         _logger.log(level, message, *shown, exc_info=error, extra=extra, stacklevel=2)
-
-
-def _field(value: object) -> object:
-    return escaped(value) if isinstance(value, str) else value

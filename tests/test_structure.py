@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 55_500,
-    "functions": 4_482,
-    "files": 383,
+    "lines": 54_782,
+    "functions": 4_361,
+    "files": 380,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

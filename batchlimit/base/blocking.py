@@ -6,10 +6,10 @@ Signal handlers and destructors interrupt their own thread: they must not wait f
 import sys
 import threading
 from time import sleep
-from typing import TYPE_CHECKING, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, cast
 
 from batchlimit.base.caution import caution
-from batchlimit.base.lock import OwnLock
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,6 +18,22 @@ AMID = (
     "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
     " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
 )
+
+
+class OwnLock(Protocol):
+    """A lock that knows whether its thread is inside."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def acquire(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def _is_owned(self) -> bool: ...
 
 
 def own_lock() -> OwnLock:

@@ -1,6 +1,5 @@
 """The commands for files of rules: `rules apply`, and `check` and `diff`, which ask no store."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -129,7 +128,14 @@ def diff(
         before, after = _said(old), _said(new)
     except (RulesError, OSError) as error:
         end(error)
-    rows = list(_changes(before, after))
+    rows: list[Row] = []
+    for what, name in before | after:
+        was, now = before.get((what, name), {}), after.get((what, name), {})
+        rows += [
+            {"what": what, "name": name, "field": field, "old": was.get(field), "new": now.get(field)}
+            for field in was or now
+            if was.get(field) != now.get(field)
+        ]
     show(rows, output, empty="both say the same")
     if rows:
         raise typer.Exit(NOTHING_DONE)
@@ -193,11 +199,3 @@ def _terms(of: object) -> _Terms:
 def _spelled(value: object) -> str:
     codes = getattr(value, "codes", value)
     return ", ".join(map(str, codes)) if isinstance(codes, tuple) else str(value)
-
-
-def _changes(before: dict[tuple[str, str], _Terms], after: dict[tuple[str, str], _Terms]) -> Iterator[Row]:
-    for what, name in before | after:
-        old, new = before.get((what, name), {}), after.get((what, name), {})
-        for field in old or new:
-            if old.get(field) != new.get(field):
-                yield {"what": what, "name": name, "field": field, "old": old.get(field), "new": new.get(field)}

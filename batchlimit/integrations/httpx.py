@@ -226,14 +226,15 @@ async def _async_body(response: Any) -> bytes:
             async for part in stream:
                 parts.append(part)  # noqa: PERF401  what came before an error is kept
     except Exception as error:
-        response.stream = _streamed(response, _async_again(parts, error))
+        found = error
+
+        async def anew() -> AsyncIterator[bytes]:
+            for part in again(parts, found):
+                yield part
+
+        response.stream = _streamed(response, anew())
         raise
     return _kept(response, b"".join(parts))
-
-
-async def _async_again(parts: list[bytes], error: Exception) -> AsyncIterator[bytes]:
-    for part in again(parts, error):
-        yield part
 
 
 def _streamed(response: Any, parts: Iterator[bytes] | AsyncIterator[bytes]) -> Any:

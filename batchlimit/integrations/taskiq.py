@@ -79,15 +79,12 @@ class LimitedRun:
         times = int(message.labels.get(TIMES, 0))
         run = Run(message.task_name, task.original_func, message.args, message.kwargs, times)
         if seconds := await self._limit.wait(run):
-            await self._send_again(context, seconds, times + 1)
+            labels = {**message.labels, TIMES: times + 1}
+            again: AsyncKicker[Any, Any] = AsyncKicker(message.task_name, context.broker, labels)
+            again = again.with_task_id(message.task_id)
+            if self._source is None:
+                await again.with_labels(delay=seconds).kiq(*message.args, **message.kwargs)
+            else:
+                at = datetime.now(UTC) + timedelta(seconds=seconds)
+                await again.schedule_by_time(self._source, at, *message.args, **message.kwargs)
             raise NoResultError
-
-    async def _send_again(self, context: Context, seconds: float, times: int) -> None:
-        message = context.message
-        again: AsyncKicker[Any, Any] = AsyncKicker(message.task_name, context.broker, {**message.labels, TIMES: times})
-        again = again.with_task_id(message.task_id)
-        if self._source is None:
-            await again.with_labels(delay=seconds).kiq(*message.args, **message.kwargs)
-            return
-        at = datetime.now(UTC) + timedelta(seconds=seconds)
-        await again.schedule_by_time(self._source, at, *message.args, **message.kwargs)

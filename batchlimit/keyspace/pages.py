@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from operator import add, sub
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from batchlimit.base.lock import OwnLock
 from batchlimit.quota.lookup import Policies
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures
+
+if TYPE_CHECKING:
+    from batchlimit.base.blocking import OwnLock
 
 SIZE = 512
 """Keys of one page: they are read in about a quarter of a millisecond. Then other threads have their turn."""
@@ -28,7 +30,7 @@ class Counted(Protocol):
     """Belongs to the pages."""
 
     @property
-    def lock(self) -> OwnLock | None:
+    def lock(self) -> "OwnLock | None":
         """Held while it is read; None: nobody can be kept out."""
         ...
 

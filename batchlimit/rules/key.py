@@ -88,13 +88,11 @@ class KeyTemplate:
         values = []
         for name in self.fields:
             value = identity.get(name, _ABSENT)
-            values.append(_in_key(parameters.get(name) if value is _ABSENT else value, name))
+            if value is _ABSENT:
+                value = parameters.get(name)
+            is_plain = type(value) is str and 0 < len(value) <= LONGEST_VALUE and not _find_unsafe(value)
+            values.append(value if is_plain else _escaped(value, name))
         return self._format % tuple(values)
-
-
-def _in_key(value: object, name: str) -> object:
-    is_plain = type(value) is str and 0 < len(value) <= LONGEST_VALUE and not _find_unsafe(value)
-    return value if is_plain else _escaped(value, name)
 
 
 def _escaped(value: object, name: str) -> str:

@@ -188,10 +188,13 @@ class AsyncSharedPermit(BaseSharedPermit):
                 raise PermitLost(self.key, self.token) from error
 
     def _arm(self) -> None:
-        self._task = asyncio.current_task()
+        self._task, loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancels = self._task.cancelling() if self._task else 0
         place = self._held
-        self._watch = watch = watch_of(place.lease, self._engine.clock)
+        name = id(place.lease), id(loop)
+        if (watch := _all.get(name)) is None:
+            watch = _all[name] = LeaseWatch(place.lease, loop, self._engine.clock)
+        self._watch = watch
         watch.add(self)
         place.holder = ref(self)
         if place.is_lost(self._engine.clock()):
@@ -253,12 +256,3 @@ class LeaseWatch:
 
 _all: WeakValueDictionary[tuple[int, int], LeaseWatch] = WeakValueDictionary()
 """By the identities of lease and loop: a watch keeps both, so no other object has them meanwhile."""
-
-
-def watch_of(lease: SlotLease, clock: Callable[[], int]) -> LeaseWatch:
-    """Return the watch of a lease in the loop that runs."""
-    loop = asyncio.get_running_loop()
-    found = _all.get((id(lease), id(loop)))
-    if found is None:
-        found = _all[id(lease), id(loop)] = LeaseWatch(lease, loop, clock)
-    return found

@@ -65,7 +65,13 @@ class EmbeddedServer:
                 raise StoreUnavailable(f"the embedded server did not start: {error}", code="EMBEDDED") from error
             self._stop = weakref.finalize(self, _stop, os.getpid(), self._keeper, directory)
             try:
-                _await_answer(self._keeper, self.path, log, timeout)
+                deadline = time.monotonic() + timeout
+                while not _answers(self.path):
+                    has_ended = self._keeper.poll() is not None
+                    if has_ended or time.monotonic() > deadline:
+                        what = "start" if has_ended else f"answer within {timeout} s"
+                        raise StoreUnavailable(f"the embedded server did not {what}: {_tail(log)}", code="EMBEDDED")
+                    time.sleep(0.005)
             except BaseException:
                 self._stop()
                 raise
@@ -120,18 +126,6 @@ def _start(binary: str, directory: str, path: str, log: IO[bytes]) -> subprocess
         bufsize=0,
         start_new_session=True,
     )
-
-
-def _await_answer(keeper: subprocess.Popen[bytes], path: str, log: IO[bytes], timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while not _answers(path):
-        if keeper.poll() is not None:
-            raise StoreUnavailable(f"the embedded server did not start: {_tail(log)}", code="EMBEDDED")
-        if time.monotonic() > deadline:
-            raise StoreUnavailable(
-                f"the embedded server did not answer within {timeout} s: {_tail(log)}", code="EMBEDDED"
-            )
-        time.sleep(0.005)
 
 
 def _answers(path: str) -> bool:

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from batchlimit.base.blocking import check_recursion_depth, not_reentered, warn_in_loop
+from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
-from batchlimit.base.lock import OwnLock
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest

@@ -131,6 +131,7 @@ def _after_fork() -> None:
         deltas.after_fork()
 
 
+@atexit.register
 def _at_exit() -> None:
     for deltas in list(_living):
         deltas.stop()
@@ -138,4 +139,3 @@ def _at_exit() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_fork)
-atexit.register(_at_exit)

@@ -33,7 +33,7 @@ MODULES = [
     "grpc.client_rules",
     "grpc.details",
     "grpc.rate_limit",
-    "grpc.refused",
+    "grpc.client_calls",
     "headers",
     "identity",
     "litestar",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota
-from batchlimit.base.blocking import own_lock
-from batchlimit.base.lock import OwnLock
+from batchlimit.base.blocking import OwnLock, own_lock
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.census import Census, Tallies
 from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages

@@ -12,7 +12,7 @@ from batchlimit.cli.output import DEFAULT_PREFIX, Form, Output, Prefix, Url, ope
 from batchlimit.cli.top.board import Board, Row
 from batchlimit.cli.top.pages import Pages, show_limiters
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
-from batchlimit.cli.top.screen import FRAME, Keyboard, ScreenScene, Sort, View, drawn, keyboard
+from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, keyboard
 
 _WATCHED = 200
 """So many of the hottest keys are read at every look, whatever SCAN finds."""
@@ -71,20 +71,15 @@ class _Watch:
         """Show a screen until somebody leaves."""
         console = Console(highlight=False)
         with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+            pressed, cost, until = "", self._look(), time.monotonic() + interval
             while not self._view.is_over:
-                self._show(live, console, self._look(), keys, time.monotonic() + interval)
-
-    def _show(self, live: Live, console: Console, cost: Cost, keys: Keyboard, until: float) -> None:
-        """Draw what is known, anew after each key, until the next look."""
-        while not self._view.is_over:
-            scene = ScreenScene(self._address, time.time(), self._budget, cost)
-            room = console.height - FRAME
-            live.update(drawn(scene, self._board.rows(), self._view, room, console.width), refresh=True)
-            pressed = keys.pressed(until - time.monotonic())
-            for key in pressed:
-                self._view.press(key)
-            if not pressed:
-                return
+                scene, room = ScreenScene(self._address, time.time(), self._budget, cost), console.height - FRAME
+                live.update(drawn(scene, self._board.rows(), self._view, room, console.width), refresh=True)
+                pressed = keys.pressed(until - time.monotonic())
+                for key in pressed:  # what is known is drawn anew then
+                    self._view.press(key)
+                if not pressed:
+                    cost, until = self._look(), time.monotonic() + interval
 
     def _look(self) -> Cost:
         look = self._sampler.look(self._board.hottest(_WATCHED))

@@ -7,7 +7,7 @@ the server counts (INFO commandstats): its averages say how many more commands f
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import redis
 
@@ -95,27 +95,22 @@ class _Server:
 
     def _go_on(self, samples: dict[str, BucketSample]) -> float:
         """Read further buckets, until the budget is spent or all names were passed; return the part that was."""
+        client: Any = self._client
         if self._cursor == 0:
-            self._passed, self._size, client = 0, 0, cast(Any, self._client)
+            self._passed = self._size = 0
             with suppress(redis.ResponseError):  # a right that the user has not
                 self._size = int(client.dbsize())
         while True:
-            names = self._scan()
-            new = [key for key in names if key not in samples]
+            cursor, names = client.scan(self._cursor, match=self._pattern, count=_STEP)
+            self._cursor, self._passed = int(cursor), self._passed + _STEP
+            self._meter.count("scan")
+            new = [key for name in names if (key := text(name)[len(self._start) : -1]) not in samples]
             for keys in _parts(new):
                 samples |= self._read(keys)
             if self._cursor == 0:
                 return 1.0
             if not self._meter.has_room(self._budget, _STEP):
                 return min(0.99, self._passed / self._size) if self._size else 0.0
-
-    def _scan(self) -> list[str]:
-        client: Any = self._client
-        self._cursor, names = client.scan(self._cursor, match=self._pattern, count=_STEP)
-        self._cursor = int(self._cursor)
-        self._passed += _STEP
-        self._meter.count("scan")
-        return [text(name)[len(self._start) : -1] for name in names]
 
     def _read(self, keys: Sequence[str]) -> dict[str, BucketSample]:
         """Return the samples of keys of which there is a sound bucket."""

@@ -27,6 +27,7 @@ except ModuleNotFoundError as error:
 
 from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
+from batchlimit.integrations.grpc.client_calls import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.grpc.client_rules import (
     AsyncConcurrencyClient,
     AsyncRateLimitClient,
@@ -36,7 +37,6 @@ from batchlimit.integrations.grpc.client_rules import (
 from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.grpc.details import by_metadata, by_method, check_permit, current_permit
 from batchlimit.integrations.grpc.rate_limit import AsyncRateLimitInterceptor, RateLimitInterceptor
-from batchlimit.integrations.grpc.refused import AsyncRefusedCall, RefusedCall
 
 __all__ = [
     "AsyncByMethod",

@@ -14,9 +14,15 @@ from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.client_calls import AsyncEveryCall, Ended, EveryCall, Patience
+from batchlimit.integrations.grpc.client_calls import (
+    AsyncEveryCall,
+    AsyncRefusedCall,
+    Ended,
+    EveryCall,
+    Patience,
+    RefusedCall,
+)
 from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Name, equal_priority, no_partition
-from batchlimit.integrations.grpc.refused import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.permit_source import KeyOf
