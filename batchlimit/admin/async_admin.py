@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from batchlimit.admin.admin import Admin
@@ -121,7 +120,5 @@ class AsyncAdmin(Unique):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()

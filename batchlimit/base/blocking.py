@@ -6,7 +6,6 @@ Signal handlers and destructors interrupt their own thread: they must not wait f
 import sys
 import threading
 from time import sleep
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from batchlimit.base.caution import caution
@@ -25,9 +24,7 @@ class OwnLock(Protocol):
 
     def __enter__(self) -> bool: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def acquire(self) -> bool: ...
 

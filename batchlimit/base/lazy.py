@@ -1,4 +1,4 @@
-"""Names of a package that are imported when somebody first asks for them."""
+"""Names of a package that are imported when somebody first asks for them, and libraries that are not installed."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -37,3 +37,9 @@ def names(
         return found
 
     return get, lambda: sorted({*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
+
+
+def missing(module: str, extra: str, library: str = "", name: str = "") -> ModuleNotFoundError:
+    """Return what a module raises whose library is not installed: which extra has it, and as what it is imported."""
+    told = f"{module} needs {library or extra}, of the '{extra}' extra: pip install 'batchlimit[{extra}]'"
+    return ModuleNotFoundError(told, name=name or extra)

@@ -3,7 +3,6 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 
@@ -31,9 +30,7 @@ class Closing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -49,9 +46,7 @@ class AsyncClosing:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

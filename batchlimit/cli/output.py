@@ -109,12 +109,10 @@ def yaml_of(rows: Any) -> str:
 NOTHING_DONE, WRONG, AWAY = 1, 2, 3
 """Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--url", envvar="BATCHLIMIT_URL", help="The store, as of the limiters.", show_envvar=True, show_default=False
-    ),
-]
+_ASKED = typer.Option(
+    "--url", envvar="BATCHLIMIT_URL", help="The store, as of the limiters.", show_envvar=True, show_default=False
+)
+Url = Annotated[str, _ASKED]
 Prefix = Annotated[str, typer.Option(envvar="BATCHLIMIT_PREFIX", help="As of the limiters.", show_envvar=True)]
 Form = Annotated[Output, typer.Option("--output", "-o", help="The form of the output.")]
 Why = Annotated[str, typer.Option(help="The reason, for the log and for others.")]

@@ -8,16 +8,14 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from batchlimit.base.lazy import missing
+
 try:
     from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, HttpVersion11, StreamReader
     from aiohttp.base_protocol import BaseProtocol
     from multidict import CIMultiDict, CIMultiDictProxy
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.aiohttp_client needs aiohttp, of the 'aiohttp' extra: "
-        "pip install 'batchlimit[aiohttp]'",
-        name="aiohttp",
-    ) from error
+    raise missing(__name__, "aiohttp") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive

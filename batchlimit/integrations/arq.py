@@ -4,13 +4,13 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from arq.constants import retry_key_prefix
     from arq.worker import Retry
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.arq needs arq, of the 'arq' extra: pip install 'batchlimit[arq]'", name="arq"
-    ) from error
+    raise missing(__name__, "arq") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import AsyncTaskLimit, Run

@@ -7,16 +7,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
+from batchlimit.base.lazy import missing
+
 try:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from botocore.client import BaseClient
     from botocore.retries.standard import ThrottledRetryableChecker
     from urllib3.exceptions import HTTPError
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.botocore needs botocore, of the 'botocore' extra: pip install 'batchlimit[botocore]'",
-        name="botocore",
-    ) from error
+    raise missing(__name__, "botocore") from error
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run

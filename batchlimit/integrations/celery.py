@@ -3,15 +3,14 @@
 import functools
 from typing import Any, ClassVar
 
+from batchlimit.base.lazy import missing
+
 try:
     from celery import Task, bootsteps
     from celery.exceptions import Ignore, Reject
     from kombu.utils.limits import TokenBucket
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.celery needs celery, of the 'celery' extra: pip install 'batchlimit[celery]'",
-        name="celery",
-    ) from error
+    raise missing(__name__, "celery") from error
 
 from batchlimit import RateLimiter, StoreUnavailable
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

@@ -3,13 +3,12 @@
 import math
 from typing import Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from dramatiq.middleware import Middleware, SkipMessage
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.dramatiq needs dramatiq, of the 'dramatiq' extra: pip install 'batchlimit[dramatiq]'",
-        name="dramatiq",
-    ) from error
+    raise missing(__name__, "dramatiq") from error
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

@@ -9,15 +9,14 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from batchlimit.base.lazy import missing
+
 try:
     from niquests import AsyncResponse, PreparedRequest, Response
     from niquests.adapters import AsyncHTTPAdapter, HTTPAdapter
     from niquests.packages import urllib3
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.niquests needs niquests, of the 'niquests' extra: pip install 'batchlimit[niquests]'",
-        name="niquests",
-    ) from error
+    raise missing(__name__, "niquests") from error
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run

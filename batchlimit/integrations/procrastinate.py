@@ -4,14 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from procrastinate import BaseRetryStrategy, RetryDecision
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.procrastinate needs procrastinate, of the 'procrastinate' extra: "
-        "pip install 'batchlimit[procrastinate]'",
-        name="procrastinate",
-    ) from error
+    raise missing(__name__, "procrastinate") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import AsyncTaskLimit, Run

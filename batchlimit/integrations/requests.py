@@ -6,16 +6,15 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from batchlimit.base.lazy import missing
+
 try:
     from requests import PreparedRequest, Response
     from requests.adapters import HTTPAdapter
     from urllib3 import HTTPResponse
     from urllib3.exceptions import HTTPError
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.requests needs requests, of the 'requests' extra: pip install 'batchlimit[requests]'",
-        name="requests",
-    ) from error
+    raise missing(__name__, "requests") from error
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run

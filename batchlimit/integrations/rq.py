@@ -3,14 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
+from batchlimit.base.lazy import missing
+
 try:
     from rq import Worker
     from rq.job import Job
     from rq.queue import Queue
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.rq needs rq, of the 'rq' extra: pip install 'batchlimit[rq]'", name="rq"
-    ) from error
+    raise missing(__name__, "rq") from error
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

@@ -3,15 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from taskiq import Context, ScheduleSource, TaskiqDepends
     from taskiq.exceptions import NoResultError
     from taskiq.kicker import AsyncKicker
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.taskiq needs taskiq, of the 'taskiq' extra: pip install 'batchlimit[taskiq]'",
-        name="taskiq",
-    ) from error
+    raise missing(__name__, "taskiq") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import TIMES, AsyncTaskLimit, Run

@@ -39,11 +39,8 @@ class Listener:
     ) -> None:
         """Make one that does not read yet.
 
-        Args:
-            subscribe: makes a subscription, as `stores.client.transport` has it.
-            receive: gets each push.
-            back: is called after each subscription: pushes before it were lost.
-            knock: has a push published to this instance; returns whether one was.
+        `subscribe` makes a Subscription, `back` is called after each, for pushes before it were lost, and `knock` has
+        a push published to this instance, if it returns True.
         """
         self._subscribe, self._receive, self._back, self._knock = subscribe, receive, back, knock
         self._stopped = threading.Event()

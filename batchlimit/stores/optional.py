@@ -80,38 +80,21 @@ class Pauses(Protocol):
     """The pauses and lines of a store's keys. Every method raises StoreUnavailable if there is no answer."""
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
-        """Lease and spend nothing of a key for so long.
+        """Lease and spend nothing of a `stored` key for so many seconds, above 0; return when the pause ends (s).
 
-        Args:
-            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
-            quota: the Quota of the key, should its bucket have to begin.
-            seconds: until the pause ends; above 0. Of two pauses the one that ends later counts.
-            why: for people.
-
-        Returns:
-            Seconds until the pause ends that counts.
+        Of two pauses the one that ends later counts. The quota is for a bucket that has to begin, `why` for people.
         """
         ...
 
     def resume(self, key: str) -> bool:
-        """End the pause of a key now.
-
-        Returns:
-            Whether there was one.
-        """
+        """End the pause of a key now; return whether there was one."""
         ...
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
-        """Give the caller the next turn at a key; nothing is charged.
+        """Give the caller the next turn at a key; return the seconds until it. Nothing is charged.
 
-        Args:
-            key: which line.
-            wait: seconds until the first turn, if nobody is in line.
-            spacing: seconds from this turn to the next.
-            longest: seconds; a turn that is later is told, and not given.
-
-        Returns:
-            Seconds until the turn.
+        If nobody is in line the turn is after `wait`. The next one is `spacing` after it. One later than `longest` is
+        told, and not given.
         """
         ...
 

@@ -214,14 +214,9 @@ class Resettable(Protocol):
     """Optional for a Store: an operator may fill its buckets."""
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
-        """Fill a bucket up to what is leased of it.
+        """Fill a bucket up to what is leased of it; `forget` also which quota it obeys, for the next asker says it.
 
-        Args:
-            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
-            forget: also forget which quota it obeys: that of the next asker holds.
-
-        Returns:
-            The tokens that each bandwidth had; None: there is no bucket, so it is full.
+        It returns the tokens that each bandwidth had; None: there is no bucket, so it is full.
         """
         ...
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.telemetry.otel needs opentelemetry-api, of the 'otel' extra: pip install 'batchlimit[otel]'",
-        name="opentelemetry",
-    ) from error
+    raise missing(__name__, "otel", "opentelemetry-api", name="opentelemetry") from error
 
 import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram

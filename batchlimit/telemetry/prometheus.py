@@ -6,16 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from batchlimit.base.lazy import missing
+
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.multiprocess import mark_process_dead
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.telemetry.prometheus needs prometheus-client, of the 'prometheus' extra: "
-        "pip install 'batchlimit[prometheus]'",
-        name="prometheus_client",
-    ) from error
+    raise missing(__name__, "prometheus", "prometheus-client", name="prometheus_client") from error
 
 from batchlimit.base import histogram
 from batchlimit.telemetry import metrics

@@ -6,13 +6,12 @@ from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Any
 
+from batchlimit.base.lazy import missing
+
 try:
     from opentelemetry.trace import get_current_span
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.telemetry.traces needs opentelemetry-api, of the 'otel' extra: pip install 'batchlimit[otel]'",
-        name="opentelemetry",
-    ) from error
+    raise missing(__name__, "otel", "opentelemetry-api", name="opentelemetry") from error
 
 from batchlimit import BatchLimitError
 

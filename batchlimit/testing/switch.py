@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from types import TracebackType
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
@@ -57,9 +56,7 @@ class Switch:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave()
 
 

@@ -165,8 +165,7 @@ class VirtualRegistry(Registry):
         change: Callable[[Quota], Quota],
     ) -> None:
         """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
-        self._original, self.buckets = original, buckets
-        self.attempt = time.changed
+        self._original, self.buckets, self.attempt = original, buckets, time.changed
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)

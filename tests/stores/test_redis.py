@@ -208,7 +208,7 @@ def test_a_connection_that_was_logged_out_is_replaced(private: Server) -> None:
         client.config_set("requirepass", "correct")
     store = RedisStore.from_url(f"{private.url}?password=correct")
     store.take(KEY, HUNDRED, FIFTY)
-    (connection,) = store._transport._idle  # type: ignore[attr-defined]
+    (connection,) = store._transport._idle  # type: ignore[union-attr]
     connection.resp.exchange(command(("RESET",)), 1)
     with pytest.raises(StoreUnavailable, match="NOAUTH"):
         store.peek(KEY, HUNDRED)

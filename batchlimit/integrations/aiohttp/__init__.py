@@ -4,13 +4,12 @@
 `concurrency` is the middleware that limits how many requests are under way.
 """
 
+from batchlimit.base.lazy import missing
+
 try:
     import aiohttp  # noqa: F401  said here what is missing, once for all modules of this package
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.aiohttp needs aiohttp, of the 'aiohttp' extra: pip install 'batchlimit[aiohttp]'",
-        name="aiohttp",
-    ) from error
+    raise missing(__name__, "aiohttp") from error
 
 from typing import TYPE_CHECKING
 

@@ -6,13 +6,12 @@ when its response has ended. A project names `middleware`, `decorator` and `rest
 before the project of which route a request is.
 """
 
+from batchlimit.base.lazy import missing
+
 try:
     import django  # noqa: F401  said here what is missing, once for all modules of this package
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.django needs Django, of the 'django' extra: pip install 'batchlimit[django]'",
-        name="django",
-    ) from error
+    raise missing(__name__, "django", "Django") from error
 
 from batchlimit.integrations.django.decorator import limited
 from batchlimit.integrations.django.middleware import RateLimitMiddleware

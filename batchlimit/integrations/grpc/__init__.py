@@ -18,12 +18,12 @@ A call of a server passes an interceptor (admits or refuses), then `serving` (ru
 ended). `details` says what a call is by its method and metadata, `answer` what statuses and refusals are.
 """
 
+from batchlimit.base.lazy import missing
+
 try:
     import grpc  # noqa: F401  said here what is missing, once for all modules of this package
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "batchlimit.integrations.grpc needs grpcio, of the 'grpc' extra: pip install 'batchlimit[grpc]'", name="grpc"
-    ) from error
+    raise missing(__name__, "grpc", "grpcio") from error
 
 from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod

@@ -37,9 +37,6 @@ class AsyncServerTransport:
         client: Any = self.client
         return [await client.execute_command(*each) for each in commands]
 
-    def part(self, bucket: str) -> str:
-        return ""
-
     async def reset_after(self, error: Exception) -> None:
         if code_of(error) == "READONLY":
             await self.client.connection_pool.disconnect(inuse_connections=False)

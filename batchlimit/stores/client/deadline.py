@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import redis
@@ -47,9 +46,7 @@ class deadline_scope:  # noqa: N801  read as a function: a generator takes sever
     def __enter__(self) -> None:
         _current.until = self._until
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _current.until = None
 
 
@@ -90,17 +87,9 @@ class RespSocket:
         return not (self._is_busy or self._reader.has_data() or self._poll.poll(0))
 
     def exchange(self, packed: bytes, answers: int) -> list[Any]:
-        """Send packed commands and return their replies, errors among them.
+        """Send packed commands and return their replies, errors among them; TimeoutError: the deadline is over.
 
         The connection is to be closed after any exception, because the reply may still arrive.
-
-        Args:
-            packed: the commands, as they are sent.
-            answers: how many replies they have.
-
-        Raises:
-            TimeoutError: the deadline is over.
-            redis.ConnectionError, OSError: the connection failed.
         """
         if self._is_busy:  # the caller before was interrupted: the next reply is not ours
             raise ConnectionResetError("a reply on this connection was left unread")

@@ -50,9 +50,6 @@ class ServerTransport:
         client: Any = self.client
         return client.pubsub()
 
-    def part(self, bucket: str) -> str:
-        return ""
-
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
         return [(self.address, self.client)]

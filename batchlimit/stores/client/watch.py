@@ -4,7 +4,6 @@ That time is not the server's. Connecting may take any time, and a deadline is f
 """
 
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, Protocol
 
 import redis  # noqa: F401  first: redis-py's modules import each other, and two threads could import them at once
@@ -37,9 +36,7 @@ class WatchPaused:
         if self._watch is not None:
             self._watch.pause()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._watch is not None:
             self._watch.resume()
 

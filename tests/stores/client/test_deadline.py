@@ -169,7 +169,7 @@ def test_a_connection_that_was_lost_while_idle_is_not_replaced_before_a_deadline
         client.client_kill_filter(_id=lost)
     while _connections(valkey, prefix):
         pass
-    _await_end(store._transport._idle[0]._sock)  # type: ignore[attr-defined]
+    _await_end(store._transport._idle[0]._sock)  # type: ignore[union-attr]
     with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
         store.take(KEY, HUNDRED, FIFTY)
     assert store.take(KEY, HUNDRED, FIFTY).granted == 50

@@ -150,7 +150,7 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
     async def run(one: Node) -> None:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
-            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[union-attr]
             one.stop()
             hasty, patient = (asyncio.create_task(store.take(key, HUNDRED, ask(7))) for key in ("hasty", "patient"))
             await asyncio.sleep(0)
@@ -163,7 +163,7 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
             one.go_on()
             assert (await patient).granted == 7
             assert await later == Level(100, 0, 0, (100.0,))
-            assert store._transport._multiplexed is not pipe  # type: ignore[attr-defined]
+            assert store._transport._multiplexed is not pipe  # type: ignore[union-attr]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
 
     with node(valkey_binary()) as one:
@@ -177,7 +177,7 @@ def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(valkey: Serv
         async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
             for _ in range(3):
                 await store.peek("k", HUNDRED)
-                pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[attr-defined]
+                pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
                 call = asyncio.create_task(store.peek("k", HUNDRED))
                 pipe._deliver = partial(_deliver_and_cancel, pipe, call)  # type: ignore[method-assign]
                 with pytest.raises(asyncio.CancelledError):
@@ -213,7 +213,7 @@ def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
     async def run(one: Node) -> None:
         async with opened(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
-            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[union-attr]
             one.kill()
             one.start()
             await pipe._lost
@@ -237,8 +237,8 @@ def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> None:
             pipes = set()
             for _ in range(3):
                 await store.peek("k", HUNDRED)
-                pipes.add(store._transport._multiplexed)  # type: ignore[attr-defined]
-                await store._transport._multiplexed._lost  # type: ignore[attr-defined]
+                pipes.add(store._transport._multiplexed)  # type: ignore[union-attr]
+                await store._transport._multiplexed._lost  # type: ignore[union-attr]
             assert len(pipes) == 3
 
     awaited(run)
@@ -257,7 +257,7 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, 
             raise KeyboardInterrupt
 
         if where == "write":
-            pipe = store._transport._multiplexed  # type: ignore[attr-defined]
+            pipe = store._transport._multiplexed  # type: ignore[union-attr]
             patch.setattr(
                 pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
             )
@@ -276,7 +276,7 @@ def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
             one.stop()
             calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(3)]
             await asyncio.sleep(0)
-            connecting = store._transport._connecting  # type: ignore[attr-defined]
+            connecting = store._transport._connecting  # type: ignore[union-attr]
             for call in calls:
                 assert not connecting.done()
                 call.cancel()
