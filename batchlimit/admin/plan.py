@@ -137,7 +137,5 @@ def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bo
     quota = override.quota
     if quota is None or override.is_trial or quota.denies_all:
         return
-    larger = [each for each in touched if each.before.largest_cost > quota.largest_cost]
-    if larger:
-        most = max(each.before.largest_cost for each in larger)
+    if (most := max((each.before.largest_cost for each in touched), default=0)) > quota.largest_cost:
         yield f"calls of more than {quota.largest_cost} tokens would be refused; up to {most} fit now"

@@ -62,7 +62,11 @@ class Pacer:
             name = key if self._keys is None else self._keys.get(kind)
             if name is not None and (seconds := self._seconds((name, kind), left, now)):
                 found[name] = max(found.get(name, 0.0), seconds)
-        return {name: seconds for name, seconds in found.items() if self._is_new(name, seconds, now)}
+        new = {name: each for name, each in found.items() if now + each >= self._ends.get(name, now) + LEAST}
+        if len(self._ends) + len(new) > 1000:
+            self._ends = {name: ends for name, ends in self._ends.items() if ends > now}
+        self._ends |= {name: now + each for name, each in new.items()}
+        return new
 
     def _seconds(self, what: _What, left: Allowance, now: float) -> float:
         seconds = min(pause_of(what[1], self._sharp(what, left, now)), self._longest)
@@ -85,11 +89,3 @@ class Pacer:
                 self._resets = {each: ends for each, ends in self._resets.items() if ends > now}
             self._resets[what] = known = at
         return left._replace(reset=known - now)
-
-    def _is_new(self, key: str, seconds: float, now: float) -> bool:
-        if now + seconds < self._ends.get(key, now) + LEAST:
-            return False
-        if len(self._ends) > 1000:
-            self._ends = {name: ends for name, ends in self._ends.items() if ends > now}
-        self._ends[key] = now + seconds
-        return True

@@ -168,8 +168,10 @@ class Upstream:
     def _heed(self, key: str, response: Any) -> Steps[None]:
         status = self._library.status(response)
         try:
-            body = b""
-            if self._asks_body(status, response.headers):
+            body, headers = b"", response.headers
+            # The body of a refusal may say what the header fields do not, to who observes.
+            may_say = self._pacer is not None and status in (*_REFUSALS, FORBIDDEN)
+            if may_say and "json" in headers.get("content-type", "") and told_to_wait(headers, time.time()) is None:
                 with suppress(Exception):  # its caller will see the same error, and the key is paused without it
                     body = yield self._library.body(response)
             for name, seconds, why in self.pauses(key, status, response.headers, body):
@@ -217,12 +219,6 @@ class Upstream:
         if status in (*_REFUSALS, FORBIDDEN, OVERLOADED) and (seconds := self._refused_for(status, after)):
             pauses.append((key, seconds, f"{status} of upstream"))
         return pauses
-
-    def _asks_body(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Whether the body may say what the header fields do not: of a refusal, where the caller observes."""
-        if self._pacer is None or status not in (*_REFUSALS, FORBIDDEN):
-            return False
-        return "json" in headers.get("content-type", "") and told_to_wait(headers, time.time()) is None
 
     def _refused_for(self, status: int, after: float | None) -> float:
         if after is None:

@@ -1,7 +1,7 @@
 """How much a key may spend: rates that are sustained and bursts that may go at once."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -43,7 +43,11 @@ class Quota:
         object.__setattr__(
             self, "burst", grammar.checked_burst(checked, _one_period(checked) if burst is None else burst)
         )
-        object.__setattr__(self, "also", tuple(_flattened(also)))
+        parts = list(also)
+        for part in parts:
+            if not isinstance(part, Quota):
+                raise TypeError(f"`also` must hold quotas, not {shown(part)}")
+        object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
 
     @classmethod
     def per_second(cls, n: float, *, burst: int | None = None) -> Self:
@@ -272,13 +276,6 @@ class Quota:
 
 def _one_period(amount: float) -> int:
     return max(1, math.floor(amount)) if amount else 0
-
-
-def _flattened(also: Iterable[object]) -> Iterator[Quota]:
-    for part in also:
-        if not isinstance(part, Quota):
-            raise TypeError(f"`also` must hold quotas, not {shown(part)}")
-        yield from part.bandwidths
 
 
 def _spelled(quota: Quota) -> str:

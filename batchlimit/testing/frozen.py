@@ -97,11 +97,9 @@ class FrozenLimits:
             self._time.move(self._time())  # whoever waits may move it now
 
     def _fill(self, key: str, part: float) -> None:
-        buckets = self._world.buckets(key)
-        if not buckets:
-            raise ValueError(
-                f"no limiter has a quota for {shown(key)}, so it has no bucket; name the key as limiters do"
-            )
+        if not (buckets := self._world.buckets(key)):
+            what = "so it has no bucket; name the key as limiters do"
+            raise ValueError(f"no limiter has a quota for {shown(key)}, {what}")
         self._world.leave(self._time())  # what is spent is spent before
         for store, quota in buckets:
             store.fill(stored(key), quota, part)

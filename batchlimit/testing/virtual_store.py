@@ -79,7 +79,15 @@ class VirtualStore(MemoryStore):
         now, then = self._now(), int(instant * 1e6)
         with self._lock:
             for key, (bucket, _) in self._buckets.items():
-                _settle(bucket, now, then, lambda name, key=key: held(name, key))  # type: ignore[misc]
+                if not (table := bucket._table).outstanding:
+                    continue
+                bucket._refill_to(now, "", 0)
+                for name, instance in table.instances.items():
+                    unspent = min(instance.held, held(name, key))
+                    lapses = instance.expires <= then - bucket._epoch
+                    table.settle(instance, 0 if lapses else unspent)
+                    if lapses:
+                        bucket._credit(unspent)
 
     def fill(self, key: str, quota: Quota, part: float) -> None:
         """Have so great a part of the burst in a bucket, 0 to 1."""
@@ -133,16 +141,3 @@ class FaultyVirtualStore(MemoryStore):
         if self._faults.slow > self._deadline:
             raise too_late(self.address, self._deadline)
         return result
-
-
-def _settle(bucket: Bucket, now: int, then: int, held: Callable[[str], int]) -> None:
-    table = bucket._table
-    if not table.outstanding:
-        return
-    bucket._refill_to(now, "", 0)
-    for name, instance in table.instances.items():
-        unspent = min(instance.held, held(name))
-        lapses = instance.expires <= then - bucket._epoch
-        table.settle(instance, 0 if lapses else unspent)
-        if lapses:
-            bucket._credit(unspent)

@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from batchlimit.quota.key import place_of
@@ -62,8 +63,11 @@ class VirtualWorld:
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
         """Return the stores that have a bucket of this key, or would make one, each with the key's quota there."""
-        found = [(each.buckets, _quota(each.rule, key)) for each in list(self._insides.values())]
-        return [(store, quota) for store, quota in found if quota is not None]
+        found = []
+        for each in list(self._insides.values()):
+            with suppress(ValueError):  # it has no quota for the key
+                found.append((each.buckets, each.rule(key)))
+        return found
 
     def leave(self, instant: float) -> None:
         by_name = {each._keyspace._instance.name: each for each in list(self._insides.values())}
@@ -96,10 +100,3 @@ class VirtualWorld:
             found = self._stores[name] = self._make_store(self.time)
             found.rules.heard = self._hear
         return found
-
-
-def _quota(rule: Callable[[str], Quota], key: str) -> Quota | None:
-    try:
-        return rule(key)
-    except ValueError:
-        return None

@@ -84,9 +84,14 @@ class Examination:
 
     def _each(self, name: str, client: Any) -> Iterator[Finding]:
         """Ask one server."""
-        trips, offset = _trips(client)
+        trips, offsets = list[float](), list[float]()
+        for _ in range(_PINGS):
+            begun, sent = time.perf_counter(), time.time()
+            seconds, microseconds = client.time()
+            trips.append(time.perf_counter() - begun)
+            offsets.append(seconds + microseconds / 1e6 - sent - trips[-1] / 2)  # the server's clock is ahead of ours
         yield findings.round_trip(trips, self._deadline)
-        yield findings.clock(offset, min(trips))
+        yield findings.clock(offsets[trips.index(min(trips))], min(trips))  # by the quickest answer
         info: dict[str, Any] = {}
         told = _tried("info", lambda: ok("info", str(info.update(client.info()))))
         if not info:
@@ -172,17 +177,6 @@ def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
         if code_of(error) == "NOPERM":
             return warning(check, f"could not be checked: {error}", "run it as a user with more rights")
         return warning(check, f"could not be checked: {error}", "does the server know this command?")
-
-
-def _trips(client: Any) -> tuple[list[float], float]:
-    """Return how long answers took (s), and how far the server's clock is ahead of ours, by the quickest of them."""
-    trips, offsets = [], []
-    for _ in range(_PINGS):
-        begun, sent = time.perf_counter(), time.time()
-        seconds, microseconds = client.time()
-        trips.append(time.perf_counter() - begun)
-        offsets.append(seconds + microseconds / 1e6 - sent - trips[-1] / 2)
-    return trips, offsets[trips.index(min(trips))]
 
 
 def _lines(told: Any) -> dict[str, str]:

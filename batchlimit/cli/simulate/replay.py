@@ -156,23 +156,19 @@ class Replay:
         """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
         bucket, screen = charge.bucket, charge.bucket.screen
         if not (screen.is_open or (bucket.trust.until <= at and screen.reopens(at))):
-            return self._plainly(charge, at)
+            trust = bucket.trust
+            if trust.until == -math.inf:
+                return None
+            if trust.until <= at and not trust.lasts(at):
+                self._open(bucket, at)
+                return None
+            trust.count += 1  # the plain bucket decides
+            return screen.spends(at, charge.cost, trust.pace)
         is_sampled = screen.is_sampled
         if not screen.passes(at, charge.cost):
             self._open(bucket, at)
             return None
         return None if is_sampled else True
-
-    def _plainly(self, charge: Charge, at: float) -> bool | None:
-        """Whether the plain bucket admits this charge; None: it is not trusted to decide."""
-        trust, screen = charge.bucket.trust, charge.bucket.screen
-        if trust.until == -math.inf:
-            return None
-        if trust.until <= at and not trust.lasts(at):
-            self._open(charge.bucket, at)
-            return None
-        trust.count += 1
-        return screen.spends(at, charge.cost, trust.pace)
 
     def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
         """Charge the plain bucket too, and compare; what another key may have refused is not charged."""

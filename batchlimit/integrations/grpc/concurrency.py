@@ -207,12 +207,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         try:
             permit = await self._permits.acquire(details, self._permits.is_sheddable(details))
         except BatchLimitError as error:
-            answer = refused_by_limiter(error)
-
-            async def refuse(requests: object, context: Any) -> None:
-                await answer.end_async(context)
-
-            return grpc.stream_unary_rpc_method_handler(refuse)
+            return _refusing_async(refused_by_limiter(error))
         handler = None
         try:
             if found := await continuation(details):
@@ -236,3 +231,12 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
                 await refused_by_limiter(error).end_async(context)
 
         return call.served_by(serve)
+
+
+def _refusing_async(answer: CallRefusal) -> Handler:
+    """Return a handler that refuses, as the threaded server has it."""
+
+    async def refuse(requests: object, context: Any) -> None:
+        await answer.end_async(context)
+
+    return grpc.stream_unary_rpc_method_handler(refuse)
