@@ -66,7 +66,8 @@ async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | No
         (hot if key in registry.entries else cold)[key] = cost
     if not cold:
         return None
-    spends = registry.live_spends()
+    registry.settle_in()
+    spends = registry.spends
     if not hot:  # as where each request is another user
         return await spends.all(costs)
     taken, now = _take(registry.entries, hot, registry.clock)

@@ -97,7 +97,7 @@ class Registry:
         self._drained = AsyncDrain(LimiterClosed(_CLOSED))
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
-    def _settle_in(self) -> None:
+    def settle_in(self) -> None:
         """Bind to the running loop, whole or not at all; RuntimeError while that of before is not closed."""
         loop = asyncio.get_running_loop()
         if self.loop is loop:
@@ -150,7 +150,7 @@ class Registry:
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry on the running loop; make it if there is none. LimiterClosed after close()."""
-        self._settle_in()
+        self.settle_in()
         try:
             return self.entries[key]
         except (KeyError, TypeError):
@@ -163,11 +163,6 @@ class Registry:
         entry = self._keyspace.find(key, quota)
         entry.changed()
         return entry
-
-    def live_spends(self) -> Spends:
-        """Return what spends for callers on the running loop."""
-        self._settle_in()
-        return self.spends
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)
@@ -241,7 +236,7 @@ class Registry:
 
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """
-        self._settle_in()
+        self.settle_in()
         await asyncio.shield(self._begin_to_close())
 
     def _begin_to_close(self) -> "asyncio.Task[None]":

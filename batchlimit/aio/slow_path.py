@@ -94,17 +94,21 @@ class AsyncSlowPath:
 
     async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        registry = self._registry
         while True:
-            if (settled := await self._spend(key, cost, until, priority)) is not None:
-                return settled
-            entry = self._registry.entry(key)
+            registry.settle_in()
+            if (key.__class__ is not str or key not in registry.entries) and (
+                spent := await registry.spends.one(key, cost, until, priority)
+            ) is not None:
+                return spent
+            entry = registry.entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (
                 not entry.reservoir.state.is_retired
                 and (result := await self._admit_at(entry, cost, until, priority)) is not None
             ):
                 return result
-            self._registry.live_entry(key)
+            registry.live_entry(key)
 
     async def _admit_at(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
@@ -116,13 +120,6 @@ class AsyncSlowPath:
             if entry.reservoir.state.is_retired:
                 return None
         return await result_of(entry, entry.join(cost, until, prompt=True, priority=priority))
-
-    async def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
-        """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
-        spends = self._registry.live_spends()
-        if key.__class__ is str and key in self._registry.entries:
-            return None
-        return await spends.one(key, cost, until, priority)
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

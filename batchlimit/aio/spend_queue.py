@@ -39,10 +39,6 @@ class SpendQueue:
     def __repr__(self) -> str:
         return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
 
-    def takes(self, buckets: int) -> bool:
-        """Whether the store can spend at so many buckets, all or none."""
-        return self._store.spends if buckets == 1 else self._store.spends_together
-
     def clear(self) -> None:
         """Forget what was not sent: its loop is closed."""
         self._waiting, self._loop = [], None

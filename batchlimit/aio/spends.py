@@ -44,7 +44,7 @@ class Spends:
             idle: is called with the instant at which to forget a key (inf: no need).
             start: starts a task.
         """
-        self._spending, self._clock = spending, clock
+        self._spending, self._store, self._clock = spending, store, clock
         self._find, self._check_open, self._idle = find, check_open, idle
         self.queue = SpendQueue(store, spending, start, self._heard)
 
@@ -79,7 +79,7 @@ class Spends:
 
     def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Begin to spend; None: a key needs its entry."""
-        if not self.queue.takes(len(costs)):
+        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
         check_recursion_depth()
         self._check_open()

@@ -9,7 +9,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.slow_path import AsyncSlowPath
-from batchlimit.keyspace.key_spend import Settled
+from batchlimit.keyspace.key_spend import KeySpend, Settled
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
@@ -116,9 +116,9 @@ class _AsyncWatchedSlowPath(AsyncSlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    async def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
-        result = await super()._spend(key, cost, until, priority)
-        self._tally.waited += result is not None and result.waited
+    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        result = await super()._admit(key, cost, until, priority)
+        self._tally.waited += isinstance(result, KeySpend)  # what an entry settles is counted below
         return result
 
     async def _admit_at(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("far_away")
 async def interrupted_at(n: int, limiter: AsyncRateLimiter) -> bool:
     """Interrupt the binding at its nth line, and use the limiter after that; return whether it has so many lines."""
     interrupter = Interrupter(n, *FILES, under_lock=True)
-    was_interrupted = interrupter.run(limiter._registry._settle_in)
+    was_interrupted = interrupter.run(limiter._registry.settle_in)
     await limiter.peek(KEY)  # hits do not bind
     assert await limiter.try_acquire(KEY), interrupter.line
     held = limiter.statistics().held
