@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.overrides.overrides import STEPS
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
 FORMAT = "1"
 """What the fields of a bucket mean: see lua/bucket.lua. A bucket without the field is of format 1."""
-_STEPS = 2**14
-"""See overrides/overrides.py: an edition is a revision, and how many overrides have ended since."""
 
 
 class Leaseholder(NamedTuple):
@@ -93,13 +92,13 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
     used, refused, shadow = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]
     ends, _, why = fields.get("paused", "0 ").partition(" ")
-    paused, told = max(0, int(ends) - instant) / _SECOND, (edition // _STEPS, revision, instant / _SECOND)
+    paused, told = max(0, int(ends) - instant) / _SECOND, (edition // STEPS, revision, instant / _SECOND)
     return BucketState(quota, levels, outstanding, ordered, *told, used, refused, shadow, paused, why if paused else "")
 
 
 def rules_of(rank: str) -> int:
     """Return the revision of the overrides by which a bucket has its quota; 0 where that is damaged."""
-    return counted(rank.partition(" ")[0]) // _STEPS
+    return counted(rank.partition(" ")[0]) // STEPS
 
 
 def counted(text: str | None) -> int:

@@ -39,7 +39,7 @@ class Decisions:
         if state.lease.borrowed and (local := state.fallback.bucket) is not None:
             level = local.level(now)
         here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
-        return level + here if level > 0 else here
+        return max(0, level) + here
 
     def told(self, retry_after: float, source: Source, now: float) -> Decision:
         """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.

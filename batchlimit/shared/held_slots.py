@@ -193,12 +193,12 @@ class HeldSlots:
             return idle
         return max(self._leaving, idle - self._allowance)
 
-    def give_back(self, now: int, waiting: int, is_closing: bool) -> None:
+    def give_back(self, now: int, is_closing: bool) -> None:
         """Give back the surplus; at a renewal, also what nothing needed since the last one."""
         self.returned += self.surplus(is_closing)
         self._leaving = 0
         if now >= self.lease.renewal:
-            self.returned += max(0, self.count - max(self._most, self.busy + waiting))
+            self.returned += max(0, self.count - self._most)  # while one is free here, nobody waits for it
             self._most = self.busy
 
     def renew(self, ask: SlotAsk, reply: SlotReply, sent: int) -> None:

@@ -19,7 +19,7 @@ class LocalSlots:
     It has 11 public methods: five for callers, four for the store, and two for the end of a lease or of all.
     """
 
-    def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int = 1) -> None:
+    def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.line, self.outage, self._tokens = Line(shared.queue), OutagePermits(), FencingTokens()
         self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
@@ -111,7 +111,7 @@ class LocalSlots:
 
     def ask(self, now: int) -> SlotAsk:
         """Return what to send now. Exactly one of `answer` and `fail` follows."""
-        self.held.give_back(now, len(self.line), self._is_closing)
+        self.held.give_back(now, self._is_closing)
         self.held.first_ask = min(self.held.first_ask, now)
         self.asks.send()
         self.due = math.inf

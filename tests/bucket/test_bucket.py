@@ -742,3 +742,10 @@ def test_a_spend_after_a_long_silence_finds_nothing_reserved() -> None:
     spend = Spend("key", HUNDRED, 1)
     assert desk.bucket.charge(spend, instant(11.0)).is_charged
     assert desk.bucket.offer(spend, instant(11.0)) is not None
+
+
+def test_an_ask_that_is_repeated_at_the_end_of_its_lease_is_a_new_one() -> None:
+    bucket, one = Bucket(Quota(10.0, 1), 0), Ask("a", 1, 1, 1, 1)
+    first = bucket.take(Quota(10.0, 1), one, 0)
+    again = bucket.take(Quota(10.0, 1), one, round(first.lease * 1_000_000))
+    assert (again.granted, again.lease) == (1, first.lease)

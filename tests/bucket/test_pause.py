@@ -111,3 +111,12 @@ def test_a_lifted_pause_makes_no_tokens() -> None:
     bucket.pause(60 * SECOND, 0)
     assert bucket.resume(1000)
     assert bucket.peek(1000).level <= -5
+
+
+def test_another_quota_leaves_a_pause_as_long_as_it_was() -> None:
+    twenty = Quota(20.0, 20)
+    bucket = Bucket(TEN, 0)
+    bucket.pause(5 * SECOND, 0)
+    grants = [bucket.take(twenty, Ask("a", at, 1, 1, 1), at * SECOND) for at in range(1, 7)]
+    assert [each.granted for each in grants] == [0, 0, 0, 0, 0, 1]
+    assert bucket.take(twenty, Ask("a", 7, 15, 15, 15), 8 * SECOND).granted == 15

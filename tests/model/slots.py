@@ -107,7 +107,7 @@ class SlotWorld:
 
     def _born(self, place: int, births: int) -> Process:
         names = Names(_LETTERS[place] + "'" * births)
-        slots = LocalSlots("key", Shared(self._shape.limit, lease=self._shape.lease), names)
+        slots = LocalSlots("key", Shared(self._shape.limit, lease=self._shape.lease), names, 1)
         return Process(place, slots, births=births)
 
     def tell(self, story: list[str]) -> None:

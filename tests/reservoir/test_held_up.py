@@ -94,3 +94,12 @@ def test_what_a_caller_of_several_keys_holds_does_not_keep_others_from_asking() 
     entry.reservoir.admission.join(following)
     entry.grant(entry.fetch(bundle), 0.0, 1)
     assert entry.fetch(following).ask.held == 1
+
+
+@pytest.mark.parametrize(("is_prompt", "is_free"), [(True, True), (False, False)])
+def test_who_confirms_says_whether_somebody_was_held_up_by_that(is_prompt: bool, is_free: bool) -> None:
+    entry = Entry(ONE)
+    served = Waiter(1, PATIENT, Waking(), tentative=True, prompt=is_prompt)
+    entry.reservoir.admission.join(served)
+    entry.grant(entry.fetch(served), 0.0, 1)
+    assert [entry.reservoir.admission.confirm(served) for _ in range(2)] == [is_free, False]

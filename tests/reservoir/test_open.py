@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.overrides.known import UNTOLD
@@ -162,3 +163,11 @@ def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
     for cost in (1, 100):
         assert isinstance(caller.step(caller.join(cost)), Admit)
     assert caller.reservoir.state.statistics.owed == 0
+
+
+def test_a_look_at_such_a_key_says_that_it_admits_all_of_the_burst_at_once() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    assert caller.reservoir.decisions.without_bucket(0.0) is None
+    opened(caller, rules)
+    assert caller.reservoir.decisions.without_bucket(0.0) == Decision(True, 100, 100, 0.0, 0.0, "open", HUNDRED)

@@ -72,3 +72,10 @@ def test_one_who_cannot_wait_so_long_is_refused() -> None:
     entry.reservoir.lifecycle.pause(5.0, 0.1, waiter(NO_WAIT))
     assert hurried.verdict is not None
     assert fetch is entry.reservoir.state.in_flight
+
+
+def test_a_pause_is_known_by_what_the_bucket_owes_then() -> None:
+    caller = Entry(Quota(10.0, 5), tokens=2)
+    caller.reservoir.lifecycle.pause(2.0, 0.5, Waiter(0, NO_WAIT, Waking()))
+    view = caller.reservoir.state.view
+    assert (view.paused_until, view.level) == (2.5, -20)

@@ -76,6 +76,14 @@ def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies
     assert lie(some) == lies
 
 
+@pytest.mark.parametrize(
+    ("low", "cost", "at", "has"),
+    [(0, 3, 0.0, True), (0, 4, 0.0, False), (1, 2, 0.0, True), (1, 3, 0.0, False), (0, 3, LEASE, False)],
+)
+def test_they_are_here_until_their_lease_ends(low: int, cost: int, at: float, has: bool) -> None:
+    assert leased(3, low).has(cost, at) is has
+
+
 def test_who_takes_a_step_has_until_the_lease_ends() -> None:
     some = leased(3)
     assert some.take(1) == LEASE

@@ -108,6 +108,15 @@ def test_a_line_says_what_a_look_at_each_would_say(steps: list[Step], horizon: H
     both.check(horizon)
 
 
+def test_the_first_late_waiter_is_not_one_that_is_just_in_time() -> None:
+    """The third one is late by its turn; those before it are in time by less than a token."""
+    both = Both()
+    for until in (0.25, 0.5, 0.5):
+        both.join(Waiter(1, until, Waking()))
+    both.check(now := Horizon(0.0, 0.0, TOKEN))
+    assert both.line.first_late(now) is both.plain.claims[2]
+
+
 # The work: each story is told for so many callers, and returns what is counted
 
 Story = Callable[[int], Iterator[Callable[[], object]]]

@@ -47,6 +47,16 @@ def test_a_slot_beyond_what_may_be_kept_goes_back_when_its_permit_ends() -> None
     assert not slots.has_free(START)
 
 
+@pytest.mark.parametrize(("granted", "lost"), [(2, 0), (1, 1), (0, 2)])
+def test_permits_are_lost_whose_slots_the_store_does_not_know_any_more(granted: int, lost: int) -> None:
+    slots = held(2, 2)
+    places = list(slots.places)
+    ask = SlotAsk("a.1", limit=2, lease=LEASE * 1_000_000)
+    slots.renew(ask, SlotReply(granted, 2, -1, True, granted, 2, 1), START)
+    assert sum(each.is_lost(START) for each in places) == lost
+    assert (slots.busy, slots.count) == (2 - lost, granted)
+
+
 def test_a_place_ends_once() -> None:
     slots = held(1, 1)
     (place,) = slots.places
@@ -59,7 +69,7 @@ def test_a_renewal_keeps_what_was_in_use_at_once_since_the_last_one() -> None:
         slots.end(place)
     counts = []
     for _ in range(2):
-        slots.give_back(START + LEASE * SECOND // 2, 0, is_closing=False)
+        slots.give_back(START + LEASE * SECOND // 2, is_closing=False)
         counts.append(slots.count)
     assert counts == [5, 0]
 
@@ -79,7 +89,7 @@ def test_tokens_fit_into_a_signed_64_bit_integer_until_2100() -> None:
 
 def test_between_two_renewals_idle_slots_stay() -> None:
     slots = held(8, 0)
-    slots.give_back(START + SECOND, 0, is_closing=False)
+    slots.give_back(START + SECOND, is_closing=False)
     assert slots.count == 8
 
 
@@ -98,11 +108,11 @@ def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_e
     slots.end(place)
     ask = SlotAsk("a.1", limit=1, lease=LEASE * 1_000_000, held=1)
     slots.renew(ask, SlotReply(0, 2, -1, True, 1, 1, 2), START)  # the store lost its data, and B was faster
-    slots.give_back(START, 0, is_closing=False)
+    slots.give_back(START, is_closing=False)
     assert (slots.count, slots.returned) == (0, 0)
 
 
 def test_a_slot_that_nothing_ever_needed_goes_back_at_the_first_renewal() -> None:
     slots = held(2, 0)
-    slots.give_back(START + LEASE * SECOND // 2, 0, is_closing=False)
+    slots.give_back(START + LEASE * SECOND // 2, is_closing=False)
     assert slots.count == 0

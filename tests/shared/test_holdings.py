@@ -18,7 +18,7 @@ START = 1_700_000_000 * SECOND
 
 def slots_of(key: str, due: float = 0.0) -> LocalSlots:
     """Slots of a key, of which the store was never asked; `due` seconds from now it is to be."""
-    slots = LocalSlots(key, Shared(1), lambda: "a.1")
+    slots = LocalSlots(key, Shared(1), lambda: "a.1", 1)
     slots.due = START + due * SECOND
     return slots
 

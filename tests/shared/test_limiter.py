@@ -230,6 +230,14 @@ def test_the_garbage_collector_releases_a_permit_that_nobody_does() -> None:
         limiter.acquire("gpu").release()
 
 
+def test_what_the_garbage_collector_finds_ends_long_before_the_next_renewal() -> None:
+    with limiter_of(MemoryStore(), {"gpu": Shared(1, lease=3600.0)}) as limiter:
+        permits = [limiter.acquire("gpu")]
+        with pytest.warns(ResourceWarning, match="never released"):
+            permits.clear()
+        await_fact(lambda: not any(each.in_flight for each in limiter.statistics().keys.values()), "no permit")
+
+
 def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
     async def main() -> None:
         async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:

@@ -23,7 +23,7 @@ class World:
         self.now = START
         self.table = SlotTable()
         shared = Shared(limit, queue) if queue else Shared(limit)
-        self.all = {name: LocalSlots("key", shared, self._names(name)) for name in names}
+        self.all = {name: LocalSlots("key", shared, self._names(name), 1) for name in names}
         self.pushes: list[SlotPush] = []
 
     @staticmethod

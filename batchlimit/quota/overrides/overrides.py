@@ -48,8 +48,8 @@ FORMAT = "1"
 """Of the hash, in its field `form`. A release that writes what this one would misread gives it another."""
 RULE = "rule:"
 """A field of the hash is named by this and the name of its override."""
-_STEPS = 2**14
-"""More than there are overrides that can end between two revisions."""
+STEPS = 2**14
+"""More than there are overrides that can end between two revisions: how many have is in an edition, beside it."""
 _LARGEST = 2**38
 """A revision: with its steps it is a whole number that Lua holds exactly."""
 
@@ -186,7 +186,7 @@ class Overrides:
 
     def edition(self, now: float) -> int:
         """Return a number that grows with each revision and each end; the instance with the larger one knows better."""
-        return self.revision * _STEPS + bisect.bisect_right(self._ends, now)
+        return self.revision * STEPS + bisect.bisect_right(self._ends, now)
 
     def next_end(self, now: float) -> float:
         """Return when the next of them ends; inf: never."""

@@ -39,6 +39,8 @@ def test_another_revision_is_read_once_and_then_heard_without_a_look() -> None:
     assert (limiter.looks, limiter.rate) == (1, 1000.0)
     limiter.learn(7, FIVE)
     limiter.known.hear(7, limiter.now)
+    limiter.now += 2 * REFRESH
+    limiter.known.hear(7, limiter.now)
     assert (limiter.looks, limiter.rate, limiter.known.revision) == (1, 5.0, 7)
 
 

@@ -70,6 +70,13 @@ def test_a_name_that_is_no_key_is_refused(name: str) -> None:
         Override(name, Quota(1.0))
 
 
+@pytest.mark.parametrize(("name", "why"), [("x" * 1024, ""), ("x" * 1023 + "*", ""), ("ann", "y" * 1000)])
+def test_a_name_has_up_to_1024_characters_and_a_reason_1000(name: str, why: str) -> None:
+    assert Override(name, Quota(1.0), why=why).why == why
+    with pytest.raises(ValueError, match="at most"):
+        Override(f"x{name}" if len(name) > 3 else name, Quota(1.0), why=f"y{why}" if why else "")
+
+
 def test_a_name_is_a_pattern_by_its_wildcards() -> None:
     assert [Override(name, Quota(1.0)).is_pattern for name in ("ann", "a*", "a?", "[ab]")] == [False, True, True, True]
 

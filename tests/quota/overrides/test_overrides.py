@@ -6,7 +6,7 @@ import random
 import pytest
 
 from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override
-from batchlimit.quota.overrides.overrides import MOST, InForce, Overrides
+from batchlimit.quota.overrides.overrides import MOST, NONE, InForce, Overrides
 from batchlimit.quota.quota import Quota
 
 CODE = Quota(1000.0)
@@ -142,6 +142,11 @@ def test_a_key_is_held_until_the_last_of_the_holds_that_follow_each_other(
 def test_of_several_fields_that_nobody_knows_the_first_is_named() -> None:
     with pytest.raises(NotUnderstood, match="first"):
         Overrides.read({"form": "1", "revision": "9", "first": "x", "second": "y"})
+
+
+def test_an_instance_begins_with_what_no_overrides_are() -> None:
+    assert NONE.edition == Overrides().edition(0.0)
+    assert (NONE.overrides.by_name, NONE.as_of, NONE.offset) == ({}, 0.0, 0.0)
 
 
 def test_an_edition_counts_ends_above_revisions_alike_in_all_versions() -> None:
