@@ -122,6 +122,15 @@ def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(f
     assert (news, limiter.known.trouble.count, limiter.rate) == ([True, False, False], 1, 5.0)
 
 
+def test_after_damage_the_revision_that_was_known_is_read_again() -> None:
+    limiter = Limiter()
+    limiter.learn(7, FIVE)
+    with pytest.raises(NotUnderstood):
+        limiter.known.learn(Published(9, 1000.0, {"revision": "9"}), limiter.now)
+    limiter.known.hear(7, limiter.now)
+    assert (limiter.looks, limiter.rate) == (1, 5.0)
+
+
 def test_an_override_ends_by_the_servers_clock() -> None:
     limiter = Limiter()
     limiter.learn(7, '{"quota": "5/s", "until": 1003.0}', now=1000.0)
