@@ -140,11 +140,15 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     -- that is refilled within LAST. So its callers get the whole burst, and no refusal comes while the bucket holds a
     -- few tokens.
     --
-    -- A refusal says when the need fits the bucket, whichever instance its caller then comes to.
+    -- Where nothing can be leased, nothing is set aside from a need either: it fits as it does a plain bucket.
+    --
+    -- A refusal says when the need fits the bucket, whichever instance its caller then comes to. A reservation that is
+    -- over by then takes nothing from it.
     local part, foreign = weight / weights, reserved and reserved.name ~= name
     local waited = (weights - weight) * now - (lasts - weight * instance.last)
     local wait, soon, accrued, spends = 0, 0, math.huge, false
     granted = want
+    for i = 1, #bands do spends = spends or ALPHA * bands[i].burst * part < LEASABLE end
     for i = 1, #bands do
         local band = bands[i]
         local rate, burst, level = band.rate, band.burst, band.level
@@ -152,13 +156,16 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         local mine = min(rate * part * (now - instance.last), max(burst * part, need))
         local others = max(0, floor(min(rate / weights * waited, ALPHA * level)))
         local fair = max(mine, level - others)
-        spends = spends or ALPHA * burst * part < LEASABLE
+        if spends then fair = max(fair, min(need, level)) end
         local ahead = part == 1 and level <= rate * LAST and level or max(ALPHA * level * part, mine)
         local reserve = min(ALPHA * burst * part - still, ALPHA * burst - outstanding, ahead)
         granted = min(granted, level, fair, max(queued, reserve))
         if need > level or need > fair then
             local share, aside = (need - fair) / (rate * part), ((need - 1) / (1 - ALPHA) + 1 - level) / rate
-            wait, soon = max(wait, (need - level) / rate, share), max(soon, (need - level) / rate, min(share, aside))
+            local whole = (need - band.level) / rate
+            if foreign and reserved.ends > now + whole then whole = (need - level) / rate end
+            wait = max(wait, (need - level) / rate, share)
+            soon = max(soon, whole, spends and 0 or min(share, aside))
         end
         accrued, band.fair = min(accrued, mine), fair
     end

@@ -237,17 +237,23 @@ class Bucket(SpendableBucket):
             self._reserved = Reserved(ask.instance, ask.need, self._now + patience)
 
     def _offer(self, instance: InstanceEntry, ask: Ask) -> tuple[int, int, int, float]:
-        claims = self._table.claims(instance)
-        granted: float = ask.queued if spends(self._bands, claims) else ask.want
+        claims, need = self._table.claims(instance), ask.need
+        is_spent = spends(self._bands, claims)
+        granted: float = ask.queued if is_spent else ask.want
         wait, told, accrued = 0.0, 0.0, math.inf
-        set_aside = self._reserved.tokens if self._reserved and self._reserved.name != ask.instance else 0
+        foreign = self._reserved if self._reserved and self._reserved.name != ask.instance else None
         for band, whole in self._each():
-            level = whole - set_aside
-            part, mine, fair = division(band, level, claims, self._now, ask.need)
+            level = whole - (foreign.tokens if foreign else 0)
+            part, mine, fair = division(band, level, claims, self._now, need)
+            if is_spent:  # as a plain bucket: nothing is set aside from a need
+                fair = max(fair, min(need, level))
             ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, ahead))
-            by_share, by_bucket = waits_for(ask.need, band, level, part, fair)
-            wait, told, accrued = max(wait, by_share), max(told, by_bucket), min(accrued, mine)
+            by_share, beside = waits_for(need, band, level, part, fair)
+            short = (need - whole) / band.rate
+            if foreign and foreign.ends > self._now + short:  # else it takes nothing from the need
+                short = (need - level) / band.rate
+            wait, told, accrued = max(wait, by_share), max(told, short, 0 if is_spent else beside), min(accrued, mine)
         return max(0, math.floor(granted)), rounded(wait), rounded(told), accrued
 
     def _later(self, instance: InstanceEntry, ask: Ask, ahead: int) -> int:

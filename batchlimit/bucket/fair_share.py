@@ -161,8 +161,7 @@ def rounded(wait: float) -> int:
 def waits_for(need: int, band: Band, level: float, part: float, fair: float) -> tuple[float, float]:
     """Return after how many us `need` fits this instance's share, and after how many it fits whatever is set aside."""
     share, aside = (need - fair) / (band.rate * part), ((need - 1) / (1 - ALPHA) + 1 - level) / band.rate
-    short = (need - level) / band.rate
-    return max(short, share), max(short, min(share, aside))
+    return max((need - level) / band.rate, share), min(share, aside)
 
 
 def ahead_of(band: Band, level: float, part: float, mine: float, held: int, outstanding: int) -> float:

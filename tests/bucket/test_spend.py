@@ -68,8 +68,8 @@ def test_no_token_is_reserved_for_one_that_was_refused_one() -> None:
         (1, 1, 0.1),
         (1, 8, 0.1),
         (5, 1, 0.5),
-        (5, 2, 0.9),  # at nine tokens, five are left whatever is set aside for others
-        (5, 8, 0.9),
+        (5, 2, 0.5),
+        (5, 8, 0.5),
     ],
 )
 def test_a_refusal_tells_when_the_bucket_has_the_need_whoever_then_asks(need: int, instances: int, told: float) -> None:
@@ -77,6 +77,25 @@ def test_a_refusal_tells_when_the_bucket_has_the_need_whoever_then_asks(need: in
     desk.spend(0.0, 9, "i0")
     desk.spend(0.0, 1, "i0")
     assert desk.ask(0.0, need, "i0").retry_after == pytest.approx(told, abs=1e-4)
+
+
+def test_a_bucket_of_which_is_leased_tells_when_a_need_fits_beside_what_is_set_aside() -> None:
+    desk = crowd(Quota(100.0, 100), 2)
+    for _ in range(4):
+        desk.ask(0.0, 25, "i0")
+    told = desk.ask(0.0, 50, "i0").retry_after
+    assert told == pytest.approx(0.99, abs=1e-4)  # half of 99 tokens is more than 49
+    assert desk.ask(told, 50, "i1").granted == 50
+
+
+def test_what_is_reserved_for_one_that_does_not_wait_makes_no_refusal_longer() -> None:
+    """Three workers were asked for the same five tokens: one told half a minute, the others nearly a whole one."""
+    desk = crowd(Quota(1 / 6, 10), 3)
+    for _ in range(2):
+        assert desk.ask(0.0, 5, "i0").granted == 5
+    told = [desk.ask(0.7, 5, each).retry_after for each in ("i1", "i2", "i0", "i1")]
+    assert told == [pytest.approx(29.3, abs=1e-4)] * 4
+    assert desk.ask(0.7 + told[0], 5, "i2").granted == 5
 
 
 def test_what_is_told_is_kept_by_any_instance() -> None:
