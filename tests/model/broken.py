@@ -206,20 +206,6 @@ BREAKS = {
             "stopped",
         ),
         Break(
-            "all of the level is set aside",
-            "bucket.fair_share:division",
-            "min(band.rate / weights * waited, ALPHA * level)",
-            "min(band.rate / weights * waited, level)",
-            "three wait at two",
-        ),
-        Break(
-            "more is set aside than others accrued",
-            "bucket.fair_share:division",
-            "min(band.rate / weights * waited, ALPHA * level)",
-            "level",
-            "larger costs",
-        ),
-        Break(
             "waits are told too short",
             "bucket.fair_share:rounded",
             "return math.ceil(min(wait, LONGEST)) + 1",

@@ -145,9 +145,9 @@ SLOTS = [
     ),
     Break(
         "who does not wait waits for ever",
-        "shared.local_slots:LocalSlots._refuse_impatient",
-        "if self.line.patient == len(self.line):",
-        "if True:",
+        "shared.local_slots:LocalSlots.answer",
+        "if self.line.patient < len(self.line):",
+        "if False:",
         "one slot",
     ),
     Break(
@@ -194,14 +194,14 @@ SLOTS = [
     ),
     Break(
         "an ask forgets what went back",
-        "shared.local_slots:LocalSlots._message",
+        "shared.local_slots:LocalSlots.ask",
         "returned=held.returned",
         "returned=0",
         "one slot",
     ),
     Break(
         "waiters are not told",
-        "shared.local_slots:LocalSlots._message",
+        "shared.local_slots:LocalSlots.ask",
         "waiting=self.line.patient",
         "waiting=0",
         "one slot",
