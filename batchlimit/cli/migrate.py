@@ -13,7 +13,7 @@ import typer
 
 from batchlimit.cli.constants import Constants, listed
 from batchlimit.cli.inclusions import Inclusions
-from batchlimit.cli.migrated import Found, MigratedRule
+from batchlimit.cli.migrated import Found, MigratedLimiter, MigratedRule
 from batchlimit.cli.output import NOTHING_DONE, say
 from batchlimit.cli.routes import (
     Function,
@@ -48,16 +48,19 @@ _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope",
 
 def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders of Python.", exists=True)]) -> None:
     """Print limits of slowapi and flask-limiter as a file of rules. What cannot be read is told: status 1."""
-    found, trees = Found(), dict[Path, ast.Module]()
+    found, trees, limits = Found(), dict[Path, ast.Module](), set[str]()
     for path in sorted({file for each in paths for file in (each.rglob("*.py") if each.is_dir() else [each])}):
         try:
             tree = ast.parse(path.read_bytes(), str(path))
-            trees[path] = Constants(tree).visit(tree)
+            constants = Constants(tree)
+            trees[path] = constants.visit(tree)
+            limits.update(constants.limits)
         except (OSError, SyntaxError, ValueError) as error:
             found.problems.append(f"{path}: it cannot be read: {error}")
     inclusions = Inclusions(trees)
     for path, tree in trees.items():
-        _SourceFile(path, tree, found, inclusions).read()
+        _SourceFile(path, tree, found, inclusions, limits).read()
+    found.problems += found.differences()
     text = "\n".join(found.toml())
     print(text)
     try:
@@ -74,10 +77,13 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
 
 
 class _SourceFile:
-    """Reads one file; `found` takes what is found, and `inclusions` know the prefixes of its routers."""
+    """Reads one file. `found` takes what is found, `inclusions` know the prefixes of its routers.
 
-    def __init__(self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions) -> None:
-        self._path, self._tree, self._found, self._inclusions = path, tree, found, inclusions
+    `limits` are the names of those that were read where their files use them.
+    """
+
+    def __init__(self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions, limits: set[str]) -> None:
+        self._path, self._tree, self._found, self._inclusions, self._limits = path, tree, found, inclusions, limits
         self._has_slowapi = "slowapi" in {getattr(each, "module", None) for each in ast.walk(tree)}
         self._by_url = set[str]()  # patterns that slowapi counts by URL
         self._read: set[ast.AST] = set()
@@ -96,6 +102,9 @@ class _SourceFile:
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call) and node not in self._read:
                 self._elsewhere(node)
+            if isinstance(node, ast.ImportFrom):
+                for name in sorted(self._limits & {each.name for each in node.names}):
+                    self._tell(node, f"{name} is a limit that was made elsewhere: write its rule by hand")
 
     def _elsewhere(self, call: ast.Call) -> None:
         """Tell of a limit that decorates no function here, and of what puts routes below a prefix."""
@@ -109,11 +118,11 @@ class _SourceFile:
         self._hint(call)
         given = {each.arg: each.value for each in call.keywords}
         key = given.get("key_func") or (call.args[0] if call.args else None)
-        if key is not None and last(key) not in _ADDRESSES:
-            self._found.value = "user"
+        caller = ast.unparse(key) if key is not None and last(key) not in _ADDRESSES else ""
+        if key is not None and caller:
             self._tell(key, 'keys have {user}: let identify return {"user": ...} as this key_func does')
-        self._found.defaults += self._quotas(given.get("default_limits"))
-        self._found.together += self._quotas(given.get("application_limits"))
+        whole = [tuple(self._quotas(given.get(f"{each}_limits"))) for each in ("default", "application")]
+        self._found.limiters.append(MigratedLimiter(f"{self._path}:{call.lineno}", caller, *whole))
         if "application_limits" in given and self._has_slowapi:
             self._tell(call, "application: slowapi asks it for routes alone that have no limit of their own")
 
@@ -126,8 +135,8 @@ class _SourceFile:
         paths = [path for each in function.decorator_list for path in written(each, prefixes, self._whole)]
         patterns = [path.pattern for path in paths if path.pattern]
         self._by_url.update(path.pattern for path in paths if "{" in path.text)
-        for each in limits:
-            if not isinstance(each, ast.Call):
+        for each in function.decorator_list:
+            if last(each) in ("limit", "shared_limit", *self._limits):
                 self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
         calls = [each for each in limits if isinstance(each, ast.Call)]
         if calls or is_exempt:
@@ -223,8 +232,10 @@ class _SourceFile:
             elif each.arg not in (*_HINTS, *_QUIET, "application_limits"):
                 self._tell(each.value, f"{each.arg} is not moved")
 
-    def _tell(self, node: ast.expr | Function, problem: str) -> None:
-        self._found.problems.append(f"{self._path}:{node.lineno}: {problem}")
+    def _tell(self, node: ast.expr | ast.stmt, problem: str) -> None:
+        told = f"{self._path}:{node.lineno}: {problem}"
+        if told not in self._found.problems:  # a limit in a variable is read at each of its routes
+            self._found.problems.append(told)
 
 
 def _number(cost: ast.expr | None) -> int:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _TOGETHER = "# There, the default limits were for each route by itself; here they are for all such routes together."
 
@@ -19,7 +20,16 @@ class MigratedRule:
     key: str = ""  # that of another rule, with another cost (default "": its name)
     # the rules of wider paths that do not hold where it does
     others: "list[MigratedRule]" = field(default_factory=list)
-    value: str = ""  # the field of its key (default "": that of all keys)
+    value: str = ""  # the field of its key (default "": that of the limiter)
+
+
+class MigratedLimiter(NamedTuple):
+    """A limiter of a program: what holds for all its routes."""
+
+    place: str = ""
+    caller: str = ""  # what tells callers apart, if it is not their address
+    defaults: tuple[str, ...] = ()  # quotas of each route by itself, and of all together
+    together: tuple[str, ...] = ()
 
 
 @dataclass
@@ -27,25 +37,36 @@ class Found:
     """What was read so far."""
 
     rules: dict[str, MigratedRule] = field(default_factory=dict)  # by name
-    defaults: list[str] = field(default_factory=list)  # quotas of each route by itself, and of all together
-    together: list[str] = field(default_factory=list)
+    limiters: list[MigratedLimiter] = field(default_factory=list)
     exempt: list[str] = field(default_factory=list)  # patterns
     problems: list[str] = field(default_factory=list)  # what cannot be read, with its place
-    value: str = "ip"  # the field of all keys
+
+    @property
+    def limiter(self) -> MigratedLimiter:
+        """The first limiter with limits for all routes; if none has them, the first."""
+        return max(self.limiters, key=lambda each: bool(each.defaults or each.together), default=MigratedLimiter())
+
+    def differences(self) -> Iterator[str]:
+        """Yield a remark for each limiter that says another thing than the one whose limits are taken."""
+        taken = self.limiter
+        for each in self.limiters:
+            if each[1:] != taken[1:]:
+                what = f"its default limits or key_func are not those of {taken.place}, which are taken"
+                yield f"{each.place}: {what}: where they are of two programs, run migrate on each by itself"
 
     @property
     def has_rules(self) -> bool:
         """Whether there is a rule to print."""
-        return bool(self.defaults or self.together or any(rule.quotas for rule in self.rules.values()))
+        return bool(self.limiter.defaults or self.limiter.together or any(rule.quotas for rule in self.rules.values()))
 
     def toml(self) -> Iterator[str]:
         """Yield the lines of the file."""
         if self.exempt:
             yield f"exempt = {json.dumps(self.exempt)}\n"
-        if self.defaults:
+        if self.limiter.defaults:
             yield _TOGETHER
-        whole = [("application", self.together), ("default", self.defaults)]
-        for rule in [MigratedRule(name, quotas, ["*"], replaces=False) for name, quotas in whole]:
+        whole = [("application", self.limiter.together), ("default", self.limiter.defaults)]
+        for rule in [MigratedRule(name, list(quotas), ["*"], replaces=False) for name, quotas in whole]:
             yield from self._rule(rule)
         for rule in self.rules.values():
             yield from self._rule(rule)
@@ -54,10 +75,11 @@ class Found:
         if not rule.quotas:
             return
         yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
-        key = f"{rule.key or rule.name}:{{{rule.value or self.value}}}"
+        value = rule.value or ("user" if self.limiter.caller else "ip")
+        key = f"{rule.key or rule.name}:{{{value}}}"
         yield f"key = {json.dumps(key)}\nmatch = {json.dumps(rule.match)}"
         yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
-        replaced = ["default"] if rule.replaces and self.defaults else []
+        replaced = ["default"] if rule.replaces and self.limiter.defaults else []
         replaced += [other.name for other in rule.others if other.quotas]
         yield from [f"replaces = {json.dumps(replaced if len(replaced) > 1 else replaced[0])}"] if replaced else []
         yield ""

@@ -121,7 +121,7 @@ def test_nothing_is_run_and_a_program_of_which_all_is_read_has_status_0(tmp_path
 
 def test_limits_that_are_applied_in_another_way_are_told(tmp_path: Path) -> None:
     text = """
-twice = limiter.limit("2/hour")
+twice = again = limiter.limit("2/hour")
 shared = limiter.shared_limit("6/hour", scope="z")
 @app.get("/a")
 @twice
@@ -380,3 +380,108 @@ def item(request): ...
         ("item", "10/m", "item:{ip}", ("default",)),
         ("item-ip", "2/s", "item-ip:{ip}", ("default",)),
     ]
+
+
+def test_a_limit_that_is_kept_in_a_variable_is_that_of_each_route_it_decorates(tmp_path: Path) -> None:
+    text = """
+WRITES = "7/minute"
+shared = limiter.shared_limit(WRITES, scope="s", key_func=get_ipaddr, error_message="no")
+each: Decorator = limiter.limit("2/hour")
+
+@app.post("/a")
+@shared
+def a(request): ...
+
+@app.post("/b")
+@shared
+@each
+def b(request): ...
+
+@app.get("/c")
+@each
+def c(request): ...
+"""
+    done = migrated(tmp_path, text)
+    found = [terms(rule) for rule in Rules.loads(done.stdout, format="toml")]
+    assert [(name, str(quota), key, match) for name, quota, key, match, _, _ in found] == [
+        ("s-ip", "7/m", "s-ip:{ip}", ("POST /a", "POST /b")),
+        ("b", "2/h", "b:{ip}", ("POST /b",)),
+        ("c", "2/h", "c:{ip}", ("GET /c",)),
+    ]
+    assert [line.removeprefix(f"{tmp_path}/app.py:") for line in done.stderr.splitlines()] == [
+        "3: key_func: the rule's key has a field of its own: let identify tell it",
+        "3: error_message: answer by on_rejected",
+    ]
+
+
+def test_another_use_of_a_limit_in_a_variable_is_told_with_its_place(tmp_path: Path) -> None:
+    text = """
+shared = limiter.shared_limit("7/minute", scope="s")
+limiter.limit("9/minute")(blueprint)
+shared(blueprint)
+
+@app.get("/a")
+@shared
+def a(request): ...
+
+class View(MethodView):
+    decorators = [shared]
+"""
+    (tmp_path / "other.py").write_text(
+        """
+from app import shared as common
+import app as limits
+
+@app.get("/c")
+@limits.shared
+def c(request): ...
+""",
+        encoding="utf-8",
+    )
+    done = migrated(tmp_path, text)
+    assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [("GET /a",)]
+    told = [line.removeprefix(f"{tmp_path}/") for line in done.stderr.splitlines()]
+    assert told == [
+        "app.py:3: limit is applied in a way that is not read: write its rule by hand",
+        "app.py:4: shared_limit is applied in a way that is not read: write its rule by hand",
+        "app.py:11: shared_limit is applied in a way that is not read: write its rule by hand",
+        "other.py:7: c has a limit that was made elsewhere: write its rule by hand",
+        "other.py:2: shared is a limit that was made elsewhere: write its rule by hand",
+    ]
+
+
+ONE = 'limiter = Limiter(key_func=get_remote_address, default_limits=["100/minute", "1000/hour"])\n'
+TWO = 'limiter = Limiter(by_account, default_limits=["200 per day", "50 per hour"], application_limits=["9/day"])\n'
+PLAIN = "limiter = Limiter(get_ipaddr)\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "taken", "told"),
+    [
+        (ONE, TWO, ["100/m; 1000/h"], ("b.py", "a.py")),
+        (TWO, ONE, ["9/d", "200/d; 50/h"], ("b.py", "a.py")),
+        (PLAIN, ONE, ["100/m; 1000/h"], ("a.py", "b.py")),
+        (ONE, PLAIN, ["100/m; 1000/h"], ("b.py", "a.py")),
+        (ONE, ONE, ["100/m; 1000/h"], None),
+    ],
+)
+def test_default_limits_of_two_programs_are_not_joined(
+    tmp_path: Path, one: str, two: str, taken: list[str], told: tuple[str, str] | None
+) -> None:
+    (tmp_path / "a.py").write_text("from slowapi import Limiter\n" + one, encoding="utf-8")
+    done = migrated(tmp_path, "from flask_limiter import Limiter\n" + two, "b.py")
+    rules = Rules.loads(done.stdout, format="toml")
+    assert [str(rule.quota) for rule in rules] == taken
+    assert {rule.key.split(":")[1] for rule in rules} == {"{user}" if one == TWO else "{ip}"}
+    remarks = [line for line in done.stderr.splitlines() if "by itself" in line and "programs" in line]
+    assert remarks == [
+        f"{tmp_path}/{other}:2: its default limits or key_func are not those of {tmp_path}/{first}:2, which are taken:"
+        " where they are of two programs, run migrate on each by itself"
+        for other, first in ([told] if told else [])
+    ]
+
+
+def test_limiters_that_take_callers_by_other_functions_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("limiter = Limiter(by_account)\n", encoding="utf-8")
+    done = migrated(tmp_path, "limiter = Limiter(by_session, default_limits=None)\n", "b.py")
+    assert f"{tmp_path}/b.py:1: its default limits or key_func are not those of {tmp_path}/a.py:1" in done.stderr
