@@ -1,6 +1,7 @@
 """What operators do, alone and at the same time."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -317,6 +318,42 @@ def test_a_hold_replaces_all_but_a_longer_hold(admin: Admin, clock: Clock, befor
     held = admin.hold("search:*", "1m")
     assert [*admin.overrides()] == [held]
     assert held.is_hold
+
+
+@pytest.mark.parametrize("how", ["hold", "open", "set"])
+def test_what_had_no_end_counts_again_when_what_was_put_over_it_has_ended_or_is_removed(
+    admin: Admin, clock: Clock, how: str
+) -> None:
+    put: Callable[[], Override] = {
+        "hold": lambda: admin.hold("ann", "2s"),
+        "open": lambda: admin.open("ann", "2s"),
+        "set": lambda: admin.set("ann", "5/s", until="2s"),
+    }[how]
+    before = admin.set("ann", "600/hour", why="vip")
+    assert put() == admin.overrides().find("ann", admin.clock())
+    assert admin.hold("ann", "3s").covered == before
+    clock.pass_by(3.5)
+    assert admin.overrides().find("ann", admin.clock()) == before
+    admin.set("bob", "1/s")
+    assert admin.overrides().by_name["ann"] == before, "what has ended left, and not what it covered"
+    put()
+    assert (admin.unset("ann"), admin.overrides().by_name["ann"]) == (("ann",), before)
+    put()
+    clock.pass_by(3.5)
+    assert (admin.unset("ann"), names(admin)) == (("ann",), ["bob"]), "it had ended: what counted is removed"
+
+
+def test_a_file_sees_what_counts_below_what_has_ended(admin: Admin, clock: Clock) -> None:
+    admin.set("ann", "5/s")
+    admin.hold("ann", "1s")
+    clock.pass_by(2.0)
+    assert admin.apply({"ann": "5/s"}).unchanged == 1
+    made = admin.apply({"ann": {"quota": "6/s", "until": "1h"}})
+    assert (str(made.set[0].covered), str(made.before["ann"])) == ("ann 5/s", "ann 5/s")
+    with pytest.raises(ValueError, match="is in force"):
+        admin.set("ann", "7/s", mode="shadow")
+    admin.apply({}, prune=True)
+    assert names(admin) == []
 
 
 @pytest.mark.parametrize(("kind", "others"), [(Admin, AsyncAdmin), (Buckets, AsyncBuckets)])

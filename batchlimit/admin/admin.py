@@ -25,6 +25,7 @@ class Admin(Closing, Unique):
     It has 11 public methods, because operators do as many things.
 
     An override counts instead of the quota in code, whichever process starts or asks, until it is removed or has ended.
+    One with an end covers one of its name without: that counts again when it has ended, or is removed.
     An exact key counts before patterns; of patterns the one with more letters of its own, then the one set later.
     Used tokens stay used, as a share of the burst.
 
@@ -187,8 +188,10 @@ class Admin(Closing, Unique):
 
         Example:
             >>> from batchlimit.stores import MemoryStore
-            >>> print(Admin(MemoryStore()).hold("search:*", "30s"))
-            search:* 0/s
+            >>> admin = Admin(MemoryStore())
+            >>> override = admin.set("search:*", "20/s")
+            >>> print(admin.hold("search:*", "30s").covered)
+            search:* 20/s
         """
         terms = Terms(until=until, why=why)
         return self._ledger.put(lambda now: override_of(name, "0/s", terms, self._who, now), self._who, shortens=False)
@@ -227,13 +230,15 @@ class Admin(Closing, Unique):
         return planned(self.store, self._prefix, overrides, override, now)
 
     def unset(self, *names: str, why: str = "") -> tuple[str, ...]:
-        """Remove overrides, also those that only processes know, after the store has lost them: the code counts again.
+        """Remove overrides, also those that only processes know, after the store has lost them.
+
+        What they covered counts again, and can be removed by another call; else another override, or the code.
 
         Args:
             names: keys and patterns, as they were set; `why` is the reason, for the log (one line, default "").
 
         Returns:
-            The names of those that were set, and are no more.
+            The names of those that were set.
 
         Raises:
             StoreUnavailable, RulesChanged, ValueError, TypeError: as for `set`.

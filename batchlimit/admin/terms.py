@@ -98,8 +98,9 @@ class Ledger:
         made: list[Override] = []
 
         def change(overrides: Overrides, now: float) -> Change:
-            made[:] = [override(now)]
-            there = overrides.by_name.get(made[0].name)
+            wish = override(now)
+            there = overrides.by_name.get(wish.name)
+            made[:] = [wish.covering(there)]
             if not shortens and there is not None and there.is_hold and there.outlasts(made[0]):
                 made[:] = [there]
                 return Change(overrides.revision, {}, who)

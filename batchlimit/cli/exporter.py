@@ -115,8 +115,8 @@ class FleetCollector:
     def _rules(self) -> Iterator[Any]:
         overrides, now = self._admin.overrides(), self._admin.clock()
         counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0, "lost": len(lost(self._admin.store, overrides))}
-        for each in overrides:
-            if not each.has_ended(now):
+        for there in overrides:
+            if (each := there.counting(now)) is not None:
                 counts["hold" if each.is_hold else _KINDS[each.mode]] += 1
         yield _gauge("rules_revision", "The revision of the overrides.", overrides.revision)
         found = _gauge("overrides", "Overrides that count now, by what they say.", label="kind")

@@ -30,7 +30,8 @@ from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override
 from batchlimit.quota.overrides.overrides import Entry
-from batchlimit.quota.overrides.view import spelled
+from batchlimit.quota.overrides.plan import counting
+from batchlimit.quota.overrides.view import ending, spelled
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
 
@@ -86,13 +87,13 @@ def hold(
     """Admit nothing for a key or a pattern, for a time. `unset` or `open` ends it earlier, a shorter hold does not."""
     with opened(url, prefix, who) as admin:
         _confirm(name, "0/s", Terms(until=until), yes)
-        before = admin.overrides().by_name.get(name)
+        there, before = admin.overrides().by_name.get(name), _before(admin, name)
         held = admin.hold(name, until, why=why)
         show(_row(held, admin.clock()), output)
-        if held == before:
+        if held == there:
             say("not set: this hold ends later; unset or open lifts it")
             raise typer.Exit(NOTHING_DONE)
-        say(f"set; before: {before or 'no override'}")
+        say(f"set; before: {before}{_after(held)}")
 
 
 def open_(
@@ -121,7 +122,7 @@ def unset(
     who: Who = None,
     prefix: Prefix = DEFAULT_PREFIX,
 ) -> None:
-    """Remove overrides: the code counts again, or another override. Status 1 if none of them was set."""
+    """Remove overrides: what they covered counts again, another override, or the code. Status 1 if none was set."""
     with opened(url, prefix, who) as admin:
         if bool(names) == every:
             raise ValueError("name what to remove, or use --all")
@@ -130,7 +131,12 @@ def unset(
             confirm(f"Remove overrides: {len(wanted)}. Go on?", yes)
         gone = lost(admin.store, admin.overrides())
         removed = admin.unset(*(wanted or ["*"]), why=why)  # of a store that has lost its overrides as well
+        left = [each for each in admin.overrides() if each.name in removed]
+        if every and left:
+            admin.unset(*(each.name for each in left), why=why)  # what they covered
         say(f"removed: {', '.join(removed)}" if removed else "none of these was set")
+        if left and not every:
+            say(f"counts again: {', '.join(map(str, left))}")
         if gone:
             say(f"ended, which the store had lost: {told(gone)}")
         if not removed and not gone:
@@ -184,8 +190,9 @@ def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, ou
     """Set an override, and show it; what counts for nearly every key is set after a yes."""
     _confirm(name, quota, terms, yes)
     before = _before(admin, name)
-    show(_row(admin.set(name, quota, **terms), admin.clock()), output)
-    say(f"set; before: {before}")
+    made = admin.set(name, quota, **terms)
+    show(_row(made, admin.clock()), output)
+    say(f"set; before: {before}{_after(made)}")
 
 
 def _confirm(name: str, quota: str | None, terms: Terms, yes: bool) -> None:
@@ -194,7 +201,15 @@ def _confirm(name: str, quota: str | None, terms: Terms, yes: bool) -> None:
 
 
 def _before(admin: Admin, name: str) -> str:
-    return str(admin.overrides().by_name.get(name, "no override"))
+    overrides, now = admin.overrides(), admin.clock()
+    one, there = counting(overrides, name, now), overrides.by_name.get(name)
+    return str(one) if one else f"no override; {there} had ended" if there else "no override"
+
+
+def _after(made: Override) -> str:
+    """Return what holds once it has ended, in words."""
+    then = made.covered or "no override of this name: another that matches, or the code"
+    return "" if made.until is None else f"; once it has ended: {then}"
 
 
 _MOST_SHOWN = 50
@@ -202,9 +217,10 @@ _MOST_SHOWN = 50
 _SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
-def _row(each: Override, now: float, lasting: str = "counts") -> Row:
-    ended = each.has_ended(now)
-    left = "" if each.until is None or ended else f"{timedelta(seconds=round(each.until - now))} left"
+def _row(there: Override, now: float, lasting: str = "counts") -> Row:
+    each = there.counting(now) or there
+    ended, then = each.has_ended(now), f", then {each.covered.said}" if each.covered else ""
+    left = "" if each.until is None or ended else f"{timedelta(seconds=round(each.until - now))} left{then}"
     return {
         "name": each.name,
         "quota": each.said,
@@ -243,4 +259,4 @@ def _quota(entry: Entry, text: str) -> str | None:
         override = Override.decode(entry.name, text)
     except NotUnderstood:
         return text
-    return override.said + ("" if override.until is None else f" until {spelled(override.until)}")
+    return override.said + ending(override)

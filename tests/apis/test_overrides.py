@@ -120,6 +120,25 @@ def test_an_override_ends_by_itself(stage: Stage) -> None:
     assert stage.limiter.rules.explain(KEY).override is None
 
 
+@pytest.mark.parametrize("name", [KEY, "search:*"])
+def test_at_the_end_of_a_hold_the_quota_that_was_set_before_counts_again(stage: Stage, name: str) -> None:
+    stage.admin.set(name, "20/s")
+    stage.hear()
+    stage.until(lambda: stage.limit == 20)
+    hold = stage.admin.hold(name, "1h")
+    stage.hear()
+    stage.until(lambda: not stage.limiter.try_acquire(KEY))
+    assert str(stage.limiter.rules.explain(KEY)).startswith(f"{KEY}: 0/s instead of 1000/s, by the override of {name}")
+    assert ", then 20/s, set by ann" in str(stage.limiter.rules.explain(KEY))
+    assert hold.until is not None
+    stage.clock.now += hold.until - stage.admin.clock() + 0.1
+    stage.look_at_the_clock()
+    stage.until(lambda: stage.limit == 20)
+    assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 20
+    told = str(stage.limiter.rules.explain(KEY))
+    assert told == f"{KEY}: 20/s instead of 1000/s, by the override of {name}, set by ann"
+
+
 def test_a_limiter_that_starts_later_obeys_too(stage: Stage, api: Api) -> None:
     """Neither a deployment nor a restarted pod undoes an override."""
     stage.admin.set("search:*", "20/s")

@@ -16,6 +16,7 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
 from tests.depth import depth
+from tests.nodes import await_fact
 from tests.servers import Server
 
 
@@ -217,6 +218,33 @@ def test_hold_admits_nothing_for_a_time(run: Run, admin: Admin) -> None:
     assert (shorter.exit_code, [*admin.overrides()]) == (1, [override])
     assert "not set: this hold ends later; unset or open lifts it" in shorter.stderr
     assert run("hold", "search:*", "60s").exit_code == 0
+
+
+def test_what_a_hold_covers_is_told_and_counts_again(run: Run, admin: Admin) -> None:
+    run("set", "ann", "600/hour", "--why", "vip")
+    assert "set; before: ann 600/h (vip); once it has ended: ann 600/h (vip)" in run("hold", "ann", "1h").stderr
+    assert json.loads(run("rules", "-o", "json").stdout)[0]["state"].endswith(" left, then 600/h")
+    assert json.loads(run("rules", "--explain", "ann", "-o", "json").stdout)["state"].endswith(" left, then 600/h")
+    assert json.loads(run("log", "-o", "json").stdout)[0]["new"].endswith(" UTC, then 600/h")
+    done = run("unset", "ann")
+    assert ("removed: ann" in done.stderr, "counts again: ann 600/h (vip)" in done.stderr) == (True, True)
+    run("hold", "ann", "1h")
+    assert (run("unset", "--all", "--yes").exit_code, [*admin.overrides()]) == (0, [])
+
+
+def test_what_has_ended_is_not_told_as_if_it_counted(run: Run, admin: Admin) -> None:
+    for why, told in (("abuse", "no override;"), ("again", "no override; ann 0/s (abuse) had ended;")):
+        done = run("hold", "ann", "0.05s", "--why", why)
+        assert f"set; before: {told}".rstrip(";") in done.stderr
+        assert "once it has ended: no override of this name: another that matches, or the code" in done.stderr
+        (hold,) = admin.overrides()
+        await_fact(lambda hold=hold: hold.has_ended(admin.clock()), "it ended")  # type: ignore[misc]
+    run("set", "ann", "5/s")
+    run("hold", "ann", "0.05s")
+    (hold,) = admin.overrides()
+    await_fact(lambda: hold.has_ended(admin.clock()), "it ended")
+    assert json.loads(run("rules", "-o", "json").stdout)[0]["quota"] == "5/s"
+    assert "set; before: ann 5/s; once" in run("hold", "ann", "1h").stderr
 
 
 def test_open_admits_everything_for_a_time(run: Run, admin: Admin) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.quota import Quota
 from tests.depth import only_deep
 from tests.releases.member import TAKEN
 from tests.servers import Servers
@@ -28,6 +30,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
+
+
+def test_the_last_release_obeys_a_hold_that_covers_a_quota(release: Path) -> None:
+    hold = Override("ann", Quota(0.0), until=9.5, covered=Override("ann", Quota(5.0)))
+    read = "from batchlimit.overrides.override import Override; print(Override.decode('ann', sys.argv[1]).said)"
+    line = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(release)!r}); {read}", hold.encode()]
+    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "0/s\n"
 
 
 class Fleet:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from batchlimit.base.patterns import by_name
@@ -67,7 +67,7 @@ LONGEST_TEXT = 1000
 FOR_ALL = "counts for every key that it matches and no more exact override matches"
 """What is said of the name of an override that `is_for_all`."""
 _INSTEAD = "name a quota, such as 20/s, or another mode, weight or failure policy"
-_FIELDS = ("quota", "mode", "weight", "on_failure", "until", "at", "why", "who")
+_FIELDS = ("quota", "mode", "weight", "on_failure", "until", "at", "why", "who", "covered")
 
 
 class NotUnderstood(ValueError):
@@ -93,6 +93,7 @@ class Override:
             admitted. A shadow with a quota is a trial beside what counts: it only counts what it would refuse.
         weight: of each limiter instance at these keys (default None: as the code says).
         on_failure: while the store is away (default None: as the code says).
+        covered: what counts under this name once it has ended: an override without an end (default None: nothing).
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -113,6 +114,7 @@ class Override:
     mode: Mode = "enforce"
     weight: int | None = None
     on_failure: FailurePolicy | None = None
+    covered: "Override | None" = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -129,6 +131,8 @@ class Override:
         _check_instant(self.at)
         if self.until is not None:
             _check_instant(self.until)
+        if self.covered is not None and (self.until is None or self.covered.until is not None):
+            raise ValueError("what ends covers what does not, and nothing else is covered")
 
     def _check_quota(self) -> None:
         if self.quota is None:
@@ -167,6 +171,17 @@ class Override:
         """Whether it counts no more (seconds since 1970, by the server's clock)."""
         return self.until is not None and self.until <= now
 
+    def counting(self, now: float) -> "Override | None":
+        """Return what counts under this name: this one, or what it covers once it has ended."""
+        return self.covered if self.has_ended(now) else self
+
+    def covering(self, there: "Override | None") -> "Override":
+        """Return this one as it is set where another one stands: one that ends covers one that does not."""
+        lasting = there.covered if there is not None and there.until is not None else there
+        if self.until is None or self.is_trial or lasting is None or lasting.is_trial:
+            return self
+        return replace(self, covered=lasting)
+
     @property
     def said(self) -> str:
         """What it says, in a word or a quota."""
@@ -187,31 +202,46 @@ class Override:
         return KeyRule(self.quota or code.quota, mode, code.trial, weight, on_failure)
 
     def encode(self) -> str:
-        """Return its text in the store, without the name: one line of JSON that an operator can read."""
+        """Return its text in the store, without the name: one line of JSON that an operator can read.
+
+        What is covered stands first, as another `until`: of two, releases that know nothing of it read the last.
+        """
         mode = None if self.mode == "enforce" else self.mode
         said: dict[str, Any] = {"quota": None if self.quota is None else str(self.quota), "mode": mode}
         said |= {"weight": self.weight, "on_failure": None if self.on_failure is None else str(self.on_failure)}
         said |= {"until": self.until, "at": self.at, "why": self.why, "who": self.who}
-        return json.dumps({each: said[each] for each in said if said[each] not in (None, "")}, ensure_ascii=False)
+        text = json.dumps({each: said[each] for each in said if said[each] not in (None, "")}, ensure_ascii=False)
+        return text if self.covered is None else f'{{"until": {self.covered.encode()}, {text[1:]}'
 
     @classmethod
     def decode(cls, name: str, text: str) -> "Override":
         """Read what `encode` wrote. Raises NotUnderstood."""
         try:
-            said = json.loads(text)
-            if not isinstance(said, dict):
-                raise TypeError(f"{shown(text)} is no object")
-            if unknown := said.keys() - set(_FIELDS):
-                raise ValueError(f"{', '.join(sorted(unknown))}: written by a later version of batchlimit?")
-            said["quota"] = Quota.parse(said["quota"]) if "quota" in said else None
-            if "on_failure" in said:
-                said["on_failure"] = FailurePolicy.parse(said["on_failure"])
-            return cls(**{**said, "name": name})
+            return cls._made(name, json.loads(text, object_pairs_hook=_fields))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotUnderstood(f"the override of {shown(name)} cannot be read: {error}") from error
 
+    @classmethod
+    def _made(cls, name: str, said: object) -> "Override":
+        if not isinstance(said, dict):
+            raise TypeError(f"{shown(said)} is no object")
+        if unknown := said.keys() - set(_FIELDS):
+            raise ValueError(f"{', '.join(sorted(unknown))}: written by a later version of batchlimit?")
+        said["quota"] = Quota.parse(said["quota"]) if "quota" in said else None
+        if "on_failure" in said:
+            said["on_failure"] = FailurePolicy.parse(said["on_failure"])
+        if "covered" in said:
+            said["covered"] = cls._made(name, said["covered"])
+        return cls(**{**said, "name": name})
+
     def __str__(self) -> str:
         return f"{self.name} {self.said}{f' ({self.why})' if self.why else ''}"
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, with what is covered by its name: see `Override.encode`."""
+    covered = [("covered", value) for name, value in pairs if name == "until" and isinstance(value, dict)]
+    return dict(pairs + covered)
 
 
 def is_pattern(name: str) -> bool:

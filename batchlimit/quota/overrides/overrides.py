@@ -61,18 +61,18 @@ _decoded = lru_cache(maxsize=2 * MOST)(Override.decode)
 class _Candidate(NamedTuple):
     """A pattern and its place in the order."""
 
-    order: tuple[int, float, str]
+    literals: int
     is_start: bool
     """Whether every key matches that begins as the pattern does."""
     override: Override
 
     @classmethod
     def of(cls, override: Override, start: str) -> "_Candidate":
-        name = override.name
-        return cls((literals(name), override.at, name), name == f"{start}*", override)
+        return cls(literals(override.name), override.name == f"{start}*", override)
 
-    def matches(self, key: str, now: float) -> bool:
-        return not self.override.has_ended(now) and (self.is_start or fnmatchcase(key, self.override.name))
+    def counting(self, key: str, now: float) -> Override | None:
+        """Return what counts of it for a key."""
+        return self.override.counting(now) if self.is_start or fnmatchcase(key, self.override.name) else None
 
 
 class _Index:
@@ -92,23 +92,23 @@ class _Index:
     def find(self, key: str, now: float) -> Override | None:
         """Return the one that counts for a key."""
         exact = self._exact.get(key)
-        if exact is not None and not exact.has_ended(now):
-            return exact
+        if exact is not None and (counting := exact.counting(now)) is not None:
+            return counting
         found = [
-            candidate
+            (candidate.literals, one.at, one.name, one)
             for length in self._lengths
             for candidate in self._by_start.get(key[:length], ())
-            if candidate.matches(key, now)
+            if (one := candidate.counting(key, now)) is not None
         ]
-        return max(found).override if found else None
+        return max(found, key=lambda each: each[:3])[-1] if found else None
 
 
 class Overrides:
     """What stood in the store at one revision. It never changes.
 
     An exact name counts before patterns. Of patterns the one with more characters that stand for themselves counts,
-    then the one that was set later. An override that has ended counts as removed. Of trials, which
-    are beside, another one counts by the same order.
+    then the one that was set later. An override that has ended counts as removed, and what it covers counts. Of trials,
+    which are beside, another one counts by the same order.
 
     Args:
         revision: of the hash; 0: there is none.

@@ -60,11 +60,12 @@ class Difference(NamedTuple):
 def difference(overrides: Overrides, wanted: Iterable[Override], now: float, *, prune: bool) -> Difference:
     """Return what is to change so that these stand there, and with `prune` no other."""
     by_name = {each.name: each for each in wanted}
-    there = {each.name: each for each in overrides if not each.has_ended(now)}
+    there = {each.name: one for each in overrides if (one := each.counting(now)) is not None}
     other = [each for each in by_name.values() if each.name not in there or _said(each) != _said(there[each.name])]
     removed = tuple(each for each in there.values() if prune and each.name not in by_name)
     before = {each.name: there[each.name] for each in other if each.name in there}
-    return Difference(tuple(other), removed, before, len(by_name) - len(other))
+    made = [each.covering(overrides.by_name.get(each.name)) for each in other]
+    return Difference(tuple(made), removed, before, len(by_name) - len(other))
 
 
 def setting(overrides: Overrides, override: Override, who: str, now: float) -> Change:
@@ -75,8 +76,8 @@ def setting(overrides: Overrides, override: Override, who: str, now: float) -> C
 def applying(overrides: Overrides, change: Difference, who: str, why: str, now: float) -> Change:
     """Return a Change; overrides that have ended leave on the occasion, if there is one. Raises ValueError."""
     for each in change.set:
-        there = overrides.by_name.get(each.name)
-        if each.is_trial and there is not None and not there.is_trial and not there.has_ended(now):
+        there = counting(overrides, each.name, now)
+        if each.is_trial and there is not None and not there.is_trial:
             raise ValueError(f"{there} is in force: remove it, or name the keys of the trial by another pattern")
     told = {each.name: "" for each in change.removed} | {each.name: each.encode() for each in change.set}
     texts = _without_ended(overrides, now) | told if told else {}
@@ -86,15 +87,29 @@ def applying(overrides: Overrides, change: Difference, who: str, why: str, now: 
     return Change(overrides.revision, texts, who, why)
 
 
+def counting(overrides: Overrides, name: str, now: float) -> Override | None:
+    """Return what counts under a name; None: nothing."""
+    there = overrides.by_name.get(name)
+    return None if there is None else there.counting(now)
+
+
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
-    """Return the change that removes overrides. Names that are not there count: what the store has lost ends."""
+    """Return the change that removes overrides; what they cover counts again.
+
+    Names that are not there count: what the store has lost ends.
+    """
     wanted = sorted({check_name(name) for name in names})
-    texts = _without_ended(overrides, now) | dict.fromkeys(wanted, "")
+    found = {name: counting(overrides, name, now) for name in wanted}
+    texts = _without_ended(overrides, now) | {name: _text(one and one.covered) for name, one in found.items()}
     return Change(overrides.revision, texts if wanted else {}, who, why)
 
 
 def _without_ended(overrides: Overrides, now: float) -> dict[str, str]:
-    return {each.name: "" for each in overrides if each.has_ended(now)}
+    return {each.name: _text(each.covered) for each in overrides if each.has_ended(now)}
+
+
+def _text(override: Override | None) -> str:
+    return "" if override is None else override.encode()
 
 
 def _instant(until: Until) -> datetime | None:

@@ -43,13 +43,12 @@ class QuotaExplanation(NamedTuple):
         if self.override is None:
             return f"{key}: {self.quota or 'no quota'}, by the code"
         one = self.override
-        until = "" if one.until is None else f" until {spelled(one.until)}"
         by = f" by {one.who}" if one.who else ""
         why = f": {one.why}" if one.why else ""
         code = f" instead of {self.code}" if self.code else ""
         if one.quota is None and one.mode == "enforce":
             code = f" beside {self.code}" if self.code else ""
-        return f"{key}: {one.said}{code}, by the override of {one.name}{until}, set{by}{why}"
+        return f"{key}: {one.said}{code}, by the override of {one.name}{ending(one)}, set{by}{why}"
 
 
 class LimiterRules:
@@ -122,6 +121,12 @@ class LimiterRules:
             100
         """
         return None if isinstance(self._rule, Constant) else self._rule(check_key(key))
+
+
+def ending(one: Override) -> str:
+    """Return when an override ends, and what it covers, as people write it; "": it does not end."""
+    then = "" if one.covered is None else f", then {one.covered.said}"
+    return "" if one.until is None else f" until {spelled(one.until)}{then}"
 
 
 def spelled(instant: float) -> str:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,12 @@ FULL = Override("search:*", Quota.parse("5/minute; 100/day"), until=1000.5, at=9
 
 MORE = Override("ann", None, weight=3, on_failure=FailurePolicy.local(48))
 TRIAL = Override("ann", Quota(5.0), mode="shadow")
+VIP = Override("ann", Quota(5.0), why="vip")
+HOLD = Override("ann", Quota(0.0), until=9.5, at=7.0, why="abuse", covered=VIP)
 LION = Override("löwe 🦁", Quota(1 / 3, 7))
 
 
-@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), LION, OPEN, MORE, TRIAL], ids=str)
+@pytest.mark.parametrize("override", [FULL, Override("ann", Quota(0.0)), LION, OPEN, MORE, TRIAL, HOLD], ids=str)
 def test_an_override_reads_back_as_it_was(override: Override) -> None:
     assert Override.decode(override.name, override.encode()) == override
 
@@ -31,6 +34,41 @@ def test_the_text_in_the_store_is_for_people() -> None:
     }
     assert Override("ann", Quota(1.0)).encode() == '{"quota": "1/s", "at": 0.0}'
     assert OPEN.encode() == '{"mode": "open", "until": 1000.5, "at": 0.0}'
+
+
+def test_a_release_that_knows_nothing_of_what_is_covered_reads_the_rest() -> None:
+    assert HOLD.encode() == (
+        '{"until": {"quota": "5/s", "at": 0.0, "why": "vip"}, "quota": "0/s", "until": 9.5, "at": 7.0, "why": "abuse"}'
+    )
+    assert json.loads(HOLD.encode()) == {"quota": "0/s", "until": 9.5, "at": 7.0, "why": "abuse"}
+
+
+LASTING, ENDING = Override("ann", Quota(5.0)), Override("ann", Quota(6.0), until=50.0)
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "covered"),
+    [
+        (None, HOLD, None),
+        (LASTING, LION, None),  # what does not end replaces it
+        (LASTING, ENDING, LASTING),
+        (LASTING, OPEN, LASTING),
+        (ENDING, OPEN, None),
+        (HOLD, ENDING, VIP),  # of holds in turn the first tells
+        (HOLD, LASTING, None),
+        (TRIAL, ENDING, None),
+        (LASTING, Override("ann", Quota(6.0), until=50.0, mode="shadow"), None),
+    ],
+    ids=str,
+)
+def test_what_ends_covers_what_does_not(there: Override | None, new: Override, covered: Override | None) -> None:
+    assert replace(new, covered=None).covering(there).covered == covered
+
+
+@pytest.mark.parametrize("now", [9.4, 9.5])
+def test_what_is_covered_counts_from_the_end_on(now: float) -> None:
+    assert HOLD.counting(now) == (HOLD if now < 9.5 else VIP)
+    assert OPEN.counting(2000.0) is None
 
 
 @pytest.mark.parametrize(
@@ -55,6 +93,9 @@ def test_the_text_in_the_store_is_for_people() -> None:
         '{"quota": "5/s", "until": NaN}',
         '{"quota": "5/s", "why": "two\\nlines"}',
         '{"quota": "5/s", "mode": "of a later version"}',
+        '{"until": {"quota": "5/s"}, "quota": "0/s"}',
+        '{"until": {"quota": "5/s", "until": 7}, "quota": "0/s", "until": 9}',
+        '{"until": {"quota": "5/s", "later": 7}, "quota": "0/s", "until": 9}',
         "[" * 100_000,
     ],
     ids=lambda text: text[:40],

@@ -25,6 +25,9 @@ RULES = [
     override("search:[bc]ob", 6.0, at=20.0),
     override("*", 7.0, until=300.0),
     override("export", 8.0),
+    Override("held", Quota(9.0, 100), until=100.0, covered=override("held", 10.0)),
+    Override("h?ld", Quota(11.0, 100), until=200.0, at=9.0, covered=override("h?ld", 12.0)),
+    override("?eld", 13.0, at=5.0),
 ]
 
 
@@ -45,6 +48,12 @@ RULES = [
         ("export", 0.0, 8.0),
         ("export:all", 0.0, 7.0),
         ("Export", 300.0, None),  # case counts
+        ("held", 99.9, 9.0),
+        ("held", 100.0, 10.0),  # what it covered
+        ("held", 300.0, 10.0),
+        ("hxld", 199.9, 11.0),
+        ("hxld", 200.0, 12.0),
+        ("heeld", 0.0, 7.0),
     ],
 )
 def test_the_override_that_counts(key: str, now: float, rate: float | None) -> None:
@@ -58,7 +67,7 @@ def test_an_edition_grows_with_each_end_and_with_each_revision() -> None:
     old, new = Overrides(7, RULES), Overrides(8, ())
     editions = [old.edition(now) for now in (0.0, 100.0, 120.0, 150.0, 1e9)]
     assert editions == sorted(editions)
-    assert [one - editions[0] for one in editions] == [0, 1, 1, 2, 4]
+    assert [one - editions[0] for one in editions] == [0, 2, 2, 3, 6]
     assert new.edition(0.0) > editions[-1]
     assert Overrides(2**38 - 1, RULES).edition(1e9) < 2**53
 
