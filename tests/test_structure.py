@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 54_796,
-    "functions": 4_360,
+    "lines": 54_801,
+    "functions": 4_361,
     "files": 380,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -39,7 +39,7 @@ def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    __slots__ = ("code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent")
+    __slots__ = ("__weakref__", "code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent")
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 

@@ -7,6 +7,7 @@ in use spends, unless the sizer wants more for its callers than this call costs,
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
+from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
@@ -73,17 +74,16 @@ class Spending(Generic[E]):
         self._clock, self._settled, self.code = clock, settled, code
         self._counts_at = -math.inf
         self._patience = max(_WAITING, 2 * options.deadline)
-        # Of keys whose calls wait for an answer, the last one. One that was interrupted may stay for a while.
-        self._in_flight: dict[str, KeySpend] = {}
+        # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
+        self._in_flight: dict[str, ref[KeySpend]] = {}
 
     def __repr__(self) -> str:
         return f"<Spending of {self._instance.name}: {len(self)} keys>"
 
     def __len__(self) -> int:
         """At how many keys spends are in flight."""
-        since = self._clock() - self._patience
         for place, each in tuple(self._in_flight.items()):
-            if each.sent < since:
+            if each() is None:
                 self._in_flight.pop(place, None)
         return len(self._in_flight)
 
@@ -163,7 +163,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (before := self._in_flight.get(place)) is not None:
+        if (before := self._last(place)) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -178,12 +178,17 @@ class Spending(Generic[E]):
         ):
             fill = first_fill(self._options.fill, int(snapshot.active_instances))
         message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
-        self._in_flight[place] = begun = KeySpend(key, place, message, own, demand, epoch, now)
+        begun = KeySpend(key, place, message, own, demand, epoch, now)
         begun.snapshot = snapshot
+        self._in_flight[place] = ref(begun)
         return begun
 
+    def _last(self, place: str) -> KeySpend | None:
+        found = self._in_flight.get(place)
+        return None if found is None else found()
+
     def _answered(self, spend: KeySpend) -> None:
-        if self._in_flight.get(spend.place) is spend:
+        if self._last(spend.place) is spend:
             del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:
