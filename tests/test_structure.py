@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 54_801,
+    "lines": 54_800,
     "functions": 4_361,
     "files": 380,
     "classes of one name": 10,

@@ -46,7 +46,7 @@ class KeySpend:
     def __init__(
         self, key: str, place: str, message: Spend, code: Quota, demand: Demand, epoch: int, now: float
     ) -> None:
-        """`key` is as its caller named it, `code` its quota without overrides, and `epoch` of the bucket that must be.
+        """`key` is as its caller named it, `code` its quota without overrides; `epoch`: of a bucket that must be there.
 
         `demand` is that of the key, this call included; all its spends have one.
         """

@@ -149,14 +149,13 @@ class Memory(dict[Asked, T]):
         found, name = self._find(*asked), hash(asked)
         if sum(map(len, asked)) > _LONGEST:
             return found
-        if len(self) >= _MOST:
-            self.clear()
-        if name in self._once:
+        came_before = name in self._once
+        if len(kept := self if came_before else self._once) >= _MOST:
+            kept.clear()
+        if came_before:
             self._once.discard(name)
             self[asked] = found
         else:
-            if len(self._once) >= _MOST:
-                self._once.clear()
             self._once.add(name)
         return found
 

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchlimit.rules import Request, Rule, Rules
+from batchlimit.rules.finder import Memory
 from batchlimit.rules.matcher import DECODINGS, readings
 from tests.opcodes import trace_opcodes
 
@@ -227,3 +228,20 @@ def test_nobody_changes_what_is_remembered() -> None:
     (match,) = rules.matching("GET", "/items/7")
     with pytest.raises(TypeError):
         match.parameters["id"] = "8"  # type: ignore[index]
+
+
+def test_paths_that_come_once_make_nobody_forget_those_that_come_again() -> None:
+    found: list[str] = []
+
+    def find(_method: str, path: str, _root: str) -> str:
+        found.append(path)
+        return path
+
+    memory = Memory(find)
+    often = [("GET", f"/often/{number}", "") for number in range(1024)]
+    for asked in often * 2 + [("GET", f"/once/{number}", "") for number in range(100)]:
+        assert memory[asked] == asked[1]
+    found.clear()
+    assert [memory[asked] for asked in often] == [path for _, path, _ in often]
+    assert found == []
+    assert len(memory) == 1024
