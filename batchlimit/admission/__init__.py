@@ -10,9 +10,9 @@ Promises:
 3. A call that ends in any way gives its permit back: by a refusal, a timeout, a cancellation or an error of a signal
    handler. An error during the charge itself may lose the tokens of this call; no token is ever made.
 
-An Attempt is the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
+`attempt` is the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
 nothing, and asks for the other one without waiting. It goes on like this until it has both, or its time is over.
-Threads call what the steps of an Attempt yield, and tasks await it.
+Threads call what its steps yield, and tasks await it.
 """
 
 from typing import TYPE_CHECKING
@@ -20,15 +20,8 @@ from typing import TYPE_CHECKING
 from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.admission.admission import Admission
-    from batchlimit.admission.async_admission import AsyncAdmission, AsyncAdmitted
+    from batchlimit.admission.admission import Admission, AsyncAdmission, AsyncAdmitted
 else:  # where __getattr__ would hide a name that there is not
-    __getattr__, __dir__ = names(
-        __name__,
-        {
-            "batchlimit.admission.admission": "Admission",
-            "batchlimit.admission.async_admission": "AsyncAdmission AsyncAdmitted",
-        },
-    )
+    __getattr__, __dir__ = names(__name__, {"batchlimit.admission.admission": "Admission AsyncAdmission AsyncAdmitted"})
 
 __all__ = ["Admission", "AsyncAdmission", "AsyncAdmitted"]

@@ -1,20 +1,40 @@
-"""Admission: tokens and a permit at once, for threads."""
+"""Tokens and a permit at once, for threads and for asyncio."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.attempt import Attempt, refunds
-from batchlimit.admission.permit import THREADED, Names, Rate, acquirer, checked_pair, costs_of, rank_of
-from batchlimit.base.steps import run
+from batchlimit.admission.attempt import attempt, refunds
+from batchlimit.admission.permit import (
+    ASYNC,
+    THREADED,
+    Names,
+    Rate,
+    acquirer,
+    checked_pair,
+    costs_of,
+    not_refunded,
+    rank_of,
+)
+from batchlimit.aio.limiter import AsyncRateLimiter
+from batchlimit.base.steps import Steps, drive, run
+from batchlimit.base.unique import Unique
+from batchlimit.base.waiting import patience
+from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
+from batchlimit.concurrency.async_permit import AsyncPermit
+from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.permits import Permits
+from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import Permit
-from batchlimit.shared.limiter import SharedConcurrencyLimiter
-from batchlimit.shared.permit import SharedPermit
+from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
+from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
 from batchlimit.sync.limiter import RateLimiter
 
 P = TypeVar("P", bound="Permit | Permits | SharedPermit")
+A = TypeVar("A", bound="AsyncPermit | AsyncPermits | AsyncSharedPermit")
 
 
 class Admission(Generic[P]):
@@ -92,8 +112,145 @@ class Admission(Generic[P]):
             TypeError, ValueError: An argument cannot work.
         """
         asks = acquirer(self._concurrency, concurrency, options)
-        attempt: Attempt[P] = Attempt(self._rates, costs_of(rate, cost), asks, self._refund, timeout, rank_of(options))
-        return run(attempt.steps())
+        steps: Steps[P] = attempt(self._rates, costs_of(rate, cost), asks, self._refund, timeout, rank_of(options))
+        return run(steps)
 
     def _refund(self, costs: Mapping[str, int]) -> None:
         run(refunds(self._rates, costs))
+
+
+class AsyncAdmitted(Unique, Generic[A]):
+    """A call that `AsyncAdmission.admit` lets in: to be awaited, or to be the context of an `async with` block.
+
+    The task enters at `async with` or `await`, no sooner. Both return the permit. The end of the block completes it.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter
+        >>> from batchlimit.admission import AsyncAdmission
+        >>> async def main() -> int:
+        ...     rates = AsyncRateLimiter.from_url("memory://", "1/hour")
+        ...     async with rates, AsyncConcurrencyLimiter() as backend:
+        ...         permit = await AsyncAdmission(rates, backend).admit("user:ann")
+        ...         permit.success()
+        ...         return backend.statistics().succeeded
+        >>> asyncio.run(main())
+        1
+    """
+
+    __slots__ = ("_begin", "_permit")
+    _instead = "enter where it was made"
+
+    def __init__(self, begin: Callable[[], Steps[A]]) -> None:
+        self._begin = begin
+        self._permit: A | None = None
+
+    def __repr__(self) -> str:
+        return f"<AsyncAdmitted: {self._permit or 'not entered'}>"
+
+    def __await__(self) -> Generator[Any, Any, A]:
+        return self._enter().__await__()
+
+    async def _enter(self) -> A:
+        if self._permit is not None:
+            raise RuntimeError(f"{self!r} was entered before")
+        self._permit = permit = await drive(self._begin())
+        return permit
+
+    async def __aenter__(self) -> A:
+        permit = await self._enter()
+        await permit.__aenter__()
+        return permit
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._permit is not None
+        await self._permit.__aexit__(kind, error, trace)
+
+
+class AsyncAdmission(Generic[A]):
+    """Admits calls that need tokens and a permit at once, for asyncio: both or none.
+
+    It never holds a permit while it waits for tokens, nor tokens while it waits for a permit. Both limiters may serve
+    others too, and their owner closes them.
+
+    Args:
+        rates: The AsyncRateLimiter.
+        concurrency: An AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter or AsyncSharedConcurrencyLimiter.
+
+    Raises:
+        TypeError: An argument is of another kind, or of the other API.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> from batchlimit.admission import AsyncAdmission
+        >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
+        >>> async def main() -> bool:
+        ...     rates = AsyncRateLimiter.from_url("memory://", "1/hour")
+        ...     async with rates, AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as permits:
+        ...         exports = AsyncAdmission(rates, permits)
+        ...         async with exports.admit("user:ann", "export:ann", timeout=0.5) as permit:
+        ...             return permit.lost
+        >>> asyncio.run(main())
+        False
+    """
+
+    @overload
+    def __init__(
+        self: "AsyncAdmission[AsyncPermit]", rates: AsyncRateLimiter, concurrency: AsyncConcurrencyLimiter
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncAdmission[AsyncPermit | AsyncPermits]",
+        rates: AsyncRateLimiter,
+        concurrency: AsyncKeyedConcurrencyLimiter,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncAdmission[AsyncSharedPermit]", rates: AsyncRateLimiter, concurrency: AsyncSharedConcurrencyLimiter
+    ) -> None: ...
+
+    def __init__(self, rates: AsyncRateLimiter, concurrency: Any) -> None:
+        checked_pair(rates, concurrency, AsyncRateLimiter, ASYNC)
+        self._rates, self._concurrency = rates, concurrency
+        self._refunds: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<AsyncAdmission by {self._rates!r} and {self._concurrency!r}>"
+
+    def admit(
+        self, rate: Rate, concurrency: Names = "", *, cost: int = 1, timeout: float | None = None, **options: Any
+    ) -> AsyncAdmitted[A]:
+        """Return what a task awaits, or enters by `async with`, to have its tokens and its permit.
+
+        Args:
+            rate, concurrency, cost, timeout: As of `Admission.admit`, with the same defaults.
+            options: As `acquire` of the concurrency limiter takes them, such as `operation` or `cancel`.
+
+        Returns:
+            An AsyncAdmitted. Where the task enters it raises what `Admission.admit` raises. The tokens stay charged,
+            whatever the call does.
+
+        Raises:
+            TypeError, ValueError: An argument cannot work.
+        """
+        asks, costs = acquirer(self._concurrency, concurrency, options), costs_of(rate, cost)
+        patience(timeout)
+        return AsyncAdmitted(partial(attempt, self._rates, costs, asks, self._refund, timeout, rank_of(options)))
+
+    def _refund(self, costs: Mapping[str, int]) -> "asyncio.Future[None] | None":
+        """Give tokens back in a task that is not cancelled with the caller; None: its loop has ended."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            for key, tokens in costs.items():
+                not_refunded(key, tokens, error)
+            return None
+        task = loop.create_task(drive(refunds(self._rates, costs)))
+        self._refunds.add(task)
+        task.add_done_callback(self._refunds.discard)
+        return asyncio.shield(task)
