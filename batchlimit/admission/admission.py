@@ -24,8 +24,7 @@ from batchlimit.base.unique import Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.async_permit import AsyncPermit
-from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
+from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import Permit

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import translate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchlimit.base.redaction import shown
 
@@ -29,3 +29,29 @@ def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
         return None
 
     return find
+
+
+def limits_by_name(limits: object, like: str, made: Callable[[str, int, Any], T]) -> Callable[[str], T]:
+    """Return the function from a key to what is made of its limit: of the name, its place, and what was given."""
+    if not isinstance(limits, Mapping):
+        raise TypeError(f"limits must be like {like}, not {shown(limits)}")
+    if not limits:
+        raise ValueError('limits need an entry; "*" stands for every key')
+    entries: dict[str, T] = {}
+    for number, (name, given) in enumerate(limits.items()):
+        try:
+            entries[name] = made(name, number, given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} (the limit of {shown(name)})") from None
+    find = by_name(entries)
+
+    def limit(key: str) -> T:
+        if not isinstance(key, str):
+            raise TypeError(f"a key must be a str, not {shown(key)}")
+        if not key:
+            raise ValueError("a key must not be empty: ''")
+        if (found := find(key)) is None:
+            raise ValueError(f'no limit for key {shown(key)}; add a "*" entry for the keys that no other entry names')
+        return found
+
+    return limit

@@ -48,8 +48,7 @@ from batchlimit.base.lazy import names
 if TYPE_CHECKING:
     from batchlimit.concurrency.async_permit import AsyncPermit
     from batchlimit.concurrency.classification import Classify, classify
-    from batchlimit.concurrency.keyed.async_limiter import AsyncKeyedConcurrencyLimiter
-    from batchlimit.concurrency.keyed.limiter import KeyedConcurrencyLimiter
+    from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
     from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics, PatternStatistics
     from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
     from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample
@@ -63,9 +62,8 @@ else:  # where __getattr__ would hide a name that there is not
         {
             "batchlimit.concurrency.async_permit": "AsyncPermit",
             "batchlimit.concurrency.classification": "Classify classify",
-            "batchlimit.concurrency.keyed.async_limiter": "AsyncKeyedConcurrencyLimiter",
             "batchlimit.concurrency.keyed.permits": "AsyncPermits Permits",
-            "batchlimit.concurrency.keyed.limiter": "KeyedConcurrencyLimiter",
+            "batchlimit.concurrency.keyed.limiter": "AsyncKeyedConcurrencyLimiter KeyedConcurrencyLimiter",
             "batchlimit.concurrency.keyed.limits": "KeyStatistics Keyed KeyedStatistics PatternStatistics",
             "batchlimit.concurrency.law": "Calibrated Law Outcome Sample",
             "batchlimit.concurrency.locked_gate": "Bypass",

@@ -66,7 +66,7 @@ class BasePermit(Unique):
     # Set when it becomes sheddable: whether it was told to give up.
     _told: bool
 
-    def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool) -> None:
+    def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool = False) -> None:
         self._state = ASKED  # first: also one with wrong arguments is collected
         if sheddable and not isinstance(priority, int):
             raise TypeError(f"the priority of what may be shed must be a whole number, not {priority!r}")

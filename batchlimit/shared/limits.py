@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency.queue import Queue
 
@@ -53,21 +53,8 @@ class Shared:
 
 def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
     """Return the function from a checked key to its limit, which raises ValueError for a key without one."""
-    if not isinstance(limits, Mapping):
-        raise TypeError(f'limits must be like {{"export:*": 10, "gpu": 64}}, not {shown(limits)}')
-    if not limits:
-        raise ValueError('limits need an entry; "*" stands for every key')
-    shared: dict[str, Shared] = {}
-    for name, given in limits.items():
-        try:
-            shared[name] = given if isinstance(given, Shared) else Shared(given)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} (the limit of {shown(name)})") from None
-    find = by_name(shared)
+    return limits_by_name(limits, '{"export:*": 10, "gpu": 64}', _shared)
 
-    def limit(key: str) -> Shared:
-        if (found := find(key)) is None:
-            raise ValueError(f'no limit for key {shown(key)}; add a "*" entry for the keys that no other entry names')
-        return found
 
-    return limit
+def _shared(_name: str, _number: int, given: int | Shared) -> Shared:
+    return given if isinstance(given, Shared) else Shared(given)

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from batchlimit.base.unique import Forkables
@@ -22,6 +22,7 @@ from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import Changed
 from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.concurrency.statistics import Counts
 from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
 
@@ -35,30 +36,17 @@ class _KnownGate(weakref.ref[LockedGate]):
 
     __slots__ = ("counts", "key", "pattern")
 
-    def __new__(
-        cls, gate: LockedGate, gone: Callable[["_KnownGate"], None], key: str, pattern: KeyPattern
-    ) -> "_KnownGate":
-        return super().__new__(cls, gate, gone)
-
-    def __init__(self, gate: LockedGate, gone: Callable[["_KnownGate"], None], key: str, pattern: KeyPattern) -> None:
-        self.key, self.pattern, self.counts = key, pattern, gate.counts
+    counts: Counts
+    key: str
+    pattern: KeyPattern
 
     def statistics(self) -> PatternStatistics:
         """Return what was counted at this gate, and what is there now unless it is gone."""
-        counts, gate = self.counts, self()
-        if gate is None:
-            ended = counts.succeeded, counts.dropped, counts.ignored, counts.abandoned
-            return PatternStatistics(0, 0, 0, *ended, dict(counts.refused), counts.waits)
-        all_ = gate.statistics(())
-        ended = all_.succeeded, all_.dropped, all_.ignored, all_.abandoned
-        return PatternStatistics(1, all_.in_flight, all_.waiting, *ended, all_.refused, all_.waits)
-
-    def now(self) -> KeyStatistics | None:
-        """Return how many calls of the key are under way and wait; None: the gate is gone."""
-        if (gate := self()) is None:
-            return None
-        all_ = gate.statistics(())
-        return KeyStatistics(self.key, self.pattern.name, all_.limit, all_.in_flight, all_.waiting, all_.baselines)
+        gate = self()
+        seen = self.counts if gate is None else gate.statistics(())
+        here = (0, 0, 0) if isinstance(seen, Counts) else (1, seen.in_flight, seen.waiting)
+        ended = seen.succeeded, seen.dropped, seen.ignored, seen.abandoned
+        return PatternStatistics(*here, *ended, dict(seen.refused), seen.waits)
 
 
 class KeyedGates:
@@ -69,6 +57,7 @@ class KeyedGates:
 
     Attributes:
         by_key: The gates that are kept. Calls look here first, without the lock.
+        pattern_of: Returns the pattern of a key, or raises.
         clock: Returns ns; never runs backwards.
     """
 
@@ -81,7 +70,7 @@ class KeyedGates:
         idle_after: float,
         clock: Callable[[], int],
     ) -> None:
-        self._pattern_of = patterns(limits)
+        self.pattern_of = patterns(limits)
         self._classify, self.clock = classify, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
@@ -102,7 +91,7 @@ class KeyedGates:
 
     def find(self, key: str) -> LockedGate:
         """Return the gate of a key; raises LimiterClosed, TypeError for what is no key, ValueError without a limit."""
-        pattern = self._pattern_of(key)
+        pattern = self.pattern_of(key)
         with self._lock:
             if self._is_closed:
                 raise LimiterClosed(CLOSED)
@@ -116,10 +105,6 @@ class KeyedGates:
                 self._make_room()
             return gate
 
-    def order(self, keys: Iterable[str]) -> list[str]:
-        """Return keys, each once, in the order in which all callers acquire them: that of the limits, then by name."""
-        return [key for _number, key in sorted({(self._pattern_of(key).number, key) for key in keys})]
-
     def close(self) -> None:
         """Let no call enter any more, and wake every waiter."""
         with self._lock:
@@ -127,7 +112,7 @@ class KeyedGates:
             alive = self._alive()
             self.by_key.clear()
             self._looks.clear()
-        for _key, gate in alive:
+        for _known, gate in alive:
             gate.close()
 
     def listen(self, changed: Changed, why: bool) -> None:
@@ -135,12 +120,12 @@ class KeyedGates:
         with self._lock:
             self._listeners += ((changed, why),)
             alive = self._alive()
-        for key, gate in alive:  # without the lock: this takes the gates' own
-            gate.control.listen(partial(changed, key), why)
+        for known, gate in alive:  # without the lock: this takes the gates' own
+            gate.control.listen(partial(changed, known.key), why)
 
-    def _alive(self) -> list[tuple[str, LockedGate]]:
-        """Return the keys with their gates; requires the lock. A destructor may add keys meanwhile."""
-        return [(known.key, gate) for known in list(self._known.values()) if (gate := known()) is not None]
+    def _alive(self) -> list[tuple[_KnownGate, LockedGate]]:
+        """Return the gates that are not gone; requires the lock. A destructor may add keys meanwhile."""
+        return [(known, gate) for known in list(self._known.values()) if (gate := known()) is not None]
 
     def statistics(self) -> KeyedStatistics:
         """Return what was counted, by pattern."""
@@ -151,11 +136,16 @@ class KeyedGates:
             sums[known.pattern.name] = sums[known.pattern.name].plus(known.statistics())
         return KeyedStatistics(sums)
 
-    def all_keys(self) -> list[KeyStatistics]:
-        """Return every key in memory, as it is now."""
+    def busy(self) -> list[KeyStatistics]:
+        """Return the keys at which somebody is under way or waits."""
         with self._lock:
-            all_known = list(self._known.values())
-        return [now for known in all_known if (now := known.now()) is not None]
+            alive = self._alive()
+        told = [(known, gate.statistics(())) for known, gate in alive]  # without the lock, as above
+        return [
+            KeyStatistics(known.key, known.pattern.name, each.limit, each.in_flight, each.waiting, each.baselines)
+            for known, each in told
+            if each.in_flight or each.waiting
+        ]
 
     def after_fork(self) -> None:
         """Begin anew in a forked child; the gates do so by themselves."""
@@ -181,7 +171,9 @@ class KeyedGates:
         )
         for changed, why in self._listeners:
             gate.control.listen(partial(changed, key), why)
-        self._known[key] = _KnownGate(gate, self._gone.append, key, pattern)
+        known = _KnownGate(gate, self._gone.append)
+        known.counts, known.key, known.pattern = gate.counts, key, pattern
+        self._known[key] = known
         return gate
 
     def _law(self, pattern: KeyPattern) -> Law:

@@ -1,18 +1,19 @@
-"""KeyedConcurrencyLimiter for threads, and what it has in common with the one for tasks."""
+"""KeyedConcurrencyLimiter for threads, AsyncKeyedConcurrencyLimiter for tasks, and what they have in common."""
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.unique import Closing, Unique
+from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
+from batchlimit.concurrency.async_permit import AsyncPermit
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
-from batchlimit.concurrency.keyed.permits import AcquireOrder, Permits, entering
+from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.laws.setting import between, whole
 from batchlimit.concurrency.permit import Permit
@@ -88,22 +89,19 @@ class BaseKeyedLimiter(Unique):
         Returns:
             The keys, the busiest first; keys without a call are left out.
         """
-        busy = [key for key in self._gates.all_keys() if key.in_flight or key.waiting]
-        busy.sort(key=lambda key: (-key.in_flight - key.waiting, key.key))
-        return busy[:count]
+        return sorted(self._gates.busy(), key=lambda key: (-key.in_flight - key.waiting, key.key))[:count]
 
     def _order(self, keys: Iterable[str]) -> list[str]:
+        """Return keys in the order in which all callers acquire them: that of the limits, then by name."""
         if isinstance(keys, str) or not isinstance(keys, Iterable):
             raise TypeError(f"several keys come as a list or another iterable, not as {shown(keys)}")
-        order = self._gates.order(found := list(keys))
-        if not order:
+        found = list(keys)
+        numbered = {(self._gates.pattern_of(key).number, key) for key in found}
+        if not found:
             raise ValueError("there must be at least one key to acquire")
-        if len(order) < len(found):
+        if len(numbered) < len(found):
             raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
-        return order
-
-
-_SECOND = 1_000_000_000
+        return [key for _number, key in sorted(numbered)]
 
 
 class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
@@ -226,8 +224,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             >>> limiter.close()
         """
         order, held = AcquireOrder(self._order(keys)), list[Permit]()
-        until = self._gates.clock() + patience(timeout) * _SECOND
-        waiting = entering(self._gates, order, until, lambda gate: Permit(gate, operation, priority, False), held)
+        permit_of = partial(Permit, operation=operation, priority=priority)
+        waiting = entering(self._gates, order, patience(timeout), permit_of, held)
         try:
             for permit, seconds in waiting:
                 permit._wait("", seconds)
@@ -236,5 +234,67 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         return Permits(order.this_round(), held)
 
     def close(self) -> None:
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._gates.close()
+
+
+class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
+    """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
+
+    One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
+
+    Args:
+        limits, classify, max_keys, idle_after, clock: As of KeyedConcurrencyLimiter, with the same defaults.
+
+    Raises:
+        TypeError, ValueError: As KeyedConcurrencyLimiter.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
+        >>> async def main() -> int:
+        ...     async with AsyncKeyedConcurrencyLimiter({"repo:*": 20}) as limiter:
+        ...         async with limiter.acquire("repo:42"):
+        ...             return limiter.statistics().patterns["repo:*"].in_flight
+        >>> asyncio.run(main())
+        1
+    """
+
+    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "", priority: int = 0) -> AsyncPermit:
+        """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
+
+        Args:
+            key, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, with the same defaults.
+
+        Returns:
+            The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
+
+        Raises:
+            LimiterClosed, TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire`.
+        """
+        gate = self._by_key.get(key) or self._gates.find(key)
+        permit = AsyncPermit(gate, operation, priority, False)
+        permit._partition, permit._timeout = "", math.inf if timeout is None else patience(timeout)
+        return permit
+
+    def acquire_all(
+        self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0
+    ) -> AsyncPermits:
+        """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
+
+        Args:
+            keys, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, with the same defaults.
+
+        Returns:
+            The permits. They raise ConcurrencyLimited or LimiterClosed where the task enters; `key` of the error says
+            which key had no room.
+
+        Raises:
+            TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire_all`.
+        """
+        order, permit_of = AcquireOrder(self._order(keys)), partial(AsyncPermit, operation=operation, priority=priority)
+        return AsyncPermits(self._gates, order, patience(timeout), permit_of)
+
+    async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
         self._gates.close()

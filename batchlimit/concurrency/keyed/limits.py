@@ -4,9 +4,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from batchlimit.base.histogram import Histogram
-from batchlimit.base.patterns import by_name
+from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency.law import Law, LawState, Sample, baselines_of, state_of
 from batchlimit.concurrency.laws.aimd import Gitaly
@@ -14,6 +15,7 @@ from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import by_time_of_day
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 
+T = TypeVar("T")
 MakeLaw = Callable[[], Law]
 _UNWATCHED = "the limits of keys have no watchers: Gitaly would stay where it begins"
 
@@ -74,22 +76,11 @@ class KeyPattern:
 
 def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
     """Return the function from a key to its pattern, which raises ValueError for a key without one."""
-    if not isinstance(limits, Mapping):
-        raise TypeError(f'limits must be like {{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}}, not {shown(limits)}')
-    if not limits:
-        raise ValueError('limits need an entry; "*" stands for every key')
-    find = by_name({name: KeyPattern(name, i, _keyed(name, each)) for i, (name, each) in enumerate(limits.items())})
+    return limits_by_name(limits, '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}', _pattern)
 
-    def pattern(key: str) -> KeyPattern:
-        if not isinstance(key, str):
-            raise TypeError(f"a key must be a str, not {shown(key)}")
-        if not key:
-            raise ValueError("a key must not be empty: ''")
-        if (found := find(key)) is None:
-            raise ValueError(f'no limit for key {shown(key)}; add a "*" entry for the keys that no other entry names')
-        return found
 
-    return pattern
+def _pattern(name: str, number: int, given: int | Keyed) -> KeyPattern:
+    return KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given))
 
 
 def _check(limit: object) -> None:
@@ -99,15 +90,6 @@ def _check(limit: object) -> None:
         hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
         raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
     Fixed(limit)
-
-
-def _keyed(name: object, given: int | Keyed) -> Keyed:
-    if isinstance(given, Keyed):
-        return given
-    try:
-        return Keyed(given)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} (the limit of {shown(name)})") from None
 
 
 class SharedLaw:
@@ -143,23 +125,19 @@ class SharedLaw:
     @property
     def baselines(self) -> Mapping[str, float]:
         """How long calls take without a queue, as the law holds; none if this thread interrupted its work."""
-        with self._lock:
-            if self._is_busy:
-                return {}
-            self._is_busy = True
-            try:
-                return baselines_of(self._law)
-            finally:
-                self._is_busy = False
+        return self._alone(lambda: baselines_of(self._law), dict)
 
     def update(self, sample: Sample) -> int:
         """Learn from a call of any of the keys; return the limit."""
+        return self._alone(lambda: self._law.update(sample), lambda: self._law.limit)
+
+    def _alone(self, work: Callable[[], T], interrupting: Callable[[], T]) -> T:
         with self._lock:
             if self._is_busy:
-                return self._law.limit
+                return interrupting()
             self._is_busy = True
             try:
-                return self._law.update(sample)
+                return work()
             finally:
                 self._is_busy = False
 

@@ -52,25 +52,26 @@ class AcquireOrder:
 
 
 def entering(
-    gates: KeyedGates, order: AcquireOrder, until: float, permit_of: Callable[[LockedGate], P], held: list[P]
+    gates: KeyedGates, order: AcquireOrder, seconds: float, permit_of: Callable[[LockedGate], P], held: list[P]
 ) -> Generator[tuple[P, float], None, None]:
-    """Enter at every key, and add the permits to `held`; it is empty again if that ends early.
+    """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
     Yields:
         Each permit that is to wait in a queue, and for how many seconds at most. The caller goes on when it is held,
         and closes this if it waited in vain.
     """
+    until = gates.clock() + seconds * _SECOND
     try:
         while not held:
             for key in order.this_round():
                 gate = gates.by_key.get(key) or gates.find(key)
                 permit = permit_of(gate)
-                if seconds := gate.enter(permit, "", max(0.0, (until - gates.clock()) / _SECOND)):
+                if patience := gate.enter(permit, "", max(0.0, (until - gates.clock()) / _SECOND)):
                     if not order.may_wait(key):
                         order.turned_away(key)
                         _give_back(held)
                         break
-                    yield permit, seconds
+                    yield permit, patience
                 held.append(permit)
     except BaseException:
         _give_back(held)
@@ -232,8 +233,7 @@ class AsyncPermits(_Together):
         if self._was_awaited:
             raise RuntimeError(f"{self!r} was awaited before")
         self._was_awaited = True
-        until = self._gates.clock() + self._seconds * _SECOND
-        waiting = entering(self._gates, self._order, until, self._permit_of, self._permits)
+        waiting = entering(self._gates, self._order, self._seconds, self._permit_of, self._permits)
         try:
             for permit, seconds in waiting:
                 permit._partition = ""
