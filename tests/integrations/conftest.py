@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import permits
-from batchlimit.integrations.enforcement import no_rules
+from batchlimit.integrations.enforcement import route
 from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
 from tests.integrations.enforcers import Make, Twin
@@ -18,7 +18,7 @@ from tests.sync.stage import Clock
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log of this process has not been told of anything less than a minute ago, by another test."""
-    for module in (no_rules, permits):
+    for module in (route, permits):
         monkeypatch.setattr(module, "_faults", Faults())
 
 

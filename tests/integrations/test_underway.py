@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, underway
-from batchlimit.integrations.enforcement.underway import UnderwayThreads
+from batchlimit.integrations.enforcement.underway import Underway
 from batchlimit.rules import Request, Rule, Rules
 from tests.nodes import await_fact
 
@@ -28,7 +29,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
-    (login,), open_ones = list(rules()), UnderwayThreads()
+    (login,), open_ones = list(rules()), Underway(Event)
     charged = (login, "login", 1)
     for _ in range(2):
         open_ones.begin([charged])
@@ -110,7 +111,7 @@ def open_site(request: pytest.FixtureRequest) -> Any:
 
 
 def waiting(site: Any, count: int) -> Callable[[], bool]:
-    held: dict[str, list[Any]] = site.enforcer._settlement.underway._waiting
+    held: dict[str, list[Any]] = site.enforcer._charging.underway._waiting
     return lambda: len(held.get("login", ())) == count
 
 

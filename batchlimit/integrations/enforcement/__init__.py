@@ -21,10 +21,10 @@ A route asks for one more rule while the application runs, by the key of a rule 
 The rule stands once, in generators: each yields what a thread calls and a task awaits, and is sent the result.
 """
 
-from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer, Unidentified
-from batchlimit.integrations.enforcement.no_rules import unprotected
+from batchlimit.integrations.enforcement.admission import Unidentified
+from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer
 from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
-from batchlimit.integrations.enforcement.route import RouteLimit
+from batchlimit.integrations.enforcement.route import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.view import HOLD_NAME, SHOWN, decisions, show
 
 __all__ = [

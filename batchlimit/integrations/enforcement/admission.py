@@ -1,91 +1,181 @@
-"""How one request is admitted or refused: from memory where that is possible, else step by step."""
+"""How one request is admitted or refused: from memory where that is possible, else by steps of threads or tasks."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Literal
 
 from batchlimit.base.steps import Steps
-from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.charging import Charging, checked_cost
-from batchlimit.integrations.enforcement.outcome import Outcome, Refusal
+from batchlimit.integrations.checks import Checks, ChecksSetting
+from batchlimit.integrations.counters import Counters, EnforcementStatistics
+from batchlimit.integrations.enforcement.charging import AGAIN, Charging, checked_cost
+from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.plan import EXEMPT, NOTHING_CHARGED, Bill, Bills, Charged, Left, RequestPlan
-from batchlimit.rules import Applicable, Request, Rules, Template, Unmade
+from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
+from batchlimit.integrations.enforcement.underway import Event, Underway
+from batchlimit.integrations.headers import Fields, Form
+from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.source import L, check_limiter
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
+from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Template, Unmade
+from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.finder import Memory
+from batchlimit.rules.request import NOTHING
+
+Unidentified = Literal["refuse", "admit"]
+_SILENCE = 7200.0
 
 
-class RequestAdmission:
-    """Has a request charged to the rules that apply to it.
+class Enforcement(Generic[L]):
+    """What an Enforcer of either API does, but for going through the steps."""
 
-    Args:
-        limiter: returns the limiter.
-        charging: charges keys.
-        counters: count by rule.
-        admits_unidentified: whether a request of which a rule cannot make the key is admitted without that rule.
-    """
-
-    __slots__ = ("_admits_unidentified", "_charging", "_counters", "_limiter")
+    _event: ClassVar[Event]
 
     def __init__(
         self,
-        limiter: Callable[[], Any],
-        charging: Charging,
-        counters: Counters,
+        limiter: L | Callable[[], L],
+        rules: Rules | RuleFile,
         *,
-        admits_unidentified: bool,
+        headers: Form | Fields = "draft-11",
+        unidentified: Unidentified = "refuse",
+        silence: float = _SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+        checks: Checks | ChecksSetting = True,
+        own: Callable[[], L | None] | None = None,
+        enabled: bool = True,
     ) -> None:
-        self._limiter, self._counters = limiter, counters
-        self._charging = charging
-        self._admits_unidentified = admits_unidentified
+        if unidentified not in ("refuse", "admit"):
+            raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
+        self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
+        self._own: Callable[[], L | None] | None = own
+        self.fields = headers if isinstance(headers, Fields) else Fields(headers)
+        self.rules: Rules = rules_of(rules)
+        self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
+        admits, underway = unidentified == "admit", Underway(self._event)
+        self._charging = Charging(self._limiter, self.counters, self.fields, underway, admits_unidentified=admits)
+        self._asked_for: set[RouteLimit] = set()
+        self._enabled = enabled
+        self._hold(self.rules)
+        if isinstance(limiter, BaseRateLimiter):
+            check_limiter(limiter, rules, self.counters.checks)
+        if isinstance(rules, RuleFile):
+            rules.lead(self, last=True)
 
-    def plans(self, rules: Rules, *, enabled: bool) -> Memory[RequestPlan | None]:
-        """Return what becomes of requests by method, path and root; not `enabled`: all are exempt."""
+    def _hold(self, rules: Rules) -> None:
+        self.rules, self._routes = rules, RouteRules(rules)
+        self.has_routes = bool(self._routes)
+        self._route_plans: dict[RouteLimit, RequestPlan | None] = {}
+        self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
         bills: Bills = {}
 
         def plan(method: str, path: str, root: str) -> RequestPlan | None:
-            if not enabled or rules.exemption.by_path(method, path, root):
+            if not self._enabled or rules.exemption.by_path(method, path, root):
                 return EXEMPT
-            return self.plan(rules.templates(method, path, root), bills)
+            return self._plan(rules.templates(method, path, root), bills)
 
-        return Memory(plan)
+        self._plans = Memory(plan)
 
-    def exempts(self, rules: Rules, request: Request) -> bool:
-        """Return whether a function exempts a request; one that fails does not, and the log says so."""
-        try:
-            return rules.exemption.by_functions(request)
-        except Exception as error:  # noqa: BLE001  a function of the user's own
-            self._counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
-            return False
-
-    def plan(self, matching: Sequence[Template], bills: Bills) -> RequestPlan | None:
-        """Return the rules of a request as `hit` takes them; None, if memory cannot decide by all of them."""
+    def _plan(self, matching: Sequence[Template], bills: Bills) -> RequestPlan | None:
+        """Return the rules of a request as memory decides by them; None, if it cannot by all of them."""
         if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
             return None
-        return RequestPlan(matching, self._counters.together(rule.name for rule, _, _ in matching), bills)
+        return RequestPlan(matching, self.counters.together(rule.name for rule, _, _ in matching), bills)
 
-    def decide(
+    def review(self, said: object) -> None:
+        """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
+        assert isinstance(said, FileContents)
+        if not (rules := said.rules):
+            raise RulesError("there are no rules of requests, so nothing is limited")
+        routes = RouteRules(rules)
+        for limit in list(self._asked_for):
+            routes.find(limit)
+
+    def obey(self, said: object) -> None:
+        """Hold the rules of a file, whose limits the limiter obeys already."""
+        assert isinstance(said, FileContents)
+        if said.rules is not self.rules:
+            self.counters.follow(said.rules)
+            self._hold(said.rules)
+
+    def check(self, limit: RouteLimit) -> None:
+        """Check that there is a rule for what a route asks for: at the start, where the framework allows it.
+
+        Args:
+            limit: what the route asks for.
+
+        Raises:
+            RulesError: no rule has this key and `match=None`, or the cost of the route never fits its quota.
+        """
+        self._routes.find(limit)
+        self._asked_for.add(limit)
+
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule."""
+        counts = self.counters.statistics()
+        return counts if self._own is None else replace(counts, limiter=self._own())
+
+    def begin(self, request: Request, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
+        """Return what becomes of a request, if memory says it; else the steps by which `admit` finds it."""
+        method, path, identity, _, root = request
+        self.counters.request(identity)
+        plan = self._plans[method, path, root]
+        if self._asks_whether_exempt and self._is_exempt(request):
+            return self._exempt(request)
+        if plan is not None and (decided := self._decide(request, plan, identity, timeout)):
+            return decided
+        return self._find(request, self.rules.applicable(request), timeout)
+
+    def asked(
+        self, limit: RouteLimit, outcome: Outcome, identity: Mapping[str, object], parameters: Mapping[str, object]
+    ) -> Refusal | Steps[Outcome] | None:
+        """Return what `ask` returns, if memory says it; else steps by which it is found: what they return is added."""
+        request = outcome.request
+        assert request is not None, "this outcome is of no request"
+        if outcome.is_exempt:
+            return None
+        if outcome.is_unmatched:
+            outcome.is_unmatched = False
+            next(self.counters.asked_after_all)
+        try:
+            plan = self._route_plan(limit)
+        except RulesError as error:
+            self.counters.accuse(limit.key, "requests of a route are refused, which asks for %r: %s", error)
+            refused = refuse(self.fields, reduced_capacity(), AGAIN, error=error)
+            return outcome.add(Outcome(refused), self.fields)
+        known = request.identity if identity is NOTHING else known_of(request.identity, identity)
+        found = None
+        if plan is not None:
+            values = known if plan.fields.isdisjoint(parameters) else known_of(parameters, known)
+            found = self._decide(request, plan, values, 0.0, None if outcome.bill.charged else outcome)
+            if found is outcome:
+                return None
+        if not found:
+            found = self._find(request, self._routes.applicable(limit, known, parameters), 0.0)
+        return outcome.add(found, self.fields) if isinstance(found, Outcome) else found
+
+    def _route_plan(self, limit: RouteLimit) -> RequestPlan | None:
+        try:
+            return self._route_plans[limit]
+        except KeyError:
+            plan = self._route_plans[limit] = self._plan([(*self._routes.find(limit), NOTHING)], {})
+            self._asked_for.add(limit)
+            return plan
+
+    def _decide(
         self,
         request: Request,
         plan: RequestPlan,
         identity: Mapping[str, object],
-        timeout: float | None = 0.0,
+        timeout: float | None,
         outcome: Outcome | None = None,
     ) -> Outcome | Steps[Outcome] | None:
         """Charge a request by tokens that are here, or return the steps by which it is charged.
 
-        A request that no rule matches, or that is exempt, is admitted.
-
-        Args:
-            request: the request.
-            plan: the rules.
-            identity: values for keys.
-            timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
-            outcome: one of the same request that was charged to nothing yet, and takes what is charged by tokens that
-                are here (default None: another one is made).
-
-        Returns:
-            What becomes of it, or the steps; None: a key cannot be made, and `begin` says what becomes of it.
+        None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
+        was charged to nothing yet takes what is charged by tokens that are here.
         """
         if not plan.rules:
-            return self.exempt(request) if plan is EXEMPT else self._unmatched(request)
+            return self._exempt(request) if plan is EXEMPT else self._unmatched(request)
         try:
             bill = plan.bill(identity)
         except Exception:  # noqa: BLE001  the identity is the user's
@@ -96,46 +186,37 @@ class RequestAdmission:
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
             pass
         if not left:
-            return self._charge(Outcome(request=request), bill, timeout)
+            return self._charge(request, bill, timeout)
         if bill.prepared is None:
             plan.remember(bill, identity)
         next(plan.hits)
         if bill.settled:
-            self._charging.begin(bill)
+            self._charging.underway.begin(bill.settled)
         fields = self._charging.fields(bill, left)
         if outcome is None:
             return Outcome(None, fields, bill.settled, bill, left, request)
         outcome.headers[:], outcome.charges, outcome.bill, outcome.left = fields, bill.settled, bill, left
         return outcome
 
-    def exempt(self, request: Request) -> Outcome:
-        """Admit a request that is charged to nothing."""
-        next(self._counters.exempt)
-        return Outcome(request=request, is_exempt=True)
-
-    def begin(self, request: Request, found: Applicable, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
-        """Return what becomes of a request of which nobody knows it yet, or the steps by which it is found.
-
-        Args:
-            request: the request.
-            found: the rules that apply.
-            timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
-        """
+    def _find(self, request: Request, found: Applicable, timeout: float | None) -> Outcome | Steps[Outcome]:
+        """Return what becomes of a request of which nobody knows it yet, or the steps by which it is found."""
         if not found.applied and not found.unmade:
             return self._unmatched(request)
-        return self._steps(Outcome(request=request), request, found, timeout)
+        return self._steps(request, found, timeout)
 
-    def _charge(self, outcome: Outcome, bill: Bill, timeout: float | None) -> Steps[Outcome]:
+    def _charge(self, request: Request, bill: Bill, timeout: float | None) -> Steps[Outcome]:
+        outcome = Outcome(request=request)
         for rule, _, _ in bill.charged:
-            next(self._counters.rules[rule.name].matched)
+            next(self.counters.rules[rule.name].matched)
         yield from self._charging.charge(outcome, bill, timeout)
         return outcome
 
-    def _steps(self, outcome: Outcome, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
+    def _steps(self, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
+        outcome = Outcome(request=request)
         for rule in [*(each.rule for each in found.applied), *(each.rule for each in found.unmade)]:
-            next(self._counters.rules[rule.name].matched)
+            next(self.counters.rules[rule.name].matched)
         for each in found.unmade:
-            if (refused := self._without_key(each)) is not None:
+            if (refused := self._charging.without_key(each)) is not None:
                 outcome.refusal = refused
                 return outcome
         charged: list[Charged] = []
@@ -145,7 +226,9 @@ class RequestAdmission:
                 try:
                     cost = checked_cost((yield cost(request)))
                 except Exception as error:  # noqa: BLE001  a function of the user's own
-                    if (refused := self._without_key(Unmade(rule, "its cost cannot be told", error))) is not None:
+                    if (
+                        refused := self._charging.without_key(Unmade(rule, "its cost cannot be told", error))
+                    ) is not None:
                         outcome.refusal = refused
                         return outcome
                     continue
@@ -153,11 +236,20 @@ class RequestAdmission:
         yield from self._charging.charge(outcome, Bill(charged), timeout)
         return outcome
 
-    def _unmatched(self, request: Request) -> Outcome:
-        next(self._counters.unmatched)
-        if not self._counters.has_told:
-            self._counters.tell_of_unmatched(request.method, request.path)
-        return Outcome(None, [], (), NOTHING_CHARGED, {}, request, True)
+    def _is_exempt(self, request: Request) -> bool:
+        """Whether a function exempts a request; one that fails does not, and the log says so."""
+        try:
+            return self.rules.exemption.by_functions(request)
+        except Exception as error:  # noqa: BLE001  a function of the user's own
+            self.counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
+            return False
 
-    def _without_key(self, unmade: Unmade) -> Refusal | None:
-        return self._charging.without_key(unmade, admits=self._admits_unidentified)
+    def _exempt(self, request: Request) -> Outcome:
+        next(self.counters.exempt)
+        return Outcome(request=request, is_exempt=True)
+
+    def _unmatched(self, request: Request) -> Outcome:
+        next(self.counters.unmatched)
+        if not self.counters.has_told:
+            self.counters.tell_of_unmatched(request.method, request.path)
+        return Outcome(None, [], (), NOTHING_CHARGED, {}, request, True)

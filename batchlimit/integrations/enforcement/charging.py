@@ -1,6 +1,6 @@
 """Rules are charged at once or not at all, and settled in the end by what their `charge` says of the response."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
@@ -15,23 +15,84 @@ from batchlimit.integrations.headers import Fields, Header
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade
 
+AGAIN = 1.0
+"""Retry-After (s) while the store is away."""
 
-class Settlement:
-    """Corrects what was charged.
 
-    Args:
-        limiter: returns the limiter.
-        counters: count what was corrected.
-        underway: hears when a response has said what stays charged.
+def checked_cost(cost: object) -> int:
+    """Return what a function of a rule returned, if it is a number of tokens."""
+    if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
+        raise ValueError(f"a cost is a whole number of tokens, at least 0, not {cost!r}")
+    return cost
 
-    Attributes:
-        underway: as above.
-    """
 
-    __slots__ = ("_counters", "_limiter", "underway")
+class Charging:
+    """Charges keys, makes a refusal of what they answer, and corrects what was charged by what a response says."""
 
-    def __init__(self, limiter: Callable[[], Any], counters: Counters, underway: Underway[Any]) -> None:
-        self._limiter, self._counters, self.underway = limiter, counters, underway
+    __slots__ = ("_admits_unidentified", "_counters", "_fields", "_limiter", "underway")
+
+    def __init__(
+        self,
+        limiter: Callable[[], Any],
+        counters: Counters,
+        fields: Fields,
+        underway: Underway,
+        *,
+        admits_unidentified: bool,
+    ) -> None:
+        self._limiter, self._counters, self._fields, self.underway = limiter, counters, fields, underway
+        self._admits_unidentified = admits_unidentified
+
+    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None = 0.0) -> Steps[None]:
+        """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
+
+        Where a response under way may give back what is short, it is heard first. `outcome` takes what was decided.
+        """
+        until, rules = None, list(bill.charged)  # of which is taken out what is not charged
+        outcome.decided = decided = dict[str, Decision]()
+        while rules and outcome.refusal is None:
+            if len(rules) < len(bill.charged):
+                bill = Bill(rules)
+            were = self.underway.among(rules)
+            try:
+                decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
+                if timeout != 0.0 and not all(decisions.values()):
+                    decisions = yield from self._wait(bill, timeout)
+            except StoreUnavailable as error:
+                outcome.refusal = self._away(rules, error)
+            except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
+                outcome.refusal = self._failed(rules, error, decided)
+            else:
+                short = next((key for key, decision in decisions.items() if not decision.allowed), None)
+                if short is None:
+                    yield from self._charged(outcome, bill, decisions, decided)
+                    return
+                until = until or self.underway.patience()
+                if not (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
+                    outcome.refusal = self._over(rules, short, decisions[short], decided)
+
+    def fields(self, bill: Bill, left: Left) -> list[Header]:
+        """Return the fields that tell of what was charged, and of what remains by key."""
+        found = None if bill.prepared is None else bill.prepared.of(left)
+        if found is None:  # an operator may have changed a quota
+            bill.prepared = self._fields.prepare(bill.telling(left))
+            found = bill.prepared.of(left)
+        return found or []
+
+    def without_key(self, unmade: Unmade) -> Refusal | None:
+        """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
+        rule, reason, error = unmade
+        next(self._counters.rules[rule.name].no_key)
+        admits = self._admits_unidentified or rule.mode == "shadow"
+        what = "admitted without it" if admits else "refused"
+        self._counters.checks.tell("no-key", what, reason, rule=rule.name)
+        if error is not None:
+            message = "rule %r: a function of the application raised: %r"
+            self._counters.fault("raised", [rule.name], message, rule.name, error)
+        if admits:
+            return None
+        problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
+        return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
     def settle(self, outcome: Outcome, response: Response) -> Steps[None]:
         """Charge what the response says; a second call does nothing."""
@@ -46,7 +107,8 @@ class Settlement:
         rule, key, cost = charged
         try:
             assert rule.charge is not None
-            actual = _actual((yield rule.charge(response)), cost)
+            told = yield rule.charge(response)
+            actual = (cost if told else 0) if isinstance(told, bool) else checked_cost(told)
         except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
             message = "rule %r charged its cost, for `charge` did not decide: %r"
             self._counters.fault("charge", [rule.name], message, rule.name, error)
@@ -54,11 +116,6 @@ class Settlement:
         if actual != cost:
             next(self._counters.rules[rule.name].settled)
             yield from self._correct(rule.name, key, cost, actual)
-
-    def take_back(self, charged: Iterable[Charged]) -> Steps[None]:
-        """Give back what was charged."""
-        for rule, key, cost in charged:
-            yield from self._correct(rule.name, key, cost, 0)
 
     def _correct(self, rule: str, key: str, cost: int, actual: int) -> Steps[None]:
         try:
@@ -71,105 +128,6 @@ class Settlement:
             log_event("web.not_charged", "a charge was not corrected: %s", error, rule=rule, reason=str(error))
         except Exception as error:  # noqa: BLE001  nothing is left to tell the client
             self._counters.fault("correct", [rule], "a charge of rule %r was not corrected: %s", rule, error)
-
-
-def checked_cost(cost: object) -> int:
-    """Return what a function of a rule returned, if it is a number of tokens."""
-    if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
-        raise ValueError(f"a cost is a whole number of tokens, at least 0, not {cost!r}")
-    return cost
-
-
-def _actual(told: object, cost: int) -> int:
-    if isinstance(told, bool):
-        return cost if told else 0
-    return checked_cost(told)
-
-
-AGAIN = 1.0
-"""Retry-After (s) while the store is away."""
-
-
-class Charging:
-    """Charges keys, and makes a refusal of what they answer.
-
-    Args:
-        limiter: returns the limiter.
-        counters: count by rule.
-        fields: writes the header fields.
-        settlement: takes back what was charged in vain.
-    """
-
-    __slots__ = ("_counters", "_fields", "_limiter", "_settlement", "_underway")
-
-    def __init__(self, limiter: Callable[[], Any], counters: Counters, fields: Fields, settlement: Settlement) -> None:
-        self._limiter, self._counters, self._fields, self._settlement = limiter, counters, fields, settlement
-        self._underway = settlement.underway
-
-    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None = 0.0) -> Steps[None]:
-        """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
-
-        Where a response under way may give back what is short, it is heard first.
-
-        Args:
-            outcome: takes what was decided.
-            bill: what to charge.
-            timeout: seconds to wait for tokens at most (default 0: not at all; None: no limit).
-        """
-        until, rules = None, list(bill.charged)  # of which is taken out what is not charged
-        outcome.decided = decided = dict[str, Decision]()
-        while rules and outcome.refusal is None:
-            if len(rules) < len(bill.charged):
-                bill = Bill(rules)
-            were = self._underway.among(rules)
-            try:
-                decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
-                if timeout != 0.0 and not all(decisions.values()):
-                    decisions = yield from self._wait(bill, timeout)
-            except StoreUnavailable as error:
-                outcome.refusal = self._away(rules, error)
-            except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
-                outcome.refusal = self._failed(rules, error, decided)
-            else:
-                short = next((key for key, decision in decisions.items() if not decision.allowed), None)
-                if short is None:
-                    yield from self._charged(outcome, bill, decisions, decided)
-                    return
-                until = until or self._underway.patience()
-                if not (yield self._underway.outcome(short, were, decisions[short].limit, until)):
-                    outcome.refusal = self._over(rules, short, decisions[short], decided)
-
-    def begin(self, bill: Bill) -> None:
-        """Note that a response will say what of this stays charged."""
-        self._underway.begin(bill.settled)
-
-    def fields(self, bill: Bill, left: Left) -> list[Header]:
-        """Return the fields that tell of what was charged.
-
-        Args:
-            bill: what was charged.
-            left: what remains, by key.
-        """
-        found = None if bill.prepared is None else bill.prepared.of(left)
-        if found is None:  # an operator may have changed a quota
-            bill.prepared = self._fields.prepare(bill.telling(left))
-            found = bill.prepared.of(left)
-        return found or []
-
-    def without_key(self, unmade: Unmade, *, admits: bool) -> Refusal | None:
-        """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
-        rule, reason, error = unmade
-        next(self._counters.rules[rule.name].no_key)
-        admits = admits or rule.mode == "shadow"
-        what = "admitted without it" if admits else "refused"
-        self._counters.checks.tell("no-key", what, reason, rule=rule.name)
-        if error is not None:
-            message = "rule %r: a function of the application raised: %r"
-            self._counters.fault("raised", [rule.name], message, rule.name, error)
-        if admits:
-            return None
-        problem = unidentified([rule.name]) if error is None else reduced_capacity([rule.name])
-        return refuse(self._fields, problem, None if error is None else AGAIN, error=error)
 
     def _wait(self, bill: Bill, timeout: float | None) -> Steps[dict[str, Decision]]:
         try:
@@ -189,7 +147,8 @@ class Charging:
         for rule, key, _ in bill.charged:
             is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
             if is_closed and decisions[key].source == "fallback":
-                yield from self._settlement.take_back(bill.charged)
+                for each, charged, cost in bill.charged:
+                    yield from self._correct(each.name, charged, cost, 0)
                 outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
                 return
         for rule, key, cost in bill.charged:
@@ -201,12 +160,15 @@ class Charging:
         outcome.bill = bill
         if bill.settled:
             outcome.charges = tuple(each for each in bill.settled if decisions[each[1]].source != "shadow")
-            self._underway.begin(outcome.charges)
+            self.underway.begin(outcome.charges)
         outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
         outcome.headers = self.fields(bill, outcome.left)
 
     def _failed(self, rules: list[Charged], error: Exception, decided: dict[str, Decision]) -> Refusal | None:
-        too_much = _beyond(rules) if isinstance(error, ValueError) else None
+        too_much: Charged | None = None
+        if isinstance(error, ValueError):  # asked for more than ever fits; usually by what a function returned
+            costs = Bill(rules).costs
+            too_much = next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
         concerned = rules if too_much is None else [each for each in rules if each[1] == too_much[1]]
         names = _names(concerned)
         if shadows := [each for each in concerned if each[0].mode == "shadow"]:
@@ -215,7 +177,9 @@ class Charging:
             self._let_pass(rules, shadows)
             return None
         if too_much is not None:
-            return self._over(rules, too_much[1], _never(too_much[0]), decided)
+            largest = too_much[0].quota.largest_cost
+            never = Decision(False, largest, 0, float("inf"), float("inf"), "local")
+            return self._over(rules, too_much[1], never, decided)
         message = "a request was refused, for its limit (%s) could not be asked: %s"
         self._counters.fault("ask", names, message, ", ".join(names), error)
         return refuse(self._fields, reduced_capacity(names), AGAIN, error=error)
@@ -256,17 +220,6 @@ class Charging:
     def _count_away(self, rule: Rule, error: Exception) -> None:
         next(self._counters.rules[rule.name].store_away)
         self._counters.away(rule.name, error)
-
-
-def _beyond(rules: list[Charged]) -> Charged | None:
-    """Return one whose key is asked for more than ever fits; usually by what a function returned."""
-    costs = Bill(rules).costs
-    return next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
-
-
-def _never(rule: Rule) -> Decision:
-    largest = rule.quota.largest_cost
-    return Decision(False, largest, 0, float("inf"), float("inf"), "local")
 
 
 def _names(some: Sequence[Charged]) -> list[str]:

@@ -5,12 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 from batchlimit.base.redaction import shown
+from batchlimit.integrations.enforcement.charging import AGAIN
+from batchlimit.integrations.enforcement.outcome import Refusal, refuse
+from batchlimit.integrations.faults import Faults
+from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost, checked
 
 _MARK = "_batchlimit_limits"
+_fields, _faults = Fields(), Faults()
 
 
 class _Limit(NamedTuple):
@@ -57,6 +63,12 @@ def limit_for_route(
     return RouteLimit(key, cost, charge)
 
 
+def unprotected(key: str, remedy: str) -> Refusal:
+    """Return the 503 of a route that asks for a key where no rules are; the log has the remedy, once a minute."""
+    _faults.tell(key, "requests of a route are refused, which asks for %r: %s", key, remedy)
+    return refuse(_fields, reduced_capacity(), AGAIN)
+
+
 def mark(function: object, limit: RouteLimit) -> None:
     """Note on a function that it asks for one more limit; `wraps` has copied what the function within it asks for."""
     setattr(function, _MARK, (*marks_of(function), limit))
@@ -78,11 +90,7 @@ def known_of(request: Mapping[str, object], route: Mapping[str, object]) -> Mapp
 
 
 class RouteRules:
-    """The rules that routes ask for. A limit is looked up once.
-
-    Args:
-        rules: all rules of the application.
-    """
+    """The rules that routes ask for, of all rules. A limit is looked up once."""
 
     __slots__ = ("_found", "_rules")
 

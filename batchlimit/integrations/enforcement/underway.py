@@ -5,24 +5,25 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
 
+from batchlimit.base.steps import Steps
 from batchlimit.integrations.enforcement.plan import Charged
 
-S = TypeVar("S", threading.Event, asyncio.Event)
+Event = type[threading.Event] | type[asyncio.Event]
 _HOLD = 1.0
 """Seconds that a request waits at most: for a login, and not for a download."""
 
 
-class Underway(Generic[S]):
+class Underway:
     """Requests of this process that were charged to a key, and whose response says what stays charged."""
 
-    __slots__ = ("_lock", "_open", "_waiting")
+    __slots__ = ("_event", "_lock", "_open", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, event: Event) -> None:
+        self._event = event  # what threads or tasks wait for
         self._lock = threading.Lock()  # held to touch these
         self._open: dict[str, int] = {}
-        self._waiting: dict[str, list[S]] = {}
+        self._waiting: dict[str, list[threading.Event | asyncio.Event]] = {}
 
     def begin(self, charges: Iterable[Charged]) -> None:
         """Note that responses will say what of these stays charged."""
@@ -49,66 +50,29 @@ class Underway(Generic[S]):
         """Return until when a request waits that was refused now."""
         return time.monotonic() + _HOLD
 
-    def outcome(self, key: str, were: set[str], most: int, until: float) -> Any:
+    def outcome(self, key: str, were: set[str], most: int, until: float) -> Steps[bool]:
         """Wait for the next response that says what stays charged to a key; return whether to decide once more.
 
-        Args:
-            key: what is short.
-            were: the keys of which responses were under way when that was decided.
-            most: how many requests may wait at once: a crowd keeps no more of them.
-            until: as `patience` said.
-
-        Returns:
-            That, or what a task awaits for it.
+        Responses to the keys `were` under way when it was refused. At most so many wait at once: a crowd keeps no more.
         """
         seconds = until - time.monotonic()
         if seconds <= 0.0 or not (key in were or key in self._open):
             return False
         with self._lock:
-            waiting = self._waiting.setdefault(key, []) if key in self._open else None
-            if waiting is None:
+            if key not in self._open:
                 return True  # it has just ended
+            waiting = self._waiting.setdefault(key, [])
             if len(waiting) >= most:
                 return False
-            waiting.append(signal := self._signal())
-        return self._wait(key, signal, seconds)
-
-    def _leave(self, key: str, signal: S) -> None:
-        with self._lock:
-            waiting = self._waiting.get(key, [])
-            if signal in waiting:
-                waiting.remove(signal)
-
-    def _signal(self) -> S:
-        raise NotImplementedError
-
-    def _wait(self, key: str, signal: S, seconds: float) -> Any:
-        raise NotImplementedError
-
-
-class UnderwayThreads(Underway[threading.Event]):
-    """The same, where threads wait."""
-
-    __slots__ = ()
-    _signal = threading.Event
-
-    def _wait(self, key: str, signal: threading.Event, seconds: float) -> bool:
+            waiting.append(event := self._event())
         try:
-            return signal.wait(seconds)
+            if isinstance(event, threading.Event):
+                event.wait(seconds)
+            else:
+                with suppress(TimeoutError):
+                    yield asyncio.wait_for(event.wait(), seconds)
+            return event.is_set()
         finally:
-            self._leave(key, signal)
-
-
-class UnderwayTasks(Underway[asyncio.Event]):
-    """The same, where tasks wait."""
-
-    __slots__ = ()
-    _signal = asyncio.Event
-
-    async def _wait(self, key: str, signal: asyncio.Event, seconds: float) -> bool:
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(signal.wait(), seconds)
-            return signal.is_set()
-        finally:
-            self._leave(key, signal)
+            with self._lock:
+                if event in (waiting := self._waiting.get(key, [])):
+                    waiting.remove(event)
