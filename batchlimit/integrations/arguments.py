@@ -36,25 +36,7 @@ class WebOptions(FrontOptions, total=False):
 
 
 class Arguments:
-    """The rules of a face, and what it makes of its other arguments.
-
-    Args:
-        source: what the limiter is made of.
-        rules, messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as for `Front`.
-
-    Attributes:
-        rules: all of them, as they are now.
-        addresses: tell whose request it is by address.
-        enabled: whether the rules are held against any request.
-
-    Raises:
-        ValueError, TypeError: an argument cannot work.
-
-    Example:
-        >>> from batchlimit.rules import Rule
-        >>> Arguments(None, [Rule("all", "1/s", key="all")]).rules
-        <Rules all>
-    """
+    """The rules of a face, and what it makes of its other arguments."""
 
     def __init__(
         self,
@@ -102,12 +84,7 @@ class Arguments:
         return LimiterMaker(kind, self._source, self._limits, self._options["checks"])
 
     def enforcers(self, kind: type[E], home: Any) -> tuple[E, E | None]:
-        """Return what holds the rules against requests, and against messages; None: there are no rules for those.
-
-        Args:
-            kind: what to make.
-            home: the LimiterSupply or LimiterHome.
-        """
+        """Return what holds the rules against requests, and against messages; None: there are no rules for those."""
         own = home.made if isinstance(self._source, str) else None
         of_requests: E = kind(home.limiter, self._of_requests, own=own, **self._options)
         return of_requests, kind(home.limiter, self._of_messages, **self._options) if self._of_messages else None
@@ -122,17 +99,7 @@ def counted(of_requests: E, of_messages: E | None) -> EnforcementStatistics:
 
 
 def message_rules_of(given: Rules | Iterable[Rule]) -> Rules:
-    """Return the rules for messages, which have no response.
-
-    Args:
-        given: Rules, or several Rule.
-
-    Returns:
-        Rules.
-
-    Raises:
-        RulesError: one of them has a `charge`.
-    """
+    """Return the rules for messages, which have no response."""
     rules = rules_of(given)
     for rule in rules:
         if rule.charge is not None:

@@ -58,16 +58,7 @@ class LimitedTask(Task):  # type: ignore[misc]
     limit_longest: ClassVar[float] = 600.0
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Send the task again, if it has no token; Celery calls this before each run.
-
-        Args:
-            task_id: its id.
-            args, kwargs: its arguments.
-
-        Raises:
-            Ignore: it was sent again.
-            Reject: it could not be sent, and goes back to the broker.
-        """
+        """Send the task again, if it has no token; Celery calls this before each run."""
         super().before_start(task_id, args, kwargs)
         request = self.request
         if request.is_eager:

@@ -58,21 +58,7 @@ _MESSAGES: Mapping[CheckName, str] = {
 
 
 class Checks:
-    """Which checks are on, and what they found. Each tells the log once, and those of a rule once for each rule.
-
-    Args:
-        given: whether all are on (default True), or by name which ones are: {"unmatched": False} leaves the others on.
-
-    Raises:
-        ValueError: there is no such check.
-        TypeError: it is neither a bool nor a mapping of names to bools.
-
-    Example:
-        >>> checks = Checks({"unmatched": False})
-        >>> checks.tell("unmatched", "GET", "/", "")
-        >>> checks.findings
-        mappingproxy({})
-    """
+    """Which checks are on, and what they found. Each tells the log once, and those of a rule once for each rule."""
 
     def __init__(self, given: ChecksSetting = True) -> None:
         found: Any = dict.fromkeys(NAMES, given) if isinstance(given, bool) else given
@@ -105,13 +91,7 @@ class Checks:
         return MappingProxyType(found)
 
     def tell(self, name: CheckName, *arguments: object, rule: str = "") -> None:
-        """Write to the log once, if the check is on.
-
-        Args:
-            name: the check.
-            arguments: what its message needs; the rule comes before them.
-            rule: the name of the rule (default "": it is about none).
-        """
+        """Write to the log once, if the check is on."""
         if name not in self._on or (name, rule) in self._found:
             return
         mine = object()
@@ -124,17 +104,7 @@ class Checks:
             self.tell("late-patch")
 
     def begin(self, source: object, rules: Iterable[Rule], ipv6_prefix: int, *, enabled: bool = True) -> Self:
-        """Look for what can be seen before the first request.
-
-        Args:
-            source: what the limiter is made of.
-            rules: the rules.
-            ipv6_prefix: bits of an IPv6 address that make a client.
-            enabled: whether any request is limited (default True).
-
-        Returns:
-            The Checks.
-        """
+        """Look for what can be seen before the first request."""
         if not enabled:
             self.tell("disabled")
             return self
@@ -147,12 +117,7 @@ class Checks:
         return self
 
     def compare(self, rules: Iterable[Rule], limiter: LimiterRules) -> None:
-        """Look for quotas of rules in place of which a limiter goes by others.
-
-        Args:
-            rules: the rules.
-            limiter: what the limiter goes by; a function that returns its quotas may return what it likes.
-        """
+        """Look for quotas of rules in place of which a limiter goes by others."""
         for rule in rules:
             keys = KeyTemplate(rule.key).pattern
             try:

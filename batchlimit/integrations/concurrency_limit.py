@@ -17,12 +17,15 @@ class ConcurrencyLimit:
         limiter: the concurrency limiter, of the API of the middleware: by key, shared by key, or one limit for all. Its
             owner closes it.
         partition: returns the partition of a request, for a limiter without keys (default None: none).
-        key: returns the key of a request, for a limiter by key, or several keys for a keyed one (default None).
+        key: returns the key of a request, for a limiter by key, or several keys for a keyed one (default None). A
+            request is refused if it raises.
         timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
         outcome: returns what a Response tells about the load (default `outcome_of`).
-        priority: returns the priority of a request, a whole number (default None: 0 for all).
+        priority: returns the priority of a request, a whole number: high ones are served first in the limiter's queue
+            (default None: 0 for all).
         bypass: requests of which it returns True need no permit (default None: all do).
-        operation: returns what kind of request it is, when it has ended (default `route_of`: its method and route).
+        operation: returns what kind of request it is, for laws that hold unlike kinds apart. It is called when the
+            response has ended (default `route_of`: the method and the route's template).
 
     Example:
         >>> from batchlimit import AsyncConcurrencyLimiter

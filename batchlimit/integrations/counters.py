@@ -101,22 +101,7 @@ def read(counter: "count[int]") -> int:
 
 
 class Counters:
-    """Counts by rule, and has the log told of what an operator should know.
-
-    Args:
-        rules: the rules.
-        silence: seconds after which the log has a warning of a rule that matched nothing.
-        clock: returns seconds.
-        checks: write each warning once.
-
-    Attributes:
-        rules: the counts by rule.
-        exempt: counts requests that no rule is for.
-        unmatched: counts requests that no rule matched.
-        has_told: whether the log was told of one of those.
-        asked_after_all: counts requests that no rule matched, and whose route asked for one.
-        checks: as above.
-    """
+    """Counts by rule, and has the log told of what an operator should know."""
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
         self._requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
@@ -159,13 +144,7 @@ class Counters:
         self.has_told = True
 
     def fault(self, what: str, rules: Collection[str], message: str, *arguments: object) -> None:
-        """Count a fault by rule, and have the log told once a minute.
-
-        Args:
-            what: the thing; two of one name and of one rule are the same fault.
-            rules: the names of the rules concerned.
-            message, arguments: as for `Faults.tell`.
-        """
+        """Count a fault by rule, and have the log told once a minute."""
         for name in rules:
             if (tally := self.rules.get(name)) is not None:
                 next(tally.faults)

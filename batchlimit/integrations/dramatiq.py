@@ -54,15 +54,7 @@ class LimitedActors(Middleware):
         return {"limit_key", "limit_cost"}
 
     def before_process_message(self, broker: Any, message: Any) -> None:
-        """Enqueue the message again, if it has no token.
-
-        Args:
-            broker: the broker.
-            message: the message.
-
-        Raises:
-            SkipMessage: it was enqueued again.
-        """
+        """Enqueue the message again, if it has no token."""
         actor = broker.get_actor(message.actor_name)
         if (key := actor.options.get("limit_key")) is None:
             return

@@ -72,19 +72,7 @@ BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
 def source_for(app: Any, given: object) -> Any:
-    """Return where the limiter of an application comes from, which has no limits yet.
-
-    Args:
-        app: the application.
-        given: what the extension was made with; None: the setting `BATCHLIMIT_URL`.
-
-    Returns:
-        The source that was given, or the URL.
-
-    Raises:
-        RuntimeError: the application has limits already.
-        ValueError: there is no URL.
-    """
+    """Return where the limiter of an application comes from, which has no limits yet."""
     if NAME in app.extensions:
         raise RuntimeError("this application has limits already: give all rules to one Limits")
     found = app.config.get("BATCHLIMIT_URL") if given is None else given

@@ -12,16 +12,7 @@ _PAUSE = 60.0
 
 
 class Faults:
-    """Tells the log of faults that each request may repeat.
-
-    Args:
-        pause: seconds between two messages of one thing, at least (default 60).
-        clock: returns seconds (default `time.monotonic`).
-
-    Example:
-        >>> faults = Faults()
-        >>> faults.tell("cost", "a function raised: %s", ValueError("no cost"))
-    """
+    """Tells the log of faults that each request may repeat."""
 
     def __init__(self, pause: float = _PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause, self._clock = pause, clock
@@ -31,15 +22,7 @@ class Faults:
     def tell(
         self, what: Hashable, message: str, *arguments: object, level: int = logging.ERROR, trace: bool = True
     ) -> None:
-        """Write to the log, unless this thing was written less than a minute ago.
-
-        Args:
-            what: the thing.
-            message: a format, as of `logging`.
-            arguments: those of the format. The last one may be an exception.
-            level: of the message (default ERROR).
-            trace: whether the traceback of the exception is written too (default True).
-        """
+        """Write to the log, unless this thing was written less than a minute ago."""
         with self._lock:
             now = self._clock()
             quiet_until, missed = self._told.get(what, (-inf, 0))

@@ -1,47 +1,40 @@
-"""The rules before a threaded application: what WSGI, Flask, Django and gRPC have in common."""
+"""The rules before an application: of threads, as WSGI, Flask, Django and gRPC; or of one event loop without ASGI."""
 
 from collections.abc import Callable, Iterable
-from typing import Unpack
+from typing import Generic, Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
+from batchlimit.integrations.arguments import Arguments, E, FrontOptions, counted
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Enforcer, Outcome, Refusal, Response
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.identity import identity_of
-from batchlimit.integrations.source import LimiterSource, LimiterSupply
+from batchlimit.integrations.identity import awaited_identity, identity_of
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
+wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-method")
+"""The header fields that a front looks at."""
 
-class Front:
-    """Holds rules against the requests of a threaded application.
 
-    Args:
-        limiter: the URL of a store, a RateLimiter with the quotas `rules.quotas`, or a function that makes one.
-        rules: Rules, several Rule, or a RuleFile.
-        identify: a function of the framework's request. It returns values for the keys, such as {"user": "ann"}, or
-            None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
-        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
-        messages: Rules for each message of a stream (default none).
-        limit_preflight: whether CORS preflights that the framework answers are limited as well (default False).
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
-        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
+class _Front(Generic[E]):
+    """What both APIs share."""
 
-    Attributes:
-        enforcer: the Enforcer.
+    enforcer: E
+    _messages: E | None
 
-    Raises:
-        ValueError, TypeError: an argument cannot work.
+    @property
+    def limits_messages(self) -> bool:
+        """Whether there are rules for messages."""
+        return self._messages is not None
 
-    Example:
-        >>> front = Front("memory://", [Rule("all", "1/hour", key="all:{ip}")])
-        >>> [front.admit("GET", "/", "192.0.2.1", []).refusal is None for _ in range(2)]
-        [True, False]
-    """
+    def statistics(self) -> EnforcementStatistics:
+        """Return what became of requests and messages so far, by rule, in this process."""
+        return counted(self.enforcer, self._messages)
+
+
+class Front(_Front[Enforcer]):
+    """Holds rules against the requests of a threaded application; the arguments are those of WSGI's middleware."""
 
     def __init__(
         self,
@@ -58,11 +51,6 @@ class Front:
         self._addresses, self._identify = given.addresses, identify if given.enabled else None
         self._limits_preflight = limit_preflight
 
-    @property
-    def limits_messages(self) -> bool:
-        """Whether there are rules for messages."""
-        return self._messages is not None
-
     def admit(
         self,
         method: str,
@@ -77,19 +65,9 @@ class Front:
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them.
 
-        Args:
-            method: its method.
-            path: its whole path, percent-decoded once and without the query.
-            peer: the address of the connection's other end; None: it has none, as a Unix socket.
-            headers: names in lower case and values; those that `wanted` names are enough.
-            native: the framework's request, for `identify` and for the functions of rules (default None).
-            root: where the application is mounted, as for `rules.Request` (default "").
-            is_answered: whether the framework answers an OPTIONS request itself: a CORS preflight is free then (default
-                False: it is charged, for it may run a handler).
-            timeout: seconds to wait for tokens at most; None: no limit (default 0: it does not wait).
-
-        Returns:
-            The Outcome; that of a free preflight says nothing.
+        The path is the whole one, percent-decoded once and without the query. Of the header fields those that are
+        `wanted` are enough. A CORS preflight is free where the framework answers an OPTIONS request itself
+        (`is_answered`): elsewhere it may run a handler. It waits for tokens up to `timeout` (s; None: no limit).
         """
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
@@ -106,13 +84,62 @@ class Front:
         """Charge what the response says; a second call does nothing."""
         self.enforcer.settle(outcome, response)
 
-    def statistics(self) -> EnforcementStatistics:
-        """Return what became of requests and messages so far, by rule, in this process."""
-        return counted(self.enforcer, self._messages)
 
+class AsyncFront(_Front[AsyncEnforcer]):
+    """Holds rules against the requests of an application on one event loop; `identify` may be asynchronous.
 
-wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-method")
-"""The header fields that a Front looks at."""
+    A limiter that is not its owner's is made by `open` or by the first request, and closed by `close`.
+    """
+
+    def __init__(
+        self,
+        limiter: AsyncLimiterSource,
+        rules: RuleFile | Rules | Iterable[Rule],
+        *,
+        identify: Callable[..., object] | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        **options: Unpack[FrontOptions],
+    ) -> None:
+        from batchlimit import AsyncRateLimiter
+
+        given = Arguments(limiter, rules, messages=messages, **options)
+        self._home = LimiterHome(given.maker(AsyncRateLimiter))
+        self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home)
+        self._addresses, self._identify = given.addresses, identify if given.enabled else None
+        self._limits_preflight = limit_preflight
+        self.open, self.close = self._home.open, self._home.close
+
+    async def admit(
+        self,
+        method: str,
+        path: str,
+        peer: str | None,
+        headers: Iterable[Header],
+        native: object = None,
+        *,
+        root: str = "",
+        is_answered: bool = False,
+        timeout: float | None = 0.0,
+    ) -> Outcome:
+        """Charge a request to all rules that apply, or to none of them; as Front.admit."""
+        headers = tuple(headers)
+        known = self._addresses.of(peer, 1, headers)
+        request = Request(method, path, await awaited_identity(known, self._identify, native), native, root)
+        if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+            return Outcome(request=request)
+        return await self.enforcer.admit(request, timeout=timeout)
+
+    async def refused_message(self, request: Request | None) -> Refusal | None:
+        """Charge a message of a request to the rules for messages; return why it is refused, or None."""
+        if self._messages is None or request is None:
+            return None
+        return (await self._messages.admit(request)).refusal
+
+    def settle(self, outcome: Outcome, response: Response) -> None:
+        """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""
+        if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
+            self._home.settle(rest)
 
 
 def is_preflight(headers: Iterable[Header]) -> bool:

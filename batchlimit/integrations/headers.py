@@ -113,25 +113,11 @@ class Fields:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
 
     def of(self, applied: Sequence[Told]) -> list[Header]:
-        """Return the fields of a response, of the rules that its request was charged to.
-
-        Args:
-            applied: those rules, in order, each as a Left; none, no fields.
-
-        Returns:
-            Names in lower case and values, as ASGI takes them.
-        """
+        """Return the fields of a response, of the rules that its request was charged to."""
         return self._of(applied, None)
 
     def prepare(self, applied: Sequence[Told]) -> "Prepared":
-        """Write the fields of a response but for what is left, which may be written in as often as is needed.
-
-        Args:
-            applied: as for `of`.
-
-        Returns:
-            What writes the rest.
-        """
+        """Write the fields of a response but for what is left, which may be written in as often as is needed."""
         return Prepared(
             [(self._policy(name, quota), quota, key, binding) for name, quota, key, _, binding in applied],
             self._secret if self._draft else None,
@@ -142,13 +128,6 @@ class Fields:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
 
         The `t` of RateLimit is the same time before it is spread: `Retry-After` is not earlier than that window's end.
-
-        Args:
-            applied: the rules that refused; none, if a store or a concurrency limit did.
-            retry_after: seconds; inf or None: no `Retry-After`.
-
-        Returns:
-            Names in lower case and values.
         """
         return self._of(applied, _least(retry_after)) + self.retry_after(retry_after)
 
@@ -180,13 +159,7 @@ class Fields:
 
 
 class Prepared:
-    """The fields of some rules with their keys, but for what is left.
-
-    Args:
-        rules: what the fields say of each rule, its quota, its key, and which bandwidth binds.
-        secret: what partition keys are hashed with; None: no fields of the draft.
-        legacy: writes older fields by what remains of which quotas; None: none.
-    """
+    """The fields of some rules with their keys, but for what is left."""
 
     __slots__ = ("_legacy", "_limits", "_parts", "_policies")
 
@@ -208,9 +181,7 @@ class Prepared:
     ) -> list[Header] | None:
         """Return the fields; None: another quota holds for a key, or another bandwidth binds: prepare them anew.
 
-        Args:
-            left: what remains by key, the quota that holds (None: that of the rule), and which bandwidth binds.
-            again: seconds after which a refused caller may come again (default None: nobody was refused).
+        A refused caller may come `again` after so many seconds (None: nobody was refused).
         """
         numbers: list[int] = []
         for key, quota, binding, most, rate in self._parts:

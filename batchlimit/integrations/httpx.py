@@ -100,14 +100,7 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
         super().__init__(transport, Upstream(limiter, _LIBRARY, key, **terms))
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request once it is admitted, or answer it.
-
-        Args:
-            request: of httpx or httpx2.
-
-        Returns:
-            The response of the same library.
-        """
+        """Send a request once it is admitted, or answer it."""
         return run(self._upstream.steps(request, lambda: self._sender(request).handle_request(request)))
 
     def close(self) -> None:
@@ -161,14 +154,7 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
         super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, **terms))
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request once it is admitted, or answer it.
-
-        Args:
-            request: of httpx or httpx2.
-
-        Returns:
-            The response of the same library.
-        """
+        """Send a request once it is admitted, or answer it."""
         return await drive(self._upstream.steps(request, lambda: self._sender(request).handle_async_request(request)))
 
     async def aclose(self) -> None:

@@ -13,16 +13,7 @@ _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
 
 
 class FailedIdentity(Mapping[str, object]):
-    """Values for keys where the function that tells who asks has raised: rules that need more than these have no key.
-
-    Args:
-        known: what is known all the same, such as {"ip": "192.0.2.1"}.
-        error: what was raised.
-
-    Example:
-        >>> FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))["ip"]
-        '192.0.2.1'
-    """
+    """Values for keys where the function that tells who asks has raised: rules that need more have no key."""
 
     def __init__(self, known: Mapping[str, object], error: Exception) -> None:
         self._known, self._error = known, error
@@ -44,17 +35,7 @@ class FailedIdentity(Mapping[str, object]):
 
 
 class Addresses:
-    """Tells whose request it is by address.
-
-    Args:
-        proxies: the proxies that are trusted (default None: the peer of the connection is the client).
-        v6: bits of an IPv6 address that count (default 56).
-        checks: warn of proxies that are not trusted, and of trusted ones that send nothing (default: all checks).
-
-    Example:
-        >>> Addresses().of("2001:db8::1", 51000, [])
-        {'ip': '2001:db8::/56'}
-    """
+    """Tells whose request it is by address."""
 
     def __init__(self, proxies: TrustedProxies | None = None, v6: int = 56, *, checks: Checks | None = None) -> None:
         if not 1 <= v6 <= 128:
@@ -67,16 +48,7 @@ class Addresses:
         self._looks = FIRST if self._checks.is_on(mine) else 0
 
     def of(self, peer: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
-        """Return the address of the client.
-
-        Args:
-            peer: the address of the connection's other end; None: it has none.
-            port: its port; 0 says that the server itself has read a forwarding field.
-            headers: names in lower case and values.
-
-        Returns:
-            {"ip": address or network}; nothing, if there is none.
-        """
+        """Return the address of the client as `ip`; a port of 0 says that the server has read a forwarding field."""
         client = peer if self._proxies is None else self._proxies.client(peer, headers)
         if self._looks > 0:
             self._look(peer, client, port, headers)

@@ -70,15 +70,7 @@ class NiquestsAdapter(HTTPAdapter):  # type: ignore[misc]
         return f"<NiquestsAdapter {self._upstream!r}>"
 
     def send(self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any) -> Response:
-        """Send a request once it is admitted, or answer it.
-
-        Args:
-            request: what the session sends.
-            args, multiplexed, kwargs: as of HTTPAdapter.send.
-
-        Returns:
-            The response.
-        """
+        """Send a request once it is admitted, or answer it."""
         send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
         return run(self._upstream.steps(request, send))
 
@@ -116,15 +108,7 @@ class AsyncNiquestsAdapter(AsyncHTTPAdapter):  # type: ignore[misc]
     async def send(
         self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any
     ) -> AsyncResponse:
-        """Send a request once it is admitted, or answer it.
-
-        Args:
-            request: what the session sends.
-            args, multiplexed, kwargs: as of AsyncHTTPAdapter.send.
-
-        Returns:
-            The response.
-        """
+        """Send a request once it is admitted, or answer it."""
         send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
         return await drive(self._upstream.steps(request, send))
 

@@ -18,19 +18,9 @@ KeyOf = Callable[[Any], str | Iterable[str]]
 
 
 class PermitSource:
-    """Acquires the permits of requests, for faces of both APIs.
+    """Acquires the permits of requests, for faces of both APIs; TypeError: the options do not go with the limiter.
 
-    Args:
-        kinds: the limiters of the API of the face.
-        limiter: one of these: by key, shared by key, or one limit for all.
-        partition: returns the partition of a request, for a limiter without keys.
-        key: returns the key of a request, or several for a keyed limiter (default None: the limiter has no keys).
-
-    Attributes:
-        is_shared: whether to acquire asks a store.
-
-    Raises:
-        TypeError: the limiter is of another kind; one by key comes without a key, or a key with one that has none.
+    A request is refused (BatchLimitError) also where its key cannot be made.
     """
 
     def __init__(
@@ -48,15 +38,7 @@ class PermitSource:
         return repr(self._limiter)
 
     def acquire(self, request: object, **options: Any) -> Any:
-        """Return the permit of a request; that of an asyncio limiter is to be awaited.
-
-        Args:
-            request: what the functions get.
-            **options: as the limiter's `acquire` takes them; `operation` is not passed to a shared one.
-
-        Raises:
-            BatchLimitError: the request is refused; also where its key cannot be made.
-        """
+        """Return the permit of a request; that of an asyncio limiter is to be awaited."""
         if self._key is None:
             return self._limiter.acquire(self._partition(request), **options)
         if self.is_shared:
@@ -64,16 +46,7 @@ class PermitSource:
         return self._by_key(request, self._limiter.acquire, options)
 
     def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
-        """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal.
-
-        Args:
-            back: as `acquire_later` of a limiter for threads takes them.
-            request: what the functions get. One with several keys does not wait.
-            **options: as the limiter's `acquire_later` takes them.
-
-        Raises:
-            BatchLimitError: the request is refused; also where its key cannot be made.
-        """
+        """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal."""
         assert isinstance(self._limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
         acquire = partial(self._limiter.acquire_later, *back)
         if self._key is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from batchlimit import BatchLimitError, ConcurrencyLimited
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
@@ -10,6 +10,7 @@ from batchlimit.concurrency.classification import outcome_of_answer
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.operation import route_of
 from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
@@ -84,37 +85,36 @@ def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcom
             permit.ignore()
 
 
+class PermitOptions(TypedDict, total=False):
+    """What a limit asks of a request, or of how it ended; `ConcurrencyLimit` says what each of these means."""
+
+    partition: Callable[[Any], str] | None
+    key: KeyOf | None
+    timeout: float
+    outcome: OutcomeOf
+    priority: Callable[[Any], int] | None
+    bypass: Callable[[Any], bool] | None
+    operation: Callable[[Any], str]
+
+
 class WebPermits:
     """What a middleware of either API asks about a request: whether it is limited, its permit, how it ended.
 
     If a function of the user's raises, the log tells, and the request is limited as without that function.
-
-    Args:
-        kinds: the limiters of the API of the middleware.
-        limiter: one of these.
-        partition: returns the partition of a request (None: none).
-        key: returns the key of a request (None: the limiter has no keys).
-        timeout: how long a request waits for its permit (seconds).
-        outcome: says what a Response tells about the load.
-        priority: returns the priority of a request (None: 0 for all).
-        bypass: returns whether a request is not limited (None: all are).
-        operation: returns what kind of request it is. It is asked at the end, when the router has found the route.
-
-    Attributes:
-        is_shared: whether to acquire asks a store.
     """
 
     def __init__(
         self,
         kinds: tuple[type, ...],
         limiter: AnyLimiter,
-        partition: Callable[[Any], str] | None,
-        key: KeyOf | None,
-        timeout: float,
-        outcome: OutcomeOf,
-        priority: Callable[[Any], int] | None,
-        bypass: Callable[[Any], bool] | None,
-        operation: Callable[[Any], str],
+        *,
+        partition: Callable[[Any], str] | None = None,
+        key: KeyOf | None = None,
+        timeout: float = 0.0,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] | None = None,
+        bypass: Callable[[Any], bool] | None = None,
+        operation: Callable[[Any], str] = route_of,
     ) -> None:
         named = _nameless if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
         self._source = PermitSource(kinds, limiter, named, key)

@@ -15,13 +15,6 @@ class Policy:
     """The parts of one rule's fields that are the same for every request.
 
     Its slowest bandwidth has the name of the rule; each other has "#" and a number more, which no rule's name has.
-
-    Args:
-        name: the name of the rule.
-        quota: the quota that holds.
-
-    Attributes:
-        most: more than this never remains.
     """
 
     __slots__ = ("_items", "_limits", "_rates", "_slowest", "most")

@@ -23,19 +23,7 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal, as an object of the type `application/problem+json`.
-
-    Attributes:
-        status: the HTTP status.
-        type: a URI that says which problem it is.
-        title: the problem in a sentence, the same for every occurrence.
-        detail: what happened this time (default "": nothing is said).
-        policies: the names of the rules that refused (default none).
-
-    Example:
-        >>> quota_exceeded(["login"]).body()
-        b'{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"...","status":429,...}'
-    """
+    """A refusal, as an object of the type `application/problem+json`."""
 
     status: int
     type: str

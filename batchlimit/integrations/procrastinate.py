@@ -70,16 +70,7 @@ class LimitedJobs:
         return f"<LimitedJobs of {', '.join(self._limits)}>"
 
     async def __call__(self, call_next: Callable[[], Awaitable[Any]], context: Any, worker: Any) -> Any:
-        """Run a job, or put it off.
-
-        Args:
-            call_next: runs the job.
-            context: of the job.
-            worker: that runs it.
-
-        Returns:
-            What the job returns.
-        """
+        """Run a job, or put it off."""
         job, task = context.job, worker.app.tasks.get(context.job.task_name)
         limit = self._limits.get(job.task_name)
         if limit is not None and task is not None:

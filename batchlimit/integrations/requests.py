@@ -68,15 +68,7 @@ class LimitedAdapter(HTTPAdapter):
         return f"<LimitedAdapter {self._upstream!r}>"
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """Send a request once it is admitted, or answer it.
-
-        Args:
-            request: what the session sends.
-            args, kwargs: as of HTTPAdapter.send.
-
-        Returns:
-            The response.
-        """
+        """Send a request once it is admitted, or answer it."""
         send = partial(super().send, request, *args, **kwargs)
         return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
 

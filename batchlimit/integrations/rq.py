@@ -38,12 +38,7 @@ class LimitedWorker(Worker):
     limit_longest: ClassVar[float] = 600.0
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Run a job, or schedule it for later.
-
-        Args:
-            job: the job.
-            queue: where it was.
-        """
+        """Run a job, or schedule it for later."""
         if (key := job.meta.get("limit_key")) is not None and (seconds := self._wait(key, job)):
             job.meta[TIMES] = int(job.meta.get(TIMES, 0)) + 1
             with self.connection.pipeline() as pipeline:

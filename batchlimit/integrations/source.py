@@ -36,14 +36,7 @@ DEADLINE = 0.25
 
 
 def options_of(rules: Rules | RuleFile) -> LimiterTerms:
-    """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests.
-
-    Args:
-        rules: the rules, or their file.
-
-    Returns:
-        Arguments for `from_url` of a limiter.
-    """
+    """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests."""
     if isinstance(rules, RuleFile):  # which says the rest as well
         return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}, "deadline": DEADLINE}
     return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode, "deadline": DEADLINE}
@@ -60,22 +53,7 @@ def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks
 
 
 class LimiterMaker(Generic[L]):
-    """Makes a limiter, or takes that of its owner.
-
-    Args:
-        kind: RateLimiter or AsyncRateLimiter.
-        source: a limiter of this kind, a URL, or a function that makes a limiter.
-        rules: their quotas and failure policies are those of a limiter that is made from a URL.
-        checks: tell of another limiter whose quotas are others.
-
-    Attributes:
-        is_given: whether it is its owner's, who closes it.
-        is_early: whether it is made at the start, so that a typo raises there. A function is called later: a server may
-            fork before. So is `from_url` for embedded://, which starts a server.
-
-    Raises:
-        TypeError: the source is none of the three.
-    """
+    """Makes a limiter, or takes that of its owner."""
 
     def __init__(
         self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile, checks: Checks
@@ -87,7 +65,9 @@ class LimiterMaker(Generic[L]):
         self._kind: type[L] = kind
         self._source: Any = source  # mypy cannot tell an L from a function
         self._rules, self._checks = rules, checks
-        self.is_given = isinstance(source, kind)
+        self.is_given = isinstance(source, kind)  # by its owner, who closes it
+        # Made at the start a typo raises there. A function is called later: a server may fork before. So is `from_url`
+        # for embedded://, which starts a server.
         self.is_early = self.is_given or (isinstance(source, str) and not source.startswith("embedded://"))
 
     def __call__(self) -> L:
@@ -106,9 +86,6 @@ class LimiterSupply:
 
     It connects at its first call, so a server may fork after this. If it is made here, it is closed when the process
     ends.
-
-    Args:
-        make: makes the limiter.
     """
 
     def __init__(self, make: LimiterMaker[RateLimiter]) -> None:
@@ -132,11 +109,7 @@ _PATIENCE_S = 10.0
 
 
 class LimiterHome:
-    """Makes the limiter on the application's event loop, and closes it there if it made it.
-
-    Args:
-        make: makes the limiter, or takes that of its owner, which is never closed here.
-    """
+    """Makes the limiter on the application's event loop, and closes it there if it made it."""
 
     def __init__(self, make: "LimiterMaker[AsyncRateLimiter]") -> None:
         self._make = make

@@ -49,13 +49,6 @@ class Lines:
     """The lines of all keys, as far as this process knows. They are kept in the store; `RateLimiter.line_up` asks it.
 
     Racing threads may lose a change: then a new task asks that was to line up.
-
-    Args:
-        clock: returns seconds (default None: the system's clock).
-
-    Example:
-        >>> lines = Lines(lambda: 0.0)
-        >>> lines.behind("mail", 1)  # nobody is in line
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:

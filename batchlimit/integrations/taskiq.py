@@ -65,14 +65,7 @@ class LimitedRun:
         return f"<LimitedRun by {self._limit!r}>"
 
     async def __call__(self, context: Annotated[Context, TaskiqDepends()]) -> None:
-        """Send the task again, if it has no token.
-
-        Args:
-            context: of taskiq.
-
-        Raises:
-            NoResultError: it was sent again.
-        """
+        """Send the task again, if it has no token."""
         message, task = context.message, context.broker.find_task(context.message.task_name)
         assert task is not None
         times = int(message.labels.get(TIMES, 0))

@@ -44,13 +44,13 @@ def open_async_limiter() -> AsyncRateLimiter:
 
 
 def left(request: HttpRequest) -> JsonResponse:
-    limiter: Any = front().enforcer._settlement._limiter()
+    limiter: Any = front().enforcer._limiter()
     found = limiter.peek(request.GET["key"]).remaining
     return JsonResponse(found, safe=False)
 
 
 async def left_async(request: HttpRequest) -> JsonResponse:
-    limiter: Any = async_front().enforcer._settlement._limiter()
+    limiter: Any = async_front().enforcer._limiter()
     found = (await limiter.peek(request.GET["key"])).remaining
     return JsonResponse(found, safe=False)
 

@@ -70,7 +70,7 @@ def fails() -> str:
 
 @blueprint.get("/left")
 def left() -> Response:
-    limiter: Any = app.extensions["batchlimit"].enforcer._settlement._limiter()
+    limiter: Any = app.extensions["batchlimit"].enforcer._limiter()
     return jsonify(limiter.peek(request.args["key"]).remaining)
 
 

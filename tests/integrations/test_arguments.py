@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.async_front import AsyncFront
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIMiddleware
 from batchlimit.rules import Rule, RulesError
 from tests.integrations.asgi import Hello

@@ -7,8 +7,8 @@ import pytest
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Response
+from batchlimit.integrations.front import AsyncFront
 from batchlimit.rules import Rule, Rules
 
 

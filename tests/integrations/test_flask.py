@@ -409,7 +409,7 @@ def test_a_store_that_is_away_is_a_503_or_what_the_rule_says() -> None:
         Limits("redis://127.0.0.1:1", [rule], app)  # nobody listens there
         app.add_url_rule("/", "index", lambda: "hello")
         assert app.test_client().get("/").status_code == status
-        app.extensions["batchlimit"].enforcer._settlement._limiter().close()
+        app.extensions["batchlimit"].enforcer._limiter().close()
 
 
 def test_a_request_that_is_admitted_leaves_nothing_for_the_garbage_collector(limited: Make) -> None:

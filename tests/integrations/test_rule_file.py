@@ -11,8 +11,8 @@ from werkzeug.test import Client
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.asgi import RateLimitMiddleware
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, RouteLimit
+from batchlimit.integrations.front import AsyncFront
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WsgiMiddleware
 from batchlimit.rules import Request, Rule, RuleFile, RulesError
 from batchlimit.stores import MemoryStore

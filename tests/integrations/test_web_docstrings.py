@@ -15,7 +15,6 @@ MODULES = [
     "asgi.concurrency",
     "asgi.middleware",
     "asgi.route",
-    "async_front",
     "celery",
     "checks",
     "concurrency_limit",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Unpack
 
 from aiohttp import web
 
@@ -10,36 +10,20 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, answer
 from batchlimit.integrations.enforcement import Response
-from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
+from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KINDS = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
 
 
 def template_of(request: web.Request) -> str:
-    """Return the method and the template of the route that aiohttp found, such as "GET /users/{id}".
-
-    Args:
-        request: the request.
-
-    Returns:
-        The name; "" if no route was found.
-    """
+    """Return the method and the template of the route that aiohttp found, such as "GET /users/{id}"."""
     resource = request.match_info.route.resource
     return "" if resource is None else f"{request.method} {resource.canonical}"
 
 
 def concurrency_limits(
-    limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
-    *,
-    partition: Callable[[web.Request], str] | None = None,
-    key: KeyOf | None = None,
-    timeout: float = 0.0,
-    outcome: OutcomeOf = outcome_of,
-    priority: Callable[[web.Request], int] | None = None,
-    bypass: Callable[[web.Request], bool] | None = None,
-    operation: Callable[[web.Request], str] = template_of,
+    limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter, **options: Unpack[PermitOptions]
 ) -> Any:
     """Return a middleware that lets as many requests in at once as a limiter allows; the others get a 503.
 
@@ -47,13 +31,8 @@ def concurrency_limits(
 
     Args:
         limiter: the limiter; its owner closes it.
-        partition: a function of the request that returns the name of its partition (default None: none).
-        key: a function of the request that returns its key or keys, for a limiter by key (default None: it has none).
-        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
-        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
-        priority: a function of the request that returns its priority, a whole number (default None: 0 for all).
-        bypass: a function of the request; those of which it returns True are not limited (default None: all are).
-        operation: returns what kind of request it is, when it has ended (default: its method and route).
+        partition, key, timeout, outcome, priority, bypass, operation: as of ConcurrencyLimit, with the same defaults.
+            The functions get the request, but for `outcome`.
 
     Returns:
         The middleware, for `web.Application(middlewares=[...])`; put it first.
@@ -66,7 +45,8 @@ def concurrency_limits(
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> app = web.Application(middlewares=[concurrency_limits(AsyncConcurrencyLimiter())])
     """
-    permits = WebPermits(_KINDS, limiter, partition, key, timeout, outcome, priority, bypass, operation)
+    options.setdefault("operation", template_of)
+    permits = WebPermits(_KINDS, limiter, **options)
 
     @web.middleware
     async def limited(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -6,8 +6,8 @@ from typing import Any
 
 from aiohttp import WSMessage, WSMsgType, web
 
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit
+from batchlimit.integrations.front import AsyncFront
 from batchlimit.integrations.headers import Header, texts
 
 _FAILED = 500
@@ -29,16 +29,7 @@ def put(fields: list[Header], response: web.StreamResponse) -> None:
 
 
 class AiohttpHold:
-    """One request that was admitted.
-
-    Args:
-        front: holds the rules.
-        outcome: what they say of the request.
-        reject: answers the request, if its route refuses it.
-
-    Attributes:
-        outcome, reject: as above.
-    """
+    """One request that was admitted."""
 
     __slots__ = ("_front", "_response", "_sent", "outcome", "reject")
 

@@ -9,10 +9,9 @@ from aiohttp import web
 from batchlimit.integrations.aiohttp.hold import HOLD, AiohttpHold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
 from batchlimit.integrations.arguments import WebOptions
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import HOLD_NAME, Refusal
-from batchlimit.integrations.front import wanted
+from batchlimit.integrations.front import AsyncFront, wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource
@@ -37,18 +36,14 @@ class Limits:
         identify: a function of the `web.Request`, which may be asynchronous. It returns values for the keys, such as
             {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
             `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
-        proxies: TrustedProxies, whose forwarding fields are believed (default None: the client is `request.remote`).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         on_rejected: a function of the request and the Refusal that returns the response; it may be asynchronous
             (default None: problem details). The fields of the refusal are added to it.
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
             One that is refused closes the websocket with code 1008.
         limit_preflight: whether CORS preflights that aiohttp-cors answers are limited as well (default False). One that
             a handler of yours answers is always limited.
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
-        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
+            `batchlimit.integrations.asgi`, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.

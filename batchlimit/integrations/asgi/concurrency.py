@@ -1,7 +1,6 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC
@@ -9,9 +8,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.held_permit import PERMIT
-from batchlimit.integrations.operation import route_of
-from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
+from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
@@ -28,16 +25,8 @@ class ConcurrencyLimitMiddleware:
         app: the application.
         limiter: the AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter or AsyncSharedConcurrencyLimiter; its owner
             closes it.
-        partition: a function of the scope that returns the name of the request's partition (default None: none).
-        key: a function of the scope that returns the key of the request, for a limiter by key; or several keys, for a
-            keyed one (default None: the limiter has no keys). A request is refused if it raises.
-        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
-        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
-        priority: a function of the scope that returns the priority of the request, a whole number: high ones are served
-            first in the limiter's queue (default None: 0 for all).
-        bypass: a function of the scope; requests of which it returns True are not limited (default None: all are).
-        operation: a function of the scope that returns what kind of request it is, for laws that hold unlike kinds
-            apart. It is called when the response has ended (default `route_of`: the method and the route's template).
+        partition, key, timeout, outcome, priority, bypass, operation: as of ConcurrencyLimit, with the same defaults.
+            The functions get the scope, but for `outcome`.
 
     Example:
         >>> import asyncio
@@ -63,17 +52,10 @@ class ConcurrencyLimitMiddleware:
         self,
         app: ASGIApp,
         limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
-        *,
-        partition: Callable[[Scope], str] | None = None,
-        key: KeyOf | None = None,
-        timeout: float = 0.0,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Scope], int] | None = None,
-        bypass: Callable[[Scope], bool] | None = None,
-        operation: Callable[[Scope], str] = route_of,
+        **options: Unpack[PermitOptions],
     ) -> None:
         self.app = app
-        self._permits = WebPermits(ASYNC, limiter, partition, key, timeout, outcome, priority, bypass, operation)
+        self._permits = WebPermits(ASYNC, limiter, **options)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"

@@ -24,12 +24,7 @@ OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
 
 
 class Answers:
-    """Answers requests that are refused.
-
-    Args:
-        on_rejected: a function of the scope and the Refusal that returns the ASGI application which answers.
-        counters: count how often it raised.
-    """
+    """Answers requests that are refused."""
 
     __slots__ = ("_counters", "_on_rejected")
 
@@ -39,14 +34,7 @@ class Answers:
     async def give(
         self, refusal: Refusal, scope: Scope, receive: Receive, send: Send, *, writes_fields: bool = True
     ) -> None:
-        """Answer a request.
-
-        Args:
-            refusal: why it is refused.
-            scope, receive, send: those of the request.
-            writes_fields: whether the fields of the refusal are written here (default True); else someone else adds
-                them to every response of this request.
-        """
+        """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
         spared(scope)
         fields = refusal.fields if writes_fields else []
         app = await self._own(scope, refusal)
@@ -105,12 +93,7 @@ _OPENINGS = {**dict.fromkeys(_RESPONSES, 0), "websocket.accept": _ACCEPTED, "web
 
 
 def with_fields(send: Send, fields: Sequence[Header]) -> Send:
-    """Return a `send` that adds fields to the first start of a response, or to the acceptance of a websocket.
-
-    Args:
-        send: that of the server.
-        fields: the fields to add; what they are is looked at when the response starts.
-    """
+    """Return a `send` that adds fields, as they are then, to the first start of a response or of a websocket."""
     is_waiting = True
 
     def sending(message: Message) -> Awaitable[None]:
@@ -127,15 +110,6 @@ class Exchange:
     """Adds fields to the start of one response, and knows how it ended.
 
     A body ends with its last part, and not with the application: that may have tasks to do in the background.
-
-    Args:
-        receive, send: those of the server.
-        headers: the fields to add; what they are is looked at when the response starts.
-        ended: is called once with the Response, as soon as it has ended (default None: nobody wants to know).
-
-    Attributes:
-        is_watched: whether anybody wants to know how the response ends: whoever made this, or a route that comes to be
-            charged by it (default: as `ended` is given).
     """
 
     __slots__ = (
@@ -162,6 +136,7 @@ class Exchange:
         self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
         self._status, self._sent, self._started, self._is_complete, self._is_over = 0, 0, False, False, False
         self._told: Sequence[Header] = ()
+        # Whether anybody wants to know how the response ends: whoever made this, or a route that is charged by it.
         self.is_watched = ended is not None
 
     @property

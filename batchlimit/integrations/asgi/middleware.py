@@ -38,11 +38,6 @@ class LimitedMessages:
     A message whose turn was cancelled while it was charged is not lost: the next call of `receive` returns it.
 
     To the application it looks as if the client had gone away: it receives `websocket.disconnect` with code 1008.
-
-    Args:
-        enforcer: holds the rules for messages.
-        request: the handshake.
-        receive, send: those of the server.
     """
 
     __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send", "_waiting")

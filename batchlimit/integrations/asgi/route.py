@@ -35,16 +35,6 @@ class RouteLimits(Exchange):
 
     It is watched as soon as a charge depends on the response. What has to be awaited to settle that is done in a task
     that nobody cancels.
-
-    Args:
-        receive, send: those of the server.
-        enforcer: the application's.
-        outcome: what the rules say that match the request. Its fields are added to the response.
-        answers: what answers a refusal.
-        home: has the limiter.
-
-    Attributes:
-        enforcer, outcome, answers: as above.
     """
 
     __slots__ = ("_home", "_settling", "answers", "enforcer", "outcome")
@@ -83,17 +73,7 @@ async def ask(
     identity: Identity | None = None,
     parameters: Mapping[str, object] | None = None,
 ) -> Refusal | None:
-    """Charge a request to the rule that its route asks for.
-
-    Args:
-        scope: the request.
-        limit: what the route asks for.
-        identity: values for the key that the route knows (default None: those of the request).
-        parameters: path parameters (default None: those of the scope).
-
-    Returns:
-        The Refusal, or None. Without a RateLimitMiddleware before the route it is a 503, told once in the log.
-    """
+    """Charge a request to the rule that its route asks for; return what refuses it."""
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is None:
         return unprotected(
@@ -115,11 +95,7 @@ async def ask(
 
 
 async def charge_preflight(scope: Scope) -> Refusal | None:
-    """Charge a preflight that nothing before the routes has answered to the rules that match; return what refuses it.
-
-    Args:
-        scope: the request, of any kind.
-    """
+    """Charge a preflight that nothing before the routes has answered to rules that match; return what refuses it."""
     uncharged: Sequence[RouteLimits] = scope.pop(LATE_KEY, ())
     for each in uncharged:
         enforcer, outcome = each.enforcer, each.outcome

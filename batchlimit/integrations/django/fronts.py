@@ -9,9 +9,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.django.configuration import SETTING, configuration
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import AsyncFront, Front
 
 
 def awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:

@@ -6,9 +6,8 @@ from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
-from batchlimit.integrations.front import Front, wanted
+from batchlimit.integrations.front import AsyncFront, Front, wanted
 from batchlimit.integrations.headers import Header
 
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
@@ -16,16 +15,7 @@ _Values = Mapping[str, object]
 
 
 class Hold:
-    """What the rules say of one request, asked by threads (WSGI).
-
-    Args:
-        front: asks the limiter.
-        request: the HttpRequest.
-
-    Attributes:
-        outcome: what the rules that match say.
-        error: what a view raised; None: nothing.
-    """
+    """What the rules say of one request, asked by threads (WSGI)."""
 
     def __init__(self, front: Front, request: Any) -> None:
         self._front = front

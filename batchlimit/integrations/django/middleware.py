@@ -16,13 +16,7 @@ from batchlimit.integrations.wsgi.exchange import do_later
 
 
 class Ending:
-    """Watches one response, and tells of its end once: when the server closes it, or nobody keeps it any more.
-
-    Args:
-        response: the HttpResponse; its status and header fields are taken as they are now.
-        error: what the view raised (default None).
-        ended: is called once with the Response, in the thread that closes.
-    """
+    """Watches one response, and tells of its end once: when the server closes it, or nobody keeps it any more."""
 
     def __init__(self, response: Any, error: BaseException | None, ended: Callable[[Response], None]) -> None:
         self._ended: Callable[[Response], None] | None = ended

@@ -125,19 +125,7 @@ def refuse(
     key: str | None = None,
     error: Exception | None = None,
 ) -> Refusal:
-    """Return an answer that no cache stores.
-
-    Args:
-        fields: writes the header fields.
-        problem: status and body.
-        retry_after: seconds; inf or None for no field.
-        short: the rules that the fields tell of.
-        key: the key that is short.
-        error: what went wrong.
-
-    Returns:
-        The refusal.
-    """
+    """Return an answer that no cache stores."""
     told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
     return Refusal(problem.status, problem.policies, key, retry_after, headers, problem.body(), error)

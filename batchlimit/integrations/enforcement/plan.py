@@ -14,27 +14,13 @@ Left = Mapping[str, tuple[int, Quota | None, int | None]]
 
 
 class Bill:
-    """Rules with their keys and costs. Requests with the same values in their keys may share one.
-
-    Args:
-        charged: the rules.
-
-    Attributes:
-        charged: as above.
-        costs: tokens by key; rules with one key share its bucket.
-        told: those of the rules that the fields tell of: all but those in shadow mode.
-        settled: the rules that charge by the response.
-        prepared: the fields, but for what is left; None: nobody has written any.
-
-    Example:
-        >>> Bill([(Rule("a", "9/s", key="it"), "it", 1), (Rule("b", "9/s", key="it"), "it", 2)]).costs
-        {'it': 3}
-    """
+    """Rules with their keys and costs. Requests with the same values in their keys may share one."""
 
     __slots__ = ("charged", "costs", "prepared", "settled", "told")
 
     def __init__(self, charged: Iterable[Charged]) -> None:
         self.charged = tuple(charged)
+        # The fields tell of all but those in shadow mode; some charge by the response.
         self.told = tuple(each for each in self.charged if each[0].mode == "enforce")
         self.settled = tuple(each for each in self.charged if each[0].charge is not None)
         self.costs: dict[str, int] = {}
@@ -43,11 +29,7 @@ class Bill:
         self.prepared: Prepared | None = None
 
     def telling(self, left: Left) -> list[Told]:
-        """Return what the fields tell.
-
-        Args:
-            left: what remains, by key.
-        """
+        """Return what the fields tell, by what remains of each key."""
         found = [(rule, key, *left[key]) for rule, key, _ in self.told]
         return [(rule.name, quota or rule.quota, key, remaining, bind) for rule, key, remaining, quota, bind in found]
 
@@ -65,16 +47,9 @@ _LONGEST = 256
 
 
 class RequestPlan:
-    """The rules that match a request, each of a fixed cost.
+    """The rules that match a request, each of a fixed cost; `hits` counts who is charged to exactly these.
 
-    Args:
-        rules: the rules, each with its template and its path parameters.
-        hits: counts the requests that are charged to exactly these rules.
-        bills: the memory of this plan, and of others whose rules differ if their counters do.
-
-    Attributes:
-        rules, hits: as above.
-        fields: the names of the values in their keys.
+    Its memory of bills is also that of plans whose rules differ if their counters do.
     """
 
     __slots__ = ("_bills", "_values", "fields", "hits", "rules")

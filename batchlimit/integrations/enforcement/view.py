@@ -22,12 +22,7 @@ _NOWHERE = (
 
 
 def show(carrier: MutableMapping[Any, Any], outcome: Outcome) -> None:
-    """Let a view see what the rules say of its request; again, after its route has asked for a rule.
-
-    Args:
-        carrier: what a request has that lives as long as it: the scope of ASGI, the environ of WSGI.
-        outcome: what the rules say. It is not kept: it leads to the request, and the garbage collector would be needed.
-    """
+    """Let a view see what the rules say of its request; again, after its route has asked for a rule."""
     carrier[SHOWN] = outcome.bill, outcome.left, outcome.decided
 
 
@@ -64,13 +59,7 @@ def decisions(request: Any) -> dict[str, Decision]:
 
 
 def in_shadow(decision: Decision, rule: Rule, cost: int) -> Decision:
-    """Return what a rule says of a request that its shadow mode has admitted.
-
-    Args:
-        decision: that of the limiter. Its own shadow mode forgets when the request would be admitted.
-        rule: the rule.
-        cost: tokens that the request needs.
-    """
+    """Return what a rule says of a request that its shadow mode has admitted."""
     again = decision.retry_after
     if decision.allowed:
         quota = decision.quota or rule.quota

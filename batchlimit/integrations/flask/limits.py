@@ -33,9 +33,6 @@ class FlaskHold:
     """What the rules say of one request.
 
     Its methods take the request itself, and not Flask's proxy: each look through that takes half a microsecond.
-
-    Args:
-        front: the Front of the application.
     """
 
     __slots__ = ("_front", "_outcome", "_refusal")
@@ -128,14 +125,10 @@ class Limits:
         app: the application; None: `init_app` tells later (default None).
         identify: a function of the `flask.Request`. It returns values for the keys, such as {"user": g.user}, or None
             (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
-        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         limit_preflight: whether CORS preflights that Flask answers by itself, as for Flask-CORS, are limited as well
             (default False). One that a view answers is always limited.
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
-        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
+            `batchlimit.integrations.asgi`, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.

@@ -100,17 +100,7 @@ class CallResponse(enforcement.Response):
         error: BaseException | None = None,
         sent: int = 0,
     ) -> "CallResponse":
-        """Return the response of a call with this status.
-
-        Args:
-            code: the status.
-            metadata: the trailing metadata (default none).
-            error: what ended the handler (default None).
-            sent: how many messages were sent (default 0).
-
-        Returns:
-            The CallResponse.
-        """
+        """Return the response of a call with this status."""
         status = _HTTP.get(code.name, 500)
         return cls(status, fields_of(metadata), error, code is grpc.StatusCode.OK, sent, code)
 

@@ -10,9 +10,8 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimi
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.integrations import source
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome, Unidentified
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import (
     AsyncEveryCall,

@@ -8,9 +8,8 @@ import grpc
 
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import SharedPermit

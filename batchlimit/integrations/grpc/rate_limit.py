@@ -8,9 +8,8 @@ import grpc.aio
 
 from batchlimit.integrations import source
 from batchlimit.integrations.arguments import FrontOptions
-from batchlimit.integrations.async_front import AsyncFront
 from batchlimit.integrations.enforcement import Outcome
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
@@ -35,16 +34,11 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
         rules: Rules, several Rule, or a RuleFile. Their `charge` gets a CallResponse.
         identify: a function of the `grpc.ServicerContext`. It returns values for the keys, such as {"user": "ann"}, or
             None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own: trailing
-            metadata of calls that are admitted. A handler that sets trailing metadata replaces it.
-        proxies: TrustedProxies, whose forwarding fields in the metadata are believed (default None: the peer is the
-            client).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a call of which a rule cannot make the key: "refuse" (default) or "admit".
         messages: Rules for each message that a stream of requests brings, matched by the method (default none). The
             first one that is refused ends the call.
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
-        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
+            `batchlimit.integrations.asgi`, with the same defaults. The header fields are trailing
+            metadata of calls that are admitted; a handler that sets trailing metadata replaces them.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -119,7 +113,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
             Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
         rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
         identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
-        headers, proxies, ipv6_prefix, unidentified, messages, checks, enabled: as there, with the same defaults.
+        messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.

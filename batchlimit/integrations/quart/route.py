@@ -145,12 +145,7 @@ def current_connection() -> Any:
 
 
 async def refuse(refusal: Refusal, fields: Iterable[Header]) -> None:
-    """Raise what refuses the current request; close the current websocket, unless the server can answer it.
-
-    Args:
-        refusal: why.
-        fields: those that the middleware does not add to the answer.
-    """
+    """Raise what refuses the current request; close the current websocket, unless the server can answer it."""
     scope = current_connection().scope
     if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
         await websocket.close(POLICY_VIOLATION, "over the limit")

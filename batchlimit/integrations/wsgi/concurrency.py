@@ -1,14 +1,14 @@
 """ConcurrencyLimitMiddleware: how many requests of a WSGI application are under way at once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Unpack
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.held_permit import PERMIT
-from batchlimit.integrations.operation import noting_route, route_of
-from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import OutcomeOf, WebPermits, outcome_of, refusal_of
+from batchlimit.integrations.operation import noting_route
+from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
@@ -23,17 +23,8 @@ class ConcurrencyLimitMiddleware:
     Args:
         app: the application.
         limiter: the ConcurrencyLimiter, KeyedConcurrencyLimiter or SharedConcurrencyLimiter; its owner closes it.
-        partition: a function of the environ that returns the name of the request's partition (default None: none).
-        key: a function of the environ that returns the key of the request, for a limiter by key; or several keys, for a
-            keyed one (default None: the limiter has no keys). A request is refused if it raises.
-        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0). It keeps
-            the worker thread meanwhile.
-        outcome: a function of the Response that says what it tells about the load (default `outcome_of`).
-        priority: a function of the environ that returns the priority of the request, a whole number: high ones are
-            served first in the limiter's queue (default None: 0 for all).
-        bypass: a function of the environ; requests of which it returns True are not limited (default None: all are).
-        operation: a function of the environ that returns what kind of request it is, for laws that hold unlike kinds
-            apart. It is called when the response has ended (default `route_of`: the method and the route's template).
+        partition, key, timeout, outcome, priority, bypass, operation: as of ConcurrencyLimit, with the same defaults.
+            The functions get the environ, but for `outcome`. A request that waits keeps the worker thread meanwhile.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -54,17 +45,10 @@ class ConcurrencyLimitMiddleware:
         self,
         app: WSGIApp,
         limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
-        *,
-        partition: Callable[[Environ], str] | None = None,
-        key: KeyOf | None = None,
-        timeout: float = 0.0,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Environ], int] | None = None,
-        bypass: Callable[[Environ], bool] | None = None,
-        operation: Callable[[Environ], str] = route_of,
+        **options: Unpack[PermitOptions],
     ) -> None:
         self.app = app
-        self._permits = WebPermits(THREADED, limiter, partition, key, timeout, outcome, priority, bypass, operation)
+        self._permits = WebPermits(THREADED, limiter, **options)
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"

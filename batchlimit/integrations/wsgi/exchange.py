@@ -14,10 +14,6 @@ def do_later(function: Callable[..., object], *arguments: Any) -> None:
     """Call a function in a thread of its own; nobody does at the end of the process.
 
     `threading.Thread` would take locks that the thread of the destructor may hold.
-
-    Args:
-        function: the function.
-        arguments: its arguments.
     """
     with suppress(RuntimeError):  # the interpreter ends
         start_new_thread(function, arguments)
@@ -54,13 +50,7 @@ def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> St
 
 
 class WSGIExchange:
-    """Adds fields to one response, and knows how it ended: its body was read to the end, closed before, or it failed.
-
-    Args:
-        start_response: that of the server.
-        headers: the fields to add.
-        ended: is called once with the Response, in the thread that reads the body.
-    """
+    """Adds fields to one response, and tells once how it ended: read to the end, closed before, or failed."""
 
     __slots__ = ("_body", "_close", "_ended", "_headers", "_sent", "_start_response", "_status", "_told")
 

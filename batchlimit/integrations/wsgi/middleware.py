@@ -37,16 +37,12 @@ class RateLimitMiddleware:
         rules: Rules, several Rule, or a RuleFile.
         identify: a function of the environ. It returns values for the keys, such as {"user": "ann"}, or None (default
             None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
-        proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
-        ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
-        enabled: False admits every request and asks nothing: no store, no function of yours (default True).
         concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
             None: no permit).
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
+            `batchlimit.integrations.asgi`, with the same defaults.
 
     Attributes:
         front: the Front, which holds the rules against requests.
