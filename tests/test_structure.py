@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_916,
-    "functions": 4_338,
-    "files": 376,
+    "lines": 53_827,
+    "functions": 4_327,
+    "files": 373,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -13,7 +13,7 @@ Promises:
    for a moment: waiters are served sixteen at a time.
 4. No call blocks a thread or an event loop, except to wait in the queue.
 
-Parts: a limiter has a LockedGate and a Calibration. The LockedGate has a CriticalSection (the lock and the Gate), a
+Parts: a limiter has a LockedGate and Rounds. The LockedGate has a CriticalSection (the lock and the Gate), a
 law under a LimitControl, a GateQueue, SheddablePermits and Counts. The Gate, its Partitions, its waiters and the laws
 are pure: they read no clock, take no lock and wake nobody. The locked gate does all of this for them.
 
@@ -35,8 +35,8 @@ their permits are no more. Waiters are noted in `leaving` until they are woken, 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
 a limit. The gate serves waiters, which are woken as soon as the lock is free.
 
-A period ends: the thread of Rounds polls the watchers and calls the Calibration. This tells the law what they saw, by
-`LimitControl.calibrate`, and ends calls by `SheddablePermits.shed`.
+A period ends: the thread of Rounds polls the watchers, tells the law what they saw, by `LimitControl.calibrate`, and
+ends calls by `SheddablePermits.shed`.
 
 A process forks: the child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """

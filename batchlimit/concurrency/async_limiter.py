@@ -67,5 +67,5 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._calibration.stop(0)  # a watcher that hangs is not waited for
+        self._rounds.stop(0)  # a watcher that hangs is not waited for
         self._locked_gate.close()

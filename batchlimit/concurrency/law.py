@@ -90,7 +90,7 @@ class Law(Protocol):
 
 
 @runtime_checkable
-class Calibrated(Protocol):
+class Calibrated(Law, Protocol):
     """A law that also learns from the machine: from each period of a limiter's watchers.
 
     Example:
@@ -99,22 +99,6 @@ class Calibrated(Protocol):
         >>> isinstance(Gitaly(), Calibrated), isinstance(AIMD(timeout=5), Calibrated)
         (True, False)
     """
-
-    @property
-    def limit(self) -> int:
-        """How many calls may be under way now; see Law."""
-        ...
-
-    def update(self, sample: Sample) -> int:
-        """Learn from a call that ended; see Law.
-
-        Args:
-            sample: The call.
-
-        Returns:
-            The limit from now on (calls).
-        """
-        ...
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
         """Learn what the watchers saw in the period that ended now.

@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from batchlimit.concurrency.critical_section import CriticalSection
-from batchlimit.concurrency.law import Calibrated, Law, LawState, baselines_of, state_of
+from batchlimit.concurrency.law import Calibrated, Law, state_of
+from batchlimit.concurrency.laws.aimd import Watched
 from batchlimit.concurrency.laws.fixed import Settable
 from batchlimit.concurrency.laws.knee.knee import Knee
-from batchlimit.concurrency.laws.watched import Watched
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.events import log_event
@@ -44,16 +44,6 @@ class LimitControl:
         if isinstance(law, Settable):
             law.listen(self.refresh)
 
-    @property
-    def state(self) -> LawState:
-        """What the law tells of itself. Requires the lock."""
-        return state_of(self.law)
-
-    @property
-    def baselines(self) -> Mapping[str, float]:
-        """How long calls take without a queue, as the law holds. Requires the lock."""
-        return baselines_of(self.law)
-
     def listen(self, changed: Changed, why: bool) -> None:
         """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""
         with self._section.lock:
@@ -67,7 +57,7 @@ class LimitControl:
         gate, limit = self._section.gate, checked(limit)
         if (before := gate.limit) == limit:
             return ()
-        why = why or self.state.why or ("room" if limit > before else "loss" if dropped else "late")
+        why = why or state_of(self.law).why or ("room" if limit > before else "loss" if dropped else "late")
         served = gate.resize(limit, now, why)
         if listeners := self._listeners:
             self._section.deferred.append(lambda: self._tell(listeners, before, limit, why))

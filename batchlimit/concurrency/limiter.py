@@ -4,7 +4,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, overload
 
 from batchlimit.base.unique import Closing, Unique
@@ -23,43 +23,6 @@ from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
-
-
-class Calibration:
-    """Watchers that are polled once a period, from when it is made until it is stopped."""
-
-    def __init__(
-        self, locked_gate: LockedGate, watchers: Sequence[Watcher], every: float, shedding: Shedding | None
-    ) -> None:
-        if shedding is not None and not watchers and shedding.over is None:
-            raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
-        self._locked_gate = locked_gate
-        self._is_watched = bool(watchers)
-        self._shedder = None if shedding is None else Shedder(shedding)
-        self._rounds = Rounds(watchers, self._tell, every=every, alone=shedding is not None)
-        self._rounds.start()
-
-    def stop(self, seconds: float = 1.0) -> None:
-        """Poll no more; wait for the round that is under way, for so many seconds at most."""
-        self._rounds.stop(seconds)
-
-    def retire(self) -> None:
-        """Poll no more, soon: for a limiter that was dropped unclosed. Takes no lock."""
-        self._rounds.retire()
-
-    def statistics(self) -> ConcurrencyStatistics:
-        """Return what the locked gate counted, and the watchers."""
-        return self._locked_gate.statistics(self._rounds.statistics())
-
-    def _tell(self, events: tuple[str, ...]) -> None:
-        try:
-            if self._is_watched:
-                self._locked_gate.control.calibrate(events)
-        finally:  # a law that fails is no reason to keep what the memory is full of
-            if self._shedder is not None:
-                sheddable = self._locked_gate.sheddable
-                self._shedder.note(events, sheddable.excess())
-                sheddable.shed(self._shedder.choose)
 
 
 class BaseLimiter(Unique):
@@ -93,6 +56,8 @@ class BaseLimiter(Unique):
         watchers = tuple(watchers)
         if isinstance(law, Gitaly) and not watchers:
             raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
+        if shedding is not None and not watchers and shedding.over is None:
+            raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
         self._locked_gate = LockedGate(
             by_time_of_day(law, clock),
             partitions=partitions,
@@ -102,9 +67,12 @@ class BaseLimiter(Unique):
             watchers=watchers,
             clock=clock,
         )
-        self._calibration = Calibration(self._locked_gate, watchers, every, shedding)
+        shedder = None if shedding is None else Shedder(shedding)
+        tell = partial(_end_period, self._locked_gate, bool(watchers), shedder)
+        self._rounds = Rounds(watchers, tell, every=every, alone=shedder is not None)
+        self._rounds.start()
         # One that was dropped unclosed leaves no thread behind.
-        weakref.finalize(self, self._calibration.retire)
+        weakref.finalize(self, self._rounds.retire)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._locked_gate!r}>"
@@ -162,7 +130,18 @@ class BaseLimiter(Unique):
         Returns:
             A copy, which changes no more.
         """
-        return self._calibration.statistics()
+        return self._locked_gate.statistics(self._rounds.statistics())
+
+
+def _end_period(gate: LockedGate, is_watched: bool, shedder: Shedder | None, events: tuple[str, ...]) -> None:
+    """Tell the law what the watchers saw, and end calls if overload lasts."""
+    try:
+        if is_watched:
+            gate.control.calibrate(events)
+    finally:  # a law that fails is no reason to keep what the memory is full of
+        if shedder is not None:
+            shedder.note(events, gate.sheddable.excess())
+            gate.sheddable.shed(shedder.choose)
 
 
 class ConcurrencyLimiter(Closing, BaseLimiter):
@@ -283,5 +262,5 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._calibration.stop()
+        self._rounds.stop()
         self._locked_gate.close()

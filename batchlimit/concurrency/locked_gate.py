@@ -6,16 +6,14 @@ from typing import Any, Protocol
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
-from batchlimit.concurrency.critical_section import CriticalSection
+from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, GateQueue, SheddablePermits
 from batchlimit.concurrency.gate import Gate, Reason
-from batchlimit.concurrency.law import Law, Outcome, Sample
+from batchlimit.concurrency.law import Law, Outcome, Sample, baselines_of, state_of
 from batchlimit.concurrency.limit_control import LimitControl, checked
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
-from batchlimit.concurrency.sheddable_permits import SheddablePermits
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics
-from batchlimit.concurrency.wait_queue import CLOSED, GateQueue
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -257,8 +255,8 @@ class LockedGate:
         """Return what was counted, with these statistics of watchers."""
         self.waiters.look()
         with self._section.lock:
-            control = self.control
-            return self.counts.statistics(self._section.gate, watchers, control.baselines, control.state)
+            law = self.control.law
+            return self.counts.statistics(self._section.gate, watchers, baselines_of(law), state_of(law))
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""

@@ -198,11 +198,6 @@ class Ranks(Generic[W]):
         """Return who has waited longest; not if nobody waits."""
         return min((next(iter(each)) for each in self._by_priority.values() if each), key=lambda waiter: waiter.number)
 
-    @property
-    def has_one_priority(self) -> bool:
-        """Whether all who wait are of one priority."""
-        return len(self._by_priority) == 1
-
     def head(self) -> W:
         """Return who is next: of the highest priority; not if nobody waits."""
         highest = self._by_priority[max(rank for rank, each in self._by_priority.items() if each)]

@@ -96,7 +96,7 @@ class Line:
     def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""
         waiter = self._ranks.head()
-        if not self._ranks.has_one_priority:
+        if len(self._ranks.priorities) > 1:
             if self._turn.is_now:
                 waiter = self.first
             self._turn.pass_on()

@@ -788,10 +788,10 @@ def test_calls_above_a_limit_that_fell_are_shed_without_watchers_and_no_more_of_
         permits = [exposed(here, priority) for priority in (4, 1, 2, 3)]
         law.set_limit(2)
         until(lambda: here.statistics().shed >= 2)
-        calibration = getattr(here, "_inner", here)._calibration
-        calibration.stop()  # the test ends the next periods
+        rounds = getattr(here, "_inner", here)._rounds
+        rounds.stop()  # the test ends the next periods
         for _ in range(5):
-            calibration._tell(())
+            rounds._tell(())
         assert [permit.shed for permit in permits] == [False, True, True, False]
         assert here.statistics().shed == 2
         for permit in permits:

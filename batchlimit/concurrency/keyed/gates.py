@@ -8,6 +8,7 @@ from functools import partial
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
+from batchlimit.concurrency.critical_section import CLOSED
 from batchlimit.concurrency.keyed.limits import (
     Keyed,
     KeyedStatistics,
@@ -23,7 +24,6 @@ from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import Changed
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.statistics import Counts
-from batchlimit.concurrency.wait_queue import CLOSED
 from batchlimit.errors import LimiterClosed
 
 _SECOND = 1_000_000_000

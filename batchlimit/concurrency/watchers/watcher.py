@@ -4,6 +4,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Protocol, runtime_checkable
 
 from batchlimit.concurrency.statistics import WatcherStatistics
@@ -42,34 +43,23 @@ class Watcher(Protocol):
         ...
 
 
-class Poll:
-    """Polls a watcher in a thread of its own: if it hangs, nothing else hangs. `ring` is called at the end."""
+def _polled(watcher: Watcher, ring: Callable[[], None]) -> "Future[str | None]":
+    """Poll a watcher in a thread of its own: if it hangs, nothing else hangs. `ring` is called at the end."""
+    answer: Future[str | None] = Future()
 
-    __slots__ = ("_ring", "_watcher", "ended", "error", "event")
-
-    def __init__(self, watcher: Watcher, ring: Callable[[], None]) -> None:
-        self._watcher = watcher
-        self._ring = ring
-        self.event: str | None = None
-        self.error: BaseException | None = None
-        self.ended = False  # the last to be set: whoever sees it sees the others, too
-
-    def start(self) -> None:
-        """Begin; if no thread can be started, the poll has failed."""
-        thread = threading.Thread(target=self._run, name="batchlimit-watcher", daemon=True)
+    def poll() -> None:
         try:
-            thread.start()
-        except RuntimeError as error:
-            self.error, self.ended = error, True
-
-    def _run(self) -> None:
-        try:
-            self.event = _checked(self._watcher.poll())
+            answer.set_result(_checked(watcher.poll()))
         except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
-            self.error = error
+            answer.set_exception(error)
         finally:
-            self.ended = True
-            self._ring()
+            ring()
+
+    try:
+        threading.Thread(target=poll, name="batchlimit-watcher", daemon=True).start()
+    except RuntimeError as error:
+        answer.set_exception(error)
+    return answer
 
 
 def _checked(event: object) -> str | None:
@@ -91,32 +81,31 @@ class Polled:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
-        self._poll: Poll | None = None
+        self._poll: Future[str | None] | None = None
         self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
 
     @property
     def awaited(self) -> bool:
         """Whether the round waits for it; for one that hangs since an earlier round nobody waits again."""
-        return self._asked and self._poll is not None and not self._poll.ended
+        return self._asked and self._poll is not None and not self._poll.done()
 
     def ask(self, ring: Callable[[], None]) -> None:
         """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
-        self._asked = self._poll is None or self._poll.ended
+        self._asked = self._poll is None or self._poll.done()
         if self._asked:
             self._polls += 1
-            self._poll = Poll(self._watcher, ring)
-            self._poll.start()
+            self._poll = _polled(self._watcher, ring)
 
     def answer(self) -> str | None:
         """Return what the watcher makes of this round: a reason to back off, or None."""
         poll = self._poll
-        if poll is None or not self._asked or not poll.ended:
+        if poll is None or not self._asked or not poll.done():
             event = self._time_out()
         else:
-            self._in_a_row = 0
-            event = poll.event
-            if poll.error is not None:
-                self._fail(poll.error)
+            self._in_a_row, error = 0, poll.exception()
+            event = poll.result() if error is None else None
+            if error is not None:
+                self._fail(error)
         self._events += event is not None
         return event
 
