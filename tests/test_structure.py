@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_827,
-    "functions": 4_327,
-    "files": 373,
+    "lines": 53_727,
+    "functions": 4_319,
+    "files": 372,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -5,7 +5,8 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple
 
 from tenacity import AsyncRetrying
 
@@ -20,6 +21,7 @@ from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
 from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class GuardedStore(Timeouts):
@@ -57,7 +59,7 @@ class GuardedStore(Timeouts):
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        return await self.call(key, lambda: self._store.take(key, quota, ask))
+        return await self.call(key, self._store.take, key, quota, ask)
 
     def send(self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]") -> bool:
         """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
@@ -125,15 +127,15 @@ class GuardedStore(Timeouts):
         """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
         store = self._spender
         assert store is not None
-        return await self.call(groups[0][0].key, lambda: store.spend(groups, look=look, within=self._deadline))
+        return await self.call(groups[0][0].key, partial(store.spend, look=look, within=self._deadline), groups)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return await self.call(key, lambda: self._store.give_back(key, quota, back))
+        return await self.call(key, self._store.give_back, key, quota, back)
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return await self.call(key, lambda: self._store.peek(key, quota))
+        return await self.call(key, self._store.peek, key, quota)
 
     @property
     def pauses(self) -> AsyncPauses:
@@ -160,14 +162,15 @@ class GuardedStore(Timeouts):
             each.cancel()
         await asyncio.gather(*probers, return_exceptions=True)
 
-    async def call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, key: str, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        """Call a function of the store for a key, within the deadline and past the circuit breaker."""
         part = self._remote.part(key)
         breaker = self._outages.breakers[part]
         if breaker.opened_at is not None and not self._stands_in(part, key):
             raise self._outages.refusal(part)
         began = time.perf_counter()
         try:
-            result = await self._bounded(work, breaker)
+            result = await self._bounded(breaker, work, *args)
         except Exception as error:
             found = self._counted(part, key, error)
             if found is error:
@@ -188,13 +191,13 @@ class GuardedStore(Timeouts):
             self._failed(part, key, found)
         return found
 
-    async def _bounded(self, work: Callable[[], Awaitable[T]], breaker: Breaker) -> T:
+    async def _bounded(self, breaker: Breaker, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         seconds, connecting = self._deadline, self._to_connect()
         if not self._remote.is_prompt:  # it does not tell which is which
             seconds, connecting = seconds + (0.0 if breaker.is_failing else connecting), 0.0
         try:
             async with CallTimeout(seconds, connecting, lambda: breaker.is_failing):
-                return await work()
+                return await work(*args)
         except TimeoutError as error:
             raise too_late(self.address, seconds) from error
 

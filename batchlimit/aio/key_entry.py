@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from random import uniform
+from typing import TypeVar
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
@@ -19,6 +20,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.stores.timeouts import MANY
 
+T = TypeVar("T")
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone after looking after it failed."""
 _NOTHING = None, 0.0
@@ -178,6 +180,12 @@ class KeyEntry:
         """
         self._is_dead = True
         self.tokens.disown()
+
+    def locked(self, change: Callable[[], T]) -> T:
+        """Change the reservoir; then wake the waiters concerned. No lock is needed on a loop."""
+        result = change()
+        self.changed()
+        return result
 
     def changed(self) -> None:
         """Wake the waiters that a change concerns, and plan the next look. Follows every change.

@@ -6,7 +6,6 @@ from typing import overload
 
 import redis.asyncio
 
-from batchlimit.aio import pausing
 from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.decide_all import decide_from_memory, spend_cold, take_leased
@@ -16,8 +15,10 @@ from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
 from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
@@ -136,10 +137,10 @@ class AsyncRateLimiter(
         await self._slow_path.refund(key, cost)
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
-        await self._slow_path.pause(key, seconds, why)
+        await drive(asking.pause(self._registry, key, seconds, why))
 
     async def resume(self, key: str) -> bool:
-        return await self._slow_path.resume(key)
+        return await drive(asking.resume(self._registry, key))
 
     @overload  # type: ignore[override]
     def reserve(
@@ -201,7 +202,7 @@ class AsyncRateLimiter(
         return take_leased(self._registry, costs)
 
     async def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
-        return await pausing.line_up(self._registry, key, wait, spacing, longest)
+        return await drive(asking.line_up(self._registry, key, wait, spacing, longest))
 
     async def close(self) -> None:
         await self._registry.close()

@@ -8,18 +8,21 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
+from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.drain import AsyncDrain
+from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.rule_reader import AsyncRuleReader, FileFollower
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
 from batchlimit.base.clock import steady
+from batchlimit.base.steps import drive
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.rule_reader import RuleReader
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
 from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
@@ -37,6 +40,9 @@ class Registry:
     It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
     """
 
+    ask: Any = staticmethod(store_calls.outcome)
+    """Returns what the store says, or what is wrong with it."""
+
     def __init__(
         self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
     ) -> None:
@@ -50,7 +56,7 @@ class Registry:
         self.closed, self._options = False, options
         self.file = rule if isinstance(rule, CodeFile) else None
         rules = store.rules if isinstance(store, AsyncRuled) else None
-        self.rules = AsyncRuleReader(rules, clock, self._start, self._reconsider)
+        self.rules = RuleReader(rules, clock, lambda steps: self._start(drive(steps)), self._reconsider)
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
         made_with = unsaid if isinstance(rule, CodeFile) else rule
         self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
@@ -172,6 +178,10 @@ class Registry:
         """How many keys are in memory, dormant ones among them."""
         return len(self._keyspace)
 
+    def hold(self, key: str, seconds: float) -> None:
+        """Let go of what is leased at a key, and ask for nothing there meanwhile."""
+        store_calls.hold(self.live_entry(key), seconds)
+
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
         if self.closed:
@@ -184,10 +194,10 @@ class Registry:
     def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         return self._home.start(work)
 
-    async def _reconsider(self) -> None:
+    def _reconsider(self) -> "asyncio.Task[None]":
         """Have all keys go by the overrides that are known now."""
-        await self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock()))
         self._come_at(self.rules.known.next_end)
+        return self._start(self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock())))
 
     @property
     def rule(self) -> Rule:

@@ -2,12 +2,14 @@
 
 import asyncio
 
-from batchlimit.aio import pausing, store_calls
+from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry, result_of
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import drive
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
@@ -55,31 +57,13 @@ class AsyncSlowPath:
 
     async def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
-        entry = self._registry.entry(key)
-        reservoir = entry.reservoir
-        if (known := reservoir.decisions.without_bucket(self._clock())) is not None:
-            return known
-        level = await store_calls.outcome(self._registry.store.peek, entry.key, reservoir.quota)
-        if isinstance(level, StoreUnavailable):
-            self._registry.check_open()  # else the error tells of our end, not of the store
-            if (told := reservoir.decisions.outlook(self._clock())) is None:
-                raise reservoir.state.fallback.failure(level).to_raise(key)
-            return told
-        return reservoir.decisions.at_level(level, self._clock())
+        return await drive(asking.peek(self._registry, key))
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.most, key)
         await store_calls.arrived(key, store_calls.refund(entry, cost))
-
-    async def pause(self, key: str, seconds: float, why: str) -> None:
-        """Have nobody admitted at a key for a time."""
-        await pausing.pause(self._registry, key, seconds, why)
-
-    async def resume(self, key: str) -> bool:
-        """End the pause of a key; whether there was one."""
-        return await pausing.resume(self._registry, key)
 
     def adjust(self, key: str, tokens: int) -> "asyncio.Task[int | Exception] | None":
         """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
@@ -88,8 +72,7 @@ class AsyncSlowPath:
             return store_calls.refund(self._registry.entry(key), -tokens)
         if tokens > 0:
             entry = self._registry.entry(key)
-            entry.reservoir.corrections.debit(tokens, self._clock())
-            entry.changed()
+            entry.locked(lambda: entry.reservoir.corrections.debit(tokens, self._clock()))
         return None
 
     async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:

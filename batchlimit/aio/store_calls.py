@@ -71,6 +71,14 @@ def refund(entry: _AskingEntry, cost: int) -> "asyncio.Task[int | Exception] | N
     return task
 
 
+def hold(entry: _AskingEntry, seconds: float) -> None:
+    """Let go of what is leased, and ask for nothing meanwhile."""
+    back = entry.reservoir.lifecycle.pause(seconds, entry.home.clock(), Waiter(0, NO_WAIT, NOBODY))
+    if back is not None:
+        give_back(entry, back)
+    entry.changed()
+
+
 async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | StoreUnavailable:
     """Return what a store says, or what is wrong with it: the event loop would complain of a task that fails."""
     try:

@@ -6,8 +6,10 @@ from typing import overload
 import redis
 
 from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
@@ -16,7 +18,6 @@ from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
-from batchlimit.sync import pausing
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.sync.decorator import Limit
@@ -133,10 +134,10 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         self._slow_path.refund(key, cost)
 
     def pause(self, key: str, seconds: float, *, why: str = "") -> None:
-        self._slow_path.pause(key, seconds, why)
+        run(asking.pause(self._registry, key, seconds, why))
 
     def resume(self, key: str) -> bool:
-        return self._slow_path.resume(key)
+        return run(asking.resume(self._registry, key))
 
     @overload  # type: ignore[override]
     def reserve(
@@ -198,7 +199,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return take_leased(self._entries, costs, self._clock)
 
     def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
-        return pausing.line_up(self._registry, key, wait, spacing, longest)
+        return run(asking.line_up(self._registry, key, wait, spacing, longest))
 
     def close(self) -> None:
         self._registry.close()

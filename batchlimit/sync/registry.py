@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.clock import steady
+from batchlimit.base.steps import Steps, run
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
 from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.rule_reader import RuleReader
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
 from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
@@ -20,11 +23,11 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Ruled, Store
+from batchlimit.sync import store_calls
 from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
-from batchlimit.sync.rule_reader import RuleReader
 from batchlimit.sync.spends import Spends
 
 _CLOSED = "this limiter was closed"
@@ -39,6 +42,8 @@ class Registry:
     """
 
     _refreshes: type[Refresher] = Refresher
+    ask: Any = staticmethod(store_calls.outcome)
+    """Returns what the store says, or what is wrong with it."""
     attempt: AbstractContextManager[object] = nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
@@ -54,7 +59,8 @@ class Registry:
         self.entries: dict[str, KeyEntry] = {}
         self._options = options
         self.file = rule if isinstance(rule, CodeFile) else None
-        self.rules = RuleReader(store.rules if isinstance(store, Ruled) else None, clock, self._reconsider)
+        rules = store.rules if isinstance(store, Ruled) else None
+        self.rules = RuleReader(rules, clock, _take_in_thread, self._reconsider)
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
         made_with = unsaid if isinstance(rule, CodeFile) else rule
         self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
@@ -121,6 +127,11 @@ class Registry:
                 entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
+
+    def hold(self, key: str, seconds: float) -> None:
+        """Let go of what is leased at a key, and ask for nothing there meanwhile."""
+        while not store_calls.hold(self.live_entry(key), seconds):
+            pass  # it had just retired
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
@@ -226,6 +237,10 @@ class Registry:
         self.store.stop()
         if self.owns_store:
             self._opened.close()
+
+
+def _take_in_thread(steps: Steps[None]) -> None:
+    threading.Thread(target=run, args=(steps,), name="batchlimit-rules", daemon=True).start()
 
 
 _registries: Forkables[Registry] = Forkables()

@@ -2,13 +2,15 @@
 
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import run
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.tokens import ONE
-from batchlimit.sync import pausing, store_calls
+from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
@@ -74,35 +76,13 @@ class SlowPath:
 
     def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""
-        entry = self._registry.entry(key)
-        reservoir = entry.reservoir
-        if (known := reservoir.decisions.without_bucket(self._clock())) is not None:
-            return known
-        warn_in_loop()
-        try:
-            level = self._registry.store.peek(entry.key, reservoir.quota)
-        except StoreUnavailable as error:
-            failed = reservoir.state.fallback.failure(error)
-        else:
-            return entry.locked(lambda: reservoir.decisions.at_level(level, self._clock()))
-        self._registry.check_open()  # else the error tells of our end, not of the store
-        if (told := entry.locked(lambda: reservoir.decisions.outlook(self._clock()))) is None:
-            raise failed.to_raise(key)
-        return told
+        return run(asking.peek(self._registry, key))
 
     def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
         warn_in_loop()
         self.adjust(key, -cost)
-
-    def pause(self, key: str, seconds: float, why: str) -> None:
-        """Have nobody admitted at a key for a time."""
-        pausing.pause(self._registry, key, seconds, why)
-
-    def resume(self, key: str) -> bool:
-        """End the pause of a key; whether there was one."""
-        return pausing.resume(self._registry, key)
 
     def adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""

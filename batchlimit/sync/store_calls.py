@@ -1,7 +1,9 @@
 """The requests of key entries that no miss sends alone: for several keys in one write, refunds, tokens that return."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
+from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.bucket.messages import GiveBack
@@ -11,6 +13,8 @@ from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry, lose, report
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TOGETHER = 32
 """Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""
 
@@ -41,28 +45,49 @@ def give_back(entry: KeyEntry, back: GiveBack) -> None:
 def refund(entry: KeyEntry, cost: int) -> bool:
     """Take back tokens that were admitted and not used; at most one round trip. False: the key entry has retired."""
     waiter = Waiter(cost, NO_WAIT, Event())
+    is_live, error = _correct(entry, waiter, lambda: entry.reservoir.corrections.refund(waiter, entry.clock()))
+    if error is not None and entry.reservoir.state.fallback.fails_closed:
+        ended = entry.reservoir.lifecycle.ended  # then the error tells of our end, not of the store
+        raise Fail(ended or error).to_raise(entry.key)
+    return is_live
 
-    def take_back() -> tuple[bool, GiveBack | None]:
-        if entry.reservoir.state.is_retired:
-            return False, None
-        return True, entry.reservoir.corrections.refund(waiter, entry.clock())
+
+def hold(entry: KeyEntry, seconds: float) -> bool:
+    """Let go of what is leased, and ask for nothing meanwhile; False: the key entry has retired."""
+    waiter = Waiter(0, NO_WAIT, Event())
+    is_live, _ = _correct(entry, waiter, lambda: entry.reservoir.lifecycle.pause(seconds, entry.clock(), waiter))
+    return is_live  # what does not arrive expires there
+
+
+def _correct(
+    entry: KeyEntry, waiter: Waiter, change: Callable[[], GiveBack | None]
+) -> tuple[bool, StoreUnavailable | None]:
+    """Change something, and send what goes back by that; return whether the key entry is live, and what went wrong."""
+
+    def begin() -> tuple[bool, GiveBack | None]:
+        return (False, None) if entry.reservoir.state.is_retired else (True, change())
 
     def leave() -> None:
         entry.locked(lambda: entry.reservoir.leave(waiter, entry.clock()))
 
-    is_live, failed = True, None
     try:
-        is_live, back = entry.locked(take_back)
+        is_live, back = entry.locked(begin)
         if back is not None:
             give_back(entry, back)
     except StoreUnavailable as error:
         leave()
-        ended = entry.reservoir.lifecycle.ended  # then the error tells of our end, not of the store
-        failed = Fail(ended or error)
+        return True, error
     except BaseException:
         entry.finish(leave)
         leave()
         raise
-    if failed is not None and entry.reservoir.state.fallback.fails_closed:
-        raise failed.to_raise(entry.key)
-    return is_live
+    return is_live, None
+
+
+def outcome(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | StoreUnavailable:
+    """Return what a store says, or what is wrong with it."""
+    warn_in_loop()
+    try:
+        return call(*args, **kwargs)
+    except StoreUnavailable as error:
+        return error

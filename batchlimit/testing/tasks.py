@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Due, Home, Timer
@@ -23,6 +23,7 @@ from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import TURNS, VirtualTime
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class AsyncPlainStore(GuardedStore):
@@ -32,9 +33,9 @@ class AsyncPlainStore(GuardedStore):
         super()._begin()
         self._sender = None
 
-    async def _call(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, key: str, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         with failures_of(self.address):
-            return await work()
+            return await work(*args)
 
 
 class VirtualTimer(Timer):

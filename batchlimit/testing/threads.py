@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
+from batchlimit.base.steps import run
 from batchlimit.base.waking import TaskEvent
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
@@ -178,7 +179,7 @@ class VirtualRegistry(Registry):
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
         for entry in list(self.entries.values()):
             entry.locked(partial(forget_denials, entry.reservoir))
-        self.rules._read()
+        run(self.rules.read())
         self.rules.expire()
         self._refresher.arrive()
 
