@@ -10,7 +10,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.decisions import longest_refusal
+from batchlimit.reservoir.forecast import longest_refusal
 from batchlimit.reservoir.waiter import Admit, Refuse, Retired, half_of
 
 
@@ -109,7 +109,7 @@ class AsyncAcquireAll:
     def _result(self, entry: KeyEntry, caller: WaitingTask, verdict: Refuse | None = None) -> AdmissionResult:
         found = verdict or caller.waiter.verdict
         assert isinstance(found, Admit | Refuse)
-        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
+        return AdmissionResult(found, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)

@@ -11,7 +11,7 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.waiting import LONG_AGO
-from batchlimit.reservoir.decisions import longest_denial
+from batchlimit.reservoir.forecast import longest_denial
 from batchlimit.reservoir.tokens import ONE
 
 Entries = Mapping[str, KeyEntry]
@@ -34,7 +34,7 @@ def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, Remai
         if before == LONG_AGO and (before := tokens.take(cost)) == LONG_AGO:
             break
         view = state.view
-        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Decisions.remaining adds them up
+        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Forecast.remaining adds them up
         left[key] = level + here if level > 0 else here, state.quota, view.binding
         if before < until:
             until = before
@@ -54,7 +54,7 @@ def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | 
     taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:
         return _denied(registry.entries, costs, now)
-    return {key: entry.reservoir.decisions.told(0.0, "local", now) for entry, key, _, _ in taken}
+    return {key: entry.reservoir.forecast.told(0.0, "local", now) for entry, key, _, _ in taken}
 
 
 async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | None:
@@ -86,7 +86,7 @@ async def spend_cold(registry: Registry, costs: Any) -> dict[str, Decision] | No
         _give_back(taken, now)
         spends.refund(cold)
         return None
-    told |= {key: entry.reservoir.decisions.told(0.0, "local", now) for entry, key, _, _ in taken}
+    told |= {key: entry.reservoir.forecast.told(0.0, "local", now) for entry, key, _, _ in taken}
     return {key: told[key] for key in costs}
 
 
@@ -139,4 +139,4 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
         return None
     key, wait = denial
     reservoir = found[key].reservoir
-    return {key: reservoir.decisions.told(wait, "denied", now)} if reservoir.admission.deny(costs[key], now) else None
+    return {key: reservoir.forecast.told(wait, "denied", now)} if reservoir.admission.deny(costs[key], now) else None

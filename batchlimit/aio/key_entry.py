@@ -30,6 +30,8 @@ class KeyEntry:
     """Where the tasks that use one key meet: it makes each change of the reservoir, and then wakes whom it concerns.
 
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
+
+    It has 11 public methods: each is one event at a key.
     """
 
     __slots__ = (
@@ -263,7 +265,7 @@ async def result_of(entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | N
         return None
     if entry.reservoir.admission.confirm(caller.waiter):
         entry.changed()
-    return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.decisions)
+    return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
 
 
 def hear(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:

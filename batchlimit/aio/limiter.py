@@ -216,4 +216,4 @@ class AsyncRateLimiter(
             else:
                 await self.acquire_all(costs, timeout=timeout, priority=priority)
         except NeverFits as never:
-            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None
+            raise unfit(never, entries[never.key].reservoir.forecast, self._clock()) from None

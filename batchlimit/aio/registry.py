@@ -42,6 +42,7 @@ class Registry:
 
     ask: Any = staticmethod(store_calls.outcome)
     """Returns what the store says, or what is wrong with it."""
+    hold: Any = staticmethod(store_calls.hold)
 
     def __init__(
         self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
@@ -177,10 +178,6 @@ class Registry:
     def keys(self) -> int:
         """How many keys are in memory, dormant ones among them."""
         return len(self._keyspace)
-
-    def hold(self, key: str, seconds: float) -> None:
-        """Let go of what is leased at a key, and ask for nothing there meanwhile."""
-        store_calls.hold(self.live_entry(key), seconds)
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""

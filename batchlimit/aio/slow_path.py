@@ -96,10 +96,10 @@ class AsyncSlowPath:
     async def _admit_at(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
         if (before := entry.take(cost)) != NO_WAIT:
-            return AdmissionResult.hit(before, entry.reservoir.decisions)
+            return AdmissionResult.hit(before, entry.reservoir.forecast)
         if entry.refill_gate.admits(cost):
             if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir.decisions, waited=True)
+                return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
         return await result_of(entry, entry.join(cost, until, prompt=True, priority=priority))

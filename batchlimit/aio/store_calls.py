@@ -71,12 +71,13 @@ def refund(entry: _AskingEntry, cost: int) -> "asyncio.Task[int | Exception] | N
     return task
 
 
-def hold(entry: _AskingEntry, seconds: float) -> None:
-    """Let go of what is leased, and ask for nothing meanwhile."""
+def hold(entry: _AskingEntry, seconds: float) -> bool:
+    """Let go of what is leased, and ask for nothing meanwhile; True, for no key entry retires between two awaits."""
     back = entry.reservoir.lifecycle.pause(seconds, entry.home.clock(), Waiter(0, NO_WAIT, NOBODY))
     if back is not None:
         give_back(entry, back)
     entry.changed()
+    return True
 
 
 async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | StoreUnavailable:

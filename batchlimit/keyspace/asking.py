@@ -17,15 +17,15 @@ def peek(registry: Any, key: str) -> Steps[Decision]:
     """Return how the next call of cost 1 would fare."""
     entry, clock = registry.entry(key), registry.clock
     reservoir = entry.reservoir
-    told: Decision | None = reservoir.decisions.without_bucket(clock())
+    told: Decision | None = reservoir.forecast.without_bucket(clock())
     if told is not None:
         return told
     level = yield registry.ask(registry.store.peek, entry.key, reservoir.quota)
     if isinstance(level, StoreUnavailable):
         registry.check_open()  # else the error tells of our end, not of the store
-        told = entry.locked(lambda: reservoir.decisions.outlook(clock()))
+        told = entry.locked(lambda: reservoir.forecast.outlook(clock()))
     else:
-        told = entry.locked(lambda: reservoir.decisions.at_level(level, clock()))
+        told = entry.locked(lambda: reservoir.forecast.at_level(level, clock()))
     if told is None:
         raise reservoir.state.fallback.failure(level).to_raise(key)
     return told
@@ -39,8 +39,9 @@ def pause(registry: Any, key: str, seconds: float, why: str) -> Steps[None]:
         return  # nothing is admitted there
     told = yield registry.ask(registry.store.call, entry.key, pauses.pause, entry.key, quota, seconds, why)
     failed = _failure(registry, key, told)
-    if left := seconds if failed else told:
-        registry.hold(key, left)
+    left = seconds if failed else told
+    while left and not registry.hold(registry.live_entry(key), left):
+        pass  # it had just retired
     if failed:
         raise failed
 

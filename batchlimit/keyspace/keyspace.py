@@ -11,10 +11,11 @@ from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.overrides.code import Code
+from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance, ObeyedRules
+from batchlimit.reservoir.instance import Instance, NoRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
@@ -57,7 +58,7 @@ class Keyspace(Generic[E]):
         clock: Callable[[], float],
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
-        rules: ObeyedRules,
+        rules: OverridesCache | NoRules,
         code: Code,
     ) -> None:
         """Begin with no key.

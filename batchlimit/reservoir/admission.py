@@ -8,7 +8,6 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import RateLimited
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.decisions import Decisions
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
@@ -212,13 +211,13 @@ class AdmissionResult(NamedTuple):
     """Whether the call was not served from memory: its caller asked the store, or waited in the queue."""
     asked: bool
     """Whether an ask of the store spoke for it."""
-    decisions: Decisions
+    forecast: Forecast
     """Of the key that it was settled at."""
 
     @classmethod
-    def hit(cls, before: float, decisions: Decisions, *, waited: bool = False) -> "AdmissionResult":
+    def hit(cls, before: float, forecast: Forecast, *, waited: bool = False) -> "AdmissionResult":
         """Return the result of a call that was admitted by tokens in memory, which count until `before`."""
-        return cls(Admit(before), waited, asked=False, decisions=decisions)
+        return cls(Admit(before), waited, asked=False, forecast=forecast)
 
     @property
     def admitted(self) -> bool:
@@ -228,7 +227,7 @@ class AdmissionResult(NamedTuple):
     def decision(self, now: float) -> Decision:
         """Say all that a caller wants to be told."""
         retry_after = self.verdict.retry_after if isinstance(self.verdict, Refuse) else 0.0
-        return self.decisions.told(retry_after, self.source, now)
+        return self.forecast.told(retry_after, self.source, now)
 
     def refusal(self, key: str, now: float) -> RateLimited:
         """Return what to raise where the call was refused."""

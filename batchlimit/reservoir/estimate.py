@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from batchlimit.base.redaction import shown
 from batchlimit.errors import Unfit
 from batchlimit.quota.key import NeverFits, check_costs, check_key
-from batchlimit.reservoir.decisions import Decisions
+from batchlimit.reservoir.forecast import Forecast
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
@@ -67,9 +67,9 @@ def estimated(key: object, cost: object) -> dict[str, Any]:
     return check_costs(key)
 
 
-def unfit(never: NeverFits, decisions: Decisions, now: float) -> Unfit:
+def unfit(never: NeverFits, forecast: Forecast, now: float) -> Unfit:
     """Return what to answer where an estimate is above the burst of its key."""
-    return Unfit(never.key, never.cost, never.largest, decisions.told(math.inf, "denied", now))
+    return Unfit(never.key, never.cost, never.largest, forecast.told(math.inf, "denied", now))
 
 
 def _checked(actual: object) -> int:

@@ -3,28 +3,10 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from batchlimit.quota.overrides.overrides import NONE, InForce
+from batchlimit.quota.overrides.known import OverridesCache
+from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.reservoir.bucket_view import InstanceCount
-
-
-class ObeyedRules(Protocol):
-    """The overrides that an instance knows; see overrides/known.py."""
-
-    @property
-    def in_force(self) -> InForce:
-        """What counts now."""
-        ...
-
-    @property
-    def looks_at(self) -> float:
-        """From when on an answer is to tell the revision."""
-        ...
-
-    def hear(self, told: int, now: float) -> None:
-        """Compare the revision that an answer told."""
-        ...
 
 
 class NoRules:
@@ -46,4 +28,5 @@ class Instance:
     since: float
     """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
     count: InstanceCount = field(default_factory=InstanceCount)
-    rules: ObeyedRules = field(default_factory=NoRules)
+    rules: OverridesCache | NoRules = field(default_factory=NoRules)
+    """The overrides that it knows."""

@@ -17,7 +17,7 @@ from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
-from batchlimit.reservoir.statistics import Figures, KeyFigures
+from batchlimit.reservoir.statistics import Figures
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
@@ -34,39 +34,10 @@ class KeyState:
     """Each part of a Reservoir is given this object; all but reading it requires the API's lock."""
 
     __slots__ = (
-        "asked",
-        "asked_for",
-        "calls",
-        "code",
-        "demand",
-        "denials",
-        "denies_all",
-        "edition",
-        "failing_until",
-        "fallback",
-        "in_flight",
-        "is_outdated",
-        "is_retired",
-        "is_untouched",
-        "key",
-        "largest_cost",
-        "lease",
-        "mode",
-        "overdraft",
-        "own",
-        "queue",
-        "quota",
-        "rank",
-        "shadow_refused",
-        "spent",
-        "timed_out",
-        "tokens",
-        "trial",
-        "turned_away",
-        "used",
-        "view",
-        "waits",
-        "weight",
+        "asked", "asked_for", "calls", "code", "demand", "denials", "denies_all", "edition", "failing_until",
+        "fallback", "in_flight", "is_outdated", "is_retired", "is_untouched", "key", "largest_cost", "lease", "mode",
+        "overdraft", "own", "queue", "quota", "rank", "shadow_refused", "spent", "timed_out", "tokens", "trial",
+        "turned_away", "used", "view", "waits", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -195,13 +166,12 @@ class KeyState:
         self.shadow_refused += cost
         self.fallback.unrefunded += cost
 
-    @property
-    def statistics(self) -> KeyFigures:
-        """What happened up to this moment, and what is here."""
-        return KeyFigures(*self.figures()[: len(KeyFigures._fields)])
-
     def figures(self) -> Figures:
-        """Return the statistics and more, as fast as can be: they are read of all keys at once."""
+        """Return what happened and what is here, as fast as can be: it is read of all keys at once.
+
+        (admitted, refused, calls, fallback, losses, opened), which happened; (held, waiting, owed), which are here now;
+        (from store, refused by store, timed out, refused in shadow, is low), of its policy.
+        """
         tokens, lease, queue, view = self.tokens, self.lease, self.queue, self.view
         here = tokens.free + length_hint(tokens.lock_free)
         spent, owed = tokens.came - here, 0

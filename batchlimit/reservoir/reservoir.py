@@ -24,8 +24,7 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.view`, `.denials` | BucketView, DenialCache: what the bucket last said; when not to ask it    |
 | `state.fallback`         | Fallback: grants tokens in the bucket's place while the store is away     |
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; a waiter without a caller    |
-| `forecast`               | answers from memory: admit, refuse or ask the store. It changes nothing   |
-| `decisions`              | builds the Decision of every call that returns one                        |
+| `forecast`               | answers from memory: admit, refuse or ask the store; builds the Decisions |
 | `admission`              | serves, refuses or queues callers                                         |
 | `requests`               | builds and numbers Ask and GiveBack                                       |
 | `prefetch`               | says when to ask in the background, before the tokens run out             |
@@ -86,7 +85,6 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.corrections import Corrections
-from batchlimit.reservoir.decisions import Decisions
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
@@ -104,7 +102,7 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_rules", "admission", "corrections", "decisions", "forecast", "lifecycle",
+        "_rules", "admission", "corrections", "forecast", "lifecycle",
         "outage", "prefetch", "requests", "rule", "state", "tokens",
     )  # fmt: skip
 
@@ -120,24 +118,16 @@ class Reservoir:
         snapshot: KeySnapshot | None = None,
         rank: Rank | None = None,
     ) -> None:
-        """Begin with nothing leased.
+        """Begin with nothing leased; `code` and `policy` are the key's, and its last reservoir left the `snapshot`.
 
-        Args:
-            code: what holds for the key by the code.
-            instance: who asks.
-            options: the limiter's.
-            now: the instance's clock.
-            key: as `stored` returns it.
-            policy: this key's, of `options.on_failure`.
-            snapshot: what the key's last reservoir left.
-            rank: of what the code says (default None: as old as the instance, of the limiter's revision).
+        The `rank` is that of the code (default None: as old as the instance, of the limiter's revision).
         """
         rule, self._rules = KeyRule(code) if isinstance(code, Quota) else code, instance.rules
         rank = rank or Rank(options.revision, instance.since)
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast, self.prefetch = forecast, prefetch = Forecast(state), Prefetch(state)
-        self.decisions, self.admission = Decisions(state, forecast), QueueAdmission(state, forecast, prefetch)
+        self.admission = QueueAdmission(state, forecast, prefetch)
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)

@@ -4,7 +4,7 @@ import math
 
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
-from batchlimit.quota.overrides.known import UNTOLD
+from batchlimit.quota.overrides.known import UNTOLD, OverridesCache
 from batchlimit.quota.overrides.override import KeyRule, Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
@@ -12,7 +12,7 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
-from batchlimit.reservoir.instance import ObeyedRules
+from batchlimit.reservoir.instance import NoRules
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.trial import Trial
@@ -29,7 +29,7 @@ class RuleInForce:
         state: KeyState,
         admission: QueueAdmission,
         prefetch: Prefetch,
-        rules: ObeyedRules,
+        rules: OverridesCache | NoRules,
         code: KeyRule,
         policy: FailurePolicy,
     ) -> None:

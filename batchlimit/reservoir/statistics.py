@@ -150,13 +150,7 @@ def outlook(
 ) -> Decision:
     """Return how a call of cost 1 would fare at a bucket of this `level`, of which an instance holds `held` tokens.
 
-    Args:
-        quota: the bucket's.
-        level: whole tokens; below 0 where more is granted or owed.
-        held: tokens that are here.
-        source: who tells.
-        denied_for: seconds for which memory refuses the call (default 0).
-        levels: the tokens of each bandwidth; below 0 as `level` (default: each has `level`).
+    Levels are below 0 where more is granted or owed. Memory refuses the call for `denied_for` seconds.
     """
     if quota.denies_all:
         return decision(quota, 0, denied_for or math.inf, "local")
@@ -167,21 +161,4 @@ def outlook(
 
 
 Figures = tuple[int, ...]
-"""Counts of one key as `KeyState.figures` returns them: those of KeyFigures, and what its policy has beside."""
-
-
-class KeyFigures(NamedTuple):
-    """Counts of one key: tokens, but for `calls` of the store, `losses` of the bucket's state, and `waiting` callers.
-
-    The first six count what happened, and outlast the reservoir. The others tell what is there now, and end with it.
-    """
-
-    admitted: int = 0
-    refused: int = 0
-    calls: int = 0
-    fallback: int = 0
-    losses: int = 0
-    opened: int = 0
-    held: int = 0
-    waiting: int = 0
-    owed: int = 0
+"""Counts of one key, as `KeyState.figures` returns them. Those that happened outlast its reservoir."""

@@ -8,8 +8,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.decisions import longest_refusal
-from batchlimit.reservoir.forecast import Prospect
+from batchlimit.reservoir.forecast import Prospect, longest_refusal
 from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry

@@ -8,7 +8,7 @@ from typing import Any
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import StoreUnavailable
-from batchlimit.reservoir.decisions import longest_denial
+from batchlimit.reservoir.forecast import longest_denial
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync import store_calls
@@ -37,7 +37,7 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
             break
         ends.append(end)
         view = state.view
-        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Decisions.remaining adds them up
+        level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Forecast.remaining adds them up
         left[key] = level + here if level > 0 else here, state.quota, view.binding
     else:
         if not ends or clock() < min(ends):
@@ -56,7 +56,7 @@ def decide_from_memory(entries: Entries, costs: Any, clock: Clock) -> dict[str, 
         return _denied(entries, costs, now)
     if _charge(found, clock) is None:
         return None
-    return {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
+    return {key: entry.reservoir.forecast.told(0.0, "local", now) for key, entry, _ in found}
 
 
 def spend_cold(spends: Spends, entries: Entries, costs: object, clock: Clock) -> dict[str, Decision] | None:
@@ -80,7 +80,7 @@ def spend_cold(spends: Spends, entries: Entries, costs: object, clock: Clock) ->
         _put_back(found, ends, clock)
         spends.refund(cold)
         return None
-    told |= {key: entry.reservoir.decisions.told(0.0, "local", now) for key, entry, _ in found}
+    told |= {key: entry.reservoir.forecast.told(0.0, "local", now) for key, entry, _ in found}
     return {key: told[key] for key in costs}
 
 
@@ -139,7 +139,7 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
     reservoir = found[key].reservoir
     if not (wait := found[key].locked(lambda: _deny(reservoir, costs[key], now))):
         return None
-    return {key: reservoir.decisions.told(wait, "denied", now)}
+    return {key: reservoir.forecast.told(wait, "denied", now)}
 
 
 def _deny(reservoir: Reservoir, cost: int, now: float) -> float:

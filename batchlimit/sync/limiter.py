@@ -213,4 +213,4 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             else:
                 self.acquire_all(costs, timeout=timeout, priority=priority)
         except NeverFits as never:
-            raise unfit(never, entries[never.key].reservoir.decisions, self._clock()) from None
+            raise unfit(never, entries[never.key].reservoir.forecast, self._clock()) from None

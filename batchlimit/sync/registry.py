@@ -44,6 +44,7 @@ class Registry:
     _refreshes: type[Refresher] = Refresher
     ask: Any = staticmethod(store_calls.outcome)
     """Returns what the store says, or what is wrong with it."""
+    hold: Any = staticmethod(store_calls.hold)
     attempt: AbstractContextManager[object] = nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
@@ -127,11 +128,6 @@ class Registry:
                 entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
-
-    def hold(self, key: str, seconds: float) -> None:
-        """Let go of what is leased at a key, and ask for nothing there meanwhile."""
-        while not store_calls.hold(self.live_entry(key), seconds):
-            pass  # it had just retired
 
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""

@@ -99,7 +99,7 @@ class SlowPath:
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (before := entry.take(cost)) != NO_WAIT:
-                return AdmissionResult.hit(before, entry.reservoir.decisions)
+                return AdmissionResult.hit(before, entry.reservoir.forecast)
             if (result := self._wait(entry, cost, until, priority)) is not None:
                 return result
 

@@ -76,7 +76,7 @@ class WaitingThread:
     def told(self) -> AdmissionResult:
         """Return the result of a caller that has its verdict."""
         assert isinstance(self.waiter.verdict, Admit | Refuse)
-        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.decisions)
+        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.forecast)
 
     def confirm(self) -> None:
         """Spend what a tentative caller was given."""
@@ -160,7 +160,7 @@ class WaitingCoroutine:
             if self._waiter.deadline != NO_WAIT:
                 reservoir.state.waits.add(self._entry.clock() - since)
             self._event.over()
-        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.decisions)
+        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.forecast)
 
     async def _verdict(self) -> Admit | Refuse | None:
         step: Step | None = self._entry.locked(lambda: self._entry.join(self._waiter) or self._look())

@@ -11,6 +11,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
+from tests.reservoir.world import figures
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, Clock, Stage, quiet, start, together, until
 
@@ -33,7 +34,7 @@ def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> An
 def is_short(limiter: Any, key: str) -> bool:
     """Whether somebody waits at this key, having asked in vain."""
     entry = getattr(limiter, "_inner", limiter)._entries.get(key)
-    return entry is not None and entry.reservoir.state.statistics.waiting == 1 and quiet(limiter, key)
+    return entry is not None and figures(entry.reservoir).waiting == 1 and quiet(limiter, key)
 
 
 def levels(limiter: Any) -> list[int]:

@@ -20,7 +20,7 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance
+from batchlimit.reservoir.instance import Instance, NoRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
@@ -47,16 +47,11 @@ class AtHalf:
 AT_HALF = AtHalf()
 
 
-class Told:
+class Told(NoRules):
     """Overrides as of now."""
-
-    looks_at = math.inf
 
     def __init__(self, *overrides: Override) -> None:
         self.in_force = InForce.at(Overrides(3, overrides), 0.0)
-
-    def hear(self, told: int, now: float) -> None:
-        """No answer is looked at here."""
 
 
 class Keys:

@@ -7,9 +7,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.waiter import NOBODY, RETIRED, Admit, Fetch, Waiter
-from tests.reservoir.world import answer, made
+from tests.reservoir.world import KeyFigures, answer, figures, made
 
 NEVER = math.inf
 
@@ -40,7 +39,7 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert isinstance(here.step(waiter, 0.0), Admit)
     assert here.lifecycle.evict()
     assert here.state.is_retired
-    assert here.state.statistics == KeyFigures(admitted=1, calls=1)
+    assert figures(here) == KeyFigures(admitted=1, calls=1)
     assert here.tokens.take(1) == NO_WAIT
     assert here.forecast.spendable(0.0) == 0
     assert here.lifecycle.due() == NEVER

@@ -9,7 +9,7 @@ from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fetch, Verdict, Wait, Waiter
-from tests.reservoir.world import Waking, answer, made
+from tests.reservoir.world import Waking, answer, figures, made
 
 HUNDRED = Quota(100.0, 100)
 DEAD = ConnectionError("the store is away")
@@ -67,9 +67,9 @@ class Entry:
 
     @property
     def held(self) -> int:
-        return self.reservoir.state.statistics.held
+        return figures(self.reservoir).held
 
     @property
     def counted(self) -> tuple[int, int]:
         """Tokens admitted and refused."""
-        return self.reservoir.state.statistics[:2]
+        return figures(self.reservoir)[:2]

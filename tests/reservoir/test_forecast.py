@@ -26,7 +26,7 @@ def test_a_call_is_refused_while_the_bucket_is_short() -> None:
 def test_of_a_bucket_that_owes_nothing_remains() -> None:
     entry = Entry()
     entry.grant(entry.fetch(entry.join(1, 0.1)), level=-3, retry_after=0.5)
-    assert entry.reservoir.decisions.remaining(0.0) == 0
+    assert entry.reservoir.forecast.remaining(0.0) == 0
 
 
 def test_the_store_is_asked_last_of_all() -> None:

@@ -16,6 +16,7 @@ from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
 from tests.reservoir.entry import HUNDRED, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules
+from tests.reservoir.world import figures
 
 OPEN = Override("key", None, mode="open")
 
@@ -41,9 +42,9 @@ def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None
         for cost in (1, quota.largest_cost or 1):
             assert isinstance(caller.step(caller.join(cost), now), Admit)
             assert isinstance(caller.step(caller.join(cost, NO_WAIT), now), Admit)
-    assert caller.reservoir.state.statistics.calls == 0
-    assert caller.reservoir.state.statistics.opened == caller.reservoir.state.statistics.admitted > 0
-    assert caller.reservoir.state.statistics.fallback == 0
+    assert figures(caller.reservoir).calls == 0
+    assert figures(caller.reservoir).opened == figures(caller.reservoir).admitted > 0
+    assert figures(caller.reservoir).fallback == 0
 
 
 def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
@@ -127,10 +128,10 @@ def test_nothing_of_it_is_spent_after_the_end_and_nothing_of_it_goes_to_the_buck
     fetch = caller.fetch(caller.join(5), 0.1)
     assert isinstance(fetch, Fetch)
     assert (fetch.ask.held, fetch.ask.back, fetch.ask.need) == (0, 0, 5)
-    assert caller.reservoir.state.statistics.opened == 2
+    assert figures(caller.reservoir).opened == 2
     caller.grant(fetch, 0.2, tokens=5)
-    assert caller.reservoir.state.statistics[:2] == (7, 0)
-    assert caller.reservoir.state.statistics.opened == 2
+    assert figures(caller.reservoir)[:2] == (7, 0)
+    assert figures(caller.reservoir).opened == 2
 
 
 def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> None:
@@ -162,12 +163,12 @@ def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
     opened(caller, rules)
     for cost in (1, 100):
         assert isinstance(caller.step(caller.join(cost)), Admit)
-    assert caller.reservoir.state.statistics.owed == 0
+    assert figures(caller.reservoir).owed == 0
 
 
 def test_a_look_at_such_a_key_says_that_it_admits_all_of_the_burst_at_once() -> None:
     rules = Rules()
     caller = Entry(rules=rules)
-    assert caller.reservoir.decisions.without_bucket(0.0) is None
+    assert caller.reservoir.forecast.without_bucket(0.0) is None
     opened(caller, rules)
-    assert caller.reservoir.decisions.without_bucket(0.0) == Decision(True, 100, 100, 0.0, 0.0, "open", HUNDRED)
+    assert caller.reservoir.forecast.without_bucket(0.0) == Decision(True, 100, 100, 0.0, 0.0, "open", HUNDRED)

@@ -8,9 +8,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from tests.reservoir.world import Waking, answer, made
+from tests.reservoir.world import KeyFigures, Waking, answer, figures, made
 
 
 class Debtor:
@@ -53,7 +52,7 @@ class Debtor:
 def test_what_is_here_pays_at_once() -> None:
     debtor = Debtor(10, 4)
     assert (debtor.owed, debtor.here) == (0, 6)
-    assert debtor.reservoir.state.statistics[0] == 5
+    assert figures(debtor.reservoir).admitted == 5
     assert debtor.reservoir.lifecycle.due() > debtor.at
 
 
@@ -71,7 +70,7 @@ def test_it_is_paid_bit_by_bit() -> None:
         debtor.grant(debtor.tend(), tokens)
         assert debtor.owed == owed
     assert debtor.here == 2
-    assert debtor.reservoir.state.statistics[0] == 16
+    assert figures(debtor.reservoir).admitted == 16
 
 
 def test_who_comes_later_is_served_after_it_however_large_it_is() -> None:
@@ -173,9 +172,9 @@ def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
 
 def test_a_debt_is_no_caller_that_waits() -> None:
     debtor = Debtor(0, 5)
-    assert debtor.reservoir.state.statistics.waiting == 0
+    assert figures(debtor.reservoir).waiting == 0
     debtor.join(2)
-    assert debtor.reservoir.state.statistics.waiting == 1
+    assert figures(debtor.reservoir).waiting == 1
 
 
 def test_a_smaller_quota_changes_what_stands_in_line_and_not_what_is_owed() -> None:
@@ -210,7 +209,7 @@ def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
     assert fetch is not None
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.max_wait) == (1, 30, 0.0)
     debtor.grant(fetch, 12)
-    assert (debtor.owed, debtor.reservoir.state.statistics[0]) == (18, 1 + 12)
+    assert (debtor.owed, figures(debtor.reservoir).admitted) == (18, 1 + 12)
     assert debtor.reservoir.lifecycle.drain() is None
     assert debtor.owed == 0
 
@@ -223,10 +222,10 @@ def test_who_owes_nothing_asks_no_more() -> None:
 
 def test_what_is_owed_is_in_the_figures() -> None:
     debtor = Debtor(0, 250, burst=100)
-    assert debtor.reservoir.state.statistics.owed == 250
+    assert figures(debtor.reservoir).owed == 250
 
 
 def test_a_rate_of_zero_owes_nothing() -> None:
     reservoir = made(Quota(0))
     reservoir.corrections.debit(5, 0.0)
-    assert reservoir.state.statistics == KeyFigures()
+    assert figures(reservoir) == KeyFigures()

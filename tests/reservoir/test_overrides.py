@@ -13,6 +13,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.world import figures
 
 LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)
 
@@ -95,7 +96,7 @@ def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_end
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.0)
     assert isinstance(waiter.verdict, Admit)
-    assert caller.reservoir.state.statistics.fallback == 1
+    assert figures(caller.reservoir).fallback == 1
     rules.in_force = InForce.at(Overrides(8), 0.0)
     caller.reservoir.rule.reconsider(0.1)
     caller.reservoir.lifecycle.tend(5.0)

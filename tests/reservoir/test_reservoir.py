@@ -11,11 +11,10 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
-from tests.reservoir.world import SECOND, Waking, about
+from tests.reservoir.world import SECOND, KeyFigures, Waking, about, figures
 
 # One fetch speaks for all
 
@@ -589,7 +588,7 @@ def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
     assert set(entry.woken()) >= {asked[1], others[1]}
-    assert entry.reservoir.state.statistics == KeyFigures(refused=3, calls=1, waiting=3)
+    assert figures(entry.reservoir) == KeyFigures(refused=3, calls=1, waiting=3)
 
 
 def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
@@ -853,7 +852,7 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go() -> None:
     entry.grant(fetch, 0.1, 7)
     assert entry.reservoir.lifecycle.drain() == GiveBack("a", 3, tokens=12)
     entry.reservoir.gave_back(0.1)
-    assert entry.reservoir.state.statistics[6:] == (0, 0, 0)
+    assert figures(entry.reservoir)[6:] == (0, 0, 0)
     assert entry.reservoir.lifecycle.drain() is None
 
 
@@ -1033,29 +1032,29 @@ def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
 def test_the_figures_are_exact() -> None:
     entry = Entry(tokens=20, sizer=FixedBatch(20))
     reservoir = entry.reservoir
-    assert reservoir.state.statistics == KeyFigures(1, 0, 1, held=20, waiting=0)
+    assert figures(reservoir) == KeyFigures(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
-    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=15, waiting=0)
+    assert figures(reservoir) == KeyFigures(6, 0, 1, held=15, waiting=0)
     reservoir.corrections.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
-    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=17, waiting=0)
+    assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=0)
     waiter = entry.join(30, NO_WAIT)
-    assert reservoir.state.statistics == KeyFigures(6, 0, 1, held=17, waiting=1)
+    assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=1)
     fetch = entry.fetch(waiter, 0.2)
-    assert reservoir.state.statistics == KeyFigures(6, 0, 2, held=17, waiting=1)
+    assert figures(reservoir) == KeyFigures(6, 0, 2, held=17, waiting=1)
     entry.refuse(fetch, 0.2)
-    assert reservoir.state.statistics == KeyFigures(6, 30, 2, held=17, waiting=0)
+    assert figures(reservoir) == KeyFigures(6, 30, 2, held=17, waiting=0)
     reservoir.tokens.refused += 40  # from memory, by an API
     reservoir.tokens.take(17)
-    assert reservoir.state.statistics == KeyFigures(23, 70, 2, held=0, waiting=0)
+    assert figures(reservoir) == KeyFigures(23, 70, 2, held=0, waiting=0)
     entry.grant(entry.fetch(entry.join(1), 0.7), 0.7, 9)
-    assert reservoir.state.statistics == KeyFigures(24, 70, 3, held=8, waiting=0)
+    assert figures(reservoir) == KeyFigures(24, 70, 3, held=8, waiting=0)
     late = entry.join(8)
     assert entry.step(late, 0.8) == Admit(1.7)
-    assert reservoir.state.statistics == KeyFigures(32, 70, 3, held=0, waiting=0)
+    assert figures(reservoir) == KeyFigures(32, 70, 3, held=0, waiting=0)
     assert isinstance(entry.step(late, 1.7), Fetch)
-    assert reservoir.state.statistics == KeyFigures(24, 70, 4, held=0, waiting=1)
+    assert figures(reservoir) == KeyFigures(24, 70, 4, held=0, waiting=1)
     reservoir.leave(late, 1.7)
-    assert reservoir.state.statistics == KeyFigures(24, 70, 4, held=0, waiting=0)
+    assert figures(reservoir) == KeyFigures(24, 70, 4, held=0, waiting=0)
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
@@ -1151,7 +1150,7 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
     for _ in range(2):
         entry.reservoir.leave(waiter, 0.0)
         assert entry.reservoir.tokens.available == 4
-    assert entry.reservoir.state.statistics[0] == 1 + 6
+    assert figures(entry.reservoir)[0] == 1 + 6
 
 
 def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:

@@ -12,7 +12,7 @@ from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules
-from tests.reservoir.world import Waking
+from tests.reservoir.world import Waking, figures
 
 SHADOW = Override("key", None, mode="shadow")
 
@@ -25,8 +25,8 @@ def in_shadow(caller: Entry, rules: Rules, now: float = 0.0) -> None:
 
 def told(caller: Entry) -> tuple[int, int, int]:
     """Tokens admitted, those of them that were to be refused, and refused."""
-    state = caller.reservoir.state
-    return state.statistics.admitted, state.shadow_refused, state.statistics.refused
+    counted = figures(caller.reservoir)
+    return counted.admitted, caller.reservoir.state.shadow_refused, counted.refused
 
 
 @pytest.mark.parametrize("deadline", [NO_WAIT, PATIENT, 5.0])
@@ -55,7 +55,7 @@ def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> No
     assert not caller.reservoir.forecast.denies(1, 0.1)
     for now in (0.1, 0.2, 0.4):
         assert isinstance(caller.step(caller.join(1, NO_WAIT), now), Admit)
-    assert caller.reservoir.state.statistics.calls == 1
+    assert figures(caller.reservoir).calls == 1
     assert told(caller) == (4, 4, 0)
     assert isinstance(caller.step(caller.join(1, NO_WAIT), 0.6), Fetch)
 

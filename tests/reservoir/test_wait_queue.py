@@ -16,7 +16,7 @@ from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
 from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.work import Work
-from tests.reservoir.world import Waking
+from tests.reservoir.world import Waking, figures
 
 TOKEN = 0.25
 """Seconds in which one is refilled: binary fractions add up exactly."""
@@ -166,7 +166,7 @@ def _comes_to_a_crowd(count: int) -> Iterator[Callable[[], object]]:
     _short(entry, claims[0], 0.0)
     for _ in range(count):
         yield lambda: entry.step(entry.join(1, 1000.0), 0.001)
-    assert entry.reservoir.state.statistics.waiting == 2 * count
+    assert figures(entry.reservoir).waiting == 2 * count
 
 
 def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
@@ -174,7 +174,7 @@ def _leaves_from_the_middle(count: int) -> Iterator[Callable[[], object]]:
     _short(entry, claims[0], 0.0)
     for place in range(count // 2, count):
         yield partial(_leave, entry, claims[place], claims[0])
-    assert entry.reservoir.state.statistics.waiting == count // 2
+    assert figures(entry.reservoir).waiting == count // 2
 
 
 def _is_out_of_time(count: int) -> Iterator[Callable[[], object]]:

@@ -2,16 +2,17 @@
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.instance import Instance, NoRules, ObeyedRules
+from batchlimit.reservoir.instance import Instance, NoRules
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 
@@ -48,7 +49,7 @@ def made(
     count: InstanceCount | None = None,
     policy: FailurePolicy = CLOSED,
     snapshot: KeySnapshot | None = None,
-    rules: ObeyedRules | None = None,
+    rules: OverridesCache | NoRules | None = None,
     **options: Any,
 ) -> Reservoir:
     """A reservoir of the instance `a`, for the key `key`."""
@@ -81,3 +82,21 @@ def excess(admissions: Iterable[tuple[int, int]], rate: float, burst: int) -> fl
         level = min(burst, level + (at - before) * rate / SECOND) - tokens
         before, worst = at, max(worst, -level)
     return worst
+
+
+class KeyFigures(NamedTuple):
+    """The first of the figures of a key, by name: what happened, and what is here."""
+
+    admitted: int = 0
+    refused: int = 0
+    calls: int = 0
+    fallback: int = 0
+    losses: int = 0
+    opened: int = 0
+    held: int = 0
+    waiting: int = 0
+    owed: int = 0
+
+
+def figures(reservoir: Reservoir) -> KeyFigures:
+    return KeyFigures(*reservoir.state.figures()[: len(KeyFigures._fields)])

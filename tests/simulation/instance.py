@@ -19,6 +19,7 @@ from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from tests.reservoir.world import figures as figures_of
 from tests.simulation.agenda import SECOND, Agenda, Happening
 from tests.simulation.network import Post
 from tests.simulation.server import KEY, Server
@@ -260,7 +261,7 @@ class Process:
     @property
     def figures(self) -> tuple[int, int, int]:
         """(admitted, refused, waiting) by the reservoirs' own count: to be what callers were told, exactly."""
-        now = self.reservoir.state.statistics
+        now = figures_of(self.reservoir)
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
@@ -459,6 +460,6 @@ class Process:
             self._retire()
 
     def _retire(self) -> None:
-        admitted, refused, calls, *_ = self.reservoir.state.statistics
+        admitted, refused, calls, *_ = figures_of(self.reservoir)
         self._past = self._past[0] + admitted, self._past[1] + refused, self._past[2] + calls
         self.reservoir, self._paid = self._new(self.reservoir.lifecycle.snapshot), 0

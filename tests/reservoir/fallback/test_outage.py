@@ -12,10 +12,9 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback.local_bucket import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.statistics import KeyFigures
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
-from tests.reservoir.world import Waking, about
+from tests.reservoir.world import KeyFigures, Waking, about, figures
 
 LOCAL = FailurePolicy.local(instances=4)
 
@@ -35,7 +34,7 @@ def test_closed_fails_a_caller_without_time() -> None:
     fail(entry, waiter, 1.0)
     assert waiter.verdict == Fail(DEAD)
     assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.state.statistics == KeyFigures(refused=2, calls=1)
+    assert figures(entry.reservoir) == KeyFigures(refused=2, calls=1)
 
 
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
@@ -52,7 +51,7 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     assert forecast.denied_for(3, 0.12) == about(0.03)
     assert forecast.denied_for(101, 0.12) == 0.0, "what never fits is an error"
     assert forecast.denied_for(3, 0.151) == 0.0
-    assert entry.reservoir.state.statistics == KeyFigures(1, 6, 2, held=2), "what was not sent is no call"
+    assert figures(entry.reservoir) == KeyFigures(1, 6, 2, held=2), "what was not sent is no call"
 
 
 def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
@@ -80,7 +79,7 @@ def test_open_admits_whatever_comes() -> None:
     assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
     assert entry.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
     assert entry.reservoir.state.lease.borrowed
-    found = entry.reservoir.state.statistics
+    found = figures(entry.reservoir)
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
@@ -94,7 +93,7 @@ def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     assert late.verdict == Refuse(about(0.04)), "a token of its share of the rate"
     assert entry.reservoir.forecast.denied_for(1, 1.01) == about(0.03)
     assert entry.reservoir.forecast.denied_for(1, 1.05) == 0.0
-    assert entry.reservoir.state.statistics == KeyFigures(25, 6, 2, fallback=25)
+    assert figures(entry.reservoir) == KeyFigures(25, 6, 2, fallback=25)
 
 
 def test_who_is_refused_is_told_when_the_share_has_its_tokens() -> None:
@@ -167,7 +166,7 @@ def test_a_lease_goes_on_through_a_blip() -> None:
     fail(entry, big, 0.1)
     assert isinstance(big.verdict, Admit)
     assert entry.reservoir.tokens.expires == 0.1 + LEASE
-    assert entry.reservoir.decisions.remaining(0.1) == 24, "five were leased still, so one is borrowed"
+    assert entry.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
 
 
 def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
@@ -195,16 +194,16 @@ def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
     entry.grant(fetch, 1.1, 30)
     assert not entry.reservoir.state.lease.borrowed
     assert entry.held == 9
-    found = entry.reservoir.state.statistics
+    found = figures(entry.reservoir)
     assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
 
 
 def test_what_was_borrowed_does_not_travel() -> None:
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
-    assert entry.reservoir.decisions.remaining(1.0) == 24
+    assert entry.reservoir.forecast.remaining(1.0) == 24
     assert entry.refund(1, 1.0) is None, "it was never taken from the bucket"
-    assert entry.reservoir.decisions.remaining(1.0) == 25
+    assert entry.reservoir.forecast.remaining(1.0) == 25
     assert entry.reservoir.lifecycle.drain() is None
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
@@ -221,7 +220,7 @@ def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
     big = entry.join(24, NO_WAIT)
     fail(entry, big, 1.0)
     assert big.verdict == Admit(1.0 + LEASE)
-    assert entry.reservoir.decisions.remaining(1.0) == 0
+    assert entry.reservoir.forecast.remaining(1.0) == 0
 
 
 def test_what_was_granted_for_later_is_not_there_at_once() -> None:
@@ -368,7 +367,7 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
 def test_remaining_is_what_the_share_has() -> None:
     entry = away()
     fail(entry, entry.join(5, NO_WAIT), 1.0)
-    assert entry.reservoir.decisions.remaining(1.0) == 20
+    assert entry.reservoir.forecast.remaining(1.0) == 20
 
 
 def test_a_repeated_ask_pauses_too() -> None:
@@ -384,16 +383,16 @@ def test_a_repeated_ask_pauses_too() -> None:
 
 def test_a_bucket_that_lost_its_state_is_counted() -> None:
     entry = Entry(tokens=5)
-    assert entry.reservoir.state.statistics.losses == 0
+    assert figures(entry.reservoir).losses == 0
     for at, epoch in ((0.1, 8), (0.2, 8), (0.3, 9)):
         fetch = entry.fetch(entry.join(50, NO_WAIT), at)
         assert fetch.ask.epoch
         entry.grant(fetch, at, 50, epoch=epoch, kept=0)
-    assert entry.reservoir.state.statistics.losses == 2
+    assert figures(entry.reservoir).losses == 2
     fetch = entry.fetch(entry.join(50, NO_WAIT), 1000.0)
     assert fetch.ask.epoch == 0, "it may have filled up and been forgotten: that is no loss"
     entry.grant(fetch, 1000.0, 50, epoch=10)
-    assert entry.reservoir.state.statistics.losses == 2
+    assert figures(entry.reservoir).losses == 2
 
 
 def test_a_debt_alone_borrows_nothing() -> None:
@@ -402,7 +401,7 @@ def test_a_debt_alone_borrows_nothing() -> None:
     fetch = entry.tend(0.0)
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.state.statistics.owed == 5
+    assert figures(entry.reservoir).owed == 5
 
 
 def test_a_quota_that_changes_changes_the_share() -> None:
