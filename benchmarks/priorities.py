@@ -31,9 +31,10 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.embedded import EmbeddedStore
 from benchmarks.figures import Figure, report
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.fleet import Silence, at_random
+from tests.simulation.fleet import at_random
+from tests.simulation.instance import Witness
 from tests.simulation.limiter import Limiter
-from tests.simulation.network import Post, Undisturbed
+from tests.simulation.network import Post, undisturbed
 from tests.simulation.server import Server
 
 URGENT = 10
@@ -81,7 +82,7 @@ def calls_of(layout: Sequence[str], place: int, rate: float, load: float) -> Ite
 def simulated(quota: Quota, layout: Sequence[str], load: float, seconds: float, urgent: int = URGENT) -> Served:
     """Have a fleet of this layout run in virtual time; `urgent` is the priority of interactive callers."""
     agenda, waits, served = Agenda(), list[float](), {URGENT: 0, 1: 0}
-    server, post = Server(agenda), Post(agenda, Undisturbed(0.001), timeout=1.0)
+    server, post = Server(agenda), Post(agenda, undisturbed(0.001), timeout=1.0)
 
     def call(limiter: Limiter, priority: int) -> None:
         came = agenda.now / SECOND
@@ -94,7 +95,7 @@ def simulated(quota: Quota, layout: Sequence[str], load: float, seconds: float, 
         limiter.call(1, _PATIENCE, then, priority=urgent if priority == URGENT else 1)
 
     for place in range(len(layout)):
-        limiter = Limiter(f"instance-{place}", quota, agenda, server, post, Silence())
+        limiter = Limiter(f"instance-{place}", quota, agenda, server, post, Witness())
         for priority, rate in calls_of(layout, place, quota.rate, load):
             for at in at_random(Random(f"{place} {priority}"))(rate, seconds):
                 agenda.at(round(at * SECOND), partial(call, limiter, priority))

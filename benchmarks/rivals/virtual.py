@@ -9,7 +9,7 @@ from benchmarks.rivals.bucket import PlainBucket
 from benchmarks.rivals.request import Course, Request, Rival
 from tests.simulation.agenda import SECOND, Agenda
 from tests.simulation.fleet import SimulatedLimiter, Verdict
-from tests.simulation.network import Post, Undisturbed
+from tests.simulation.network import Post, undisturbed
 
 
 class VirtualDriver:
@@ -98,7 +98,7 @@ def virtual(new_rival: Callable[[Quota], Rival]) -> Callable[[Agenda, Plan, floa
 
     def make(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:
         quota = Quota.parse(plan.quota)
-        post, bucket = Post(agenda, Undisturbed(round_trip), timeout=1.0), PlainBucket(quota.rate, quota.burst)
+        post, bucket = Post(agenda, undisturbed(round_trip), timeout=1.0), PlainBucket(quota.rate, quota.burst)
         return lambda number: VirtualDriver(new_rival(quota), f"instance-{number}", agenda, post, bucket)
 
     return make

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from batchlimit import Quota, RateLimiter
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.fleet import Silence
+from tests.simulation.instance import Witness
 from tests.simulation.limiter import Limiter
-from tests.simulation.network import Post, Undisturbed
+from tests.simulation.network import Post, undisturbed
 from tests.simulation.server import Server
 
 POLLED = ("5/minute", "1/s burst 1", "10/s burst 2")
@@ -35,8 +35,8 @@ class Waits(NamedTuple):
 def simulated(quota: str, instances: int, *, wanders: bool) -> Waits:
     """Have a client poll in virtual time; it goes to the next instance each time, or stays at one."""
     agenda = Agenda()
-    server, post = Server(agenda), Post(agenda, Undisturbed(0.001), timeout=1.0)
-    each = [Limiter(f"instance-{n}", Quota.parse(quota), agenda, server, post, Silence()) for n in range(instances)]
+    server, post = Server(agenda), Post(agenda, undisturbed(0.001), timeout=1.0)
+    each = [Limiter(f"instance-{n}", Quota.parse(quota), agenda, server, post, Witness()) for n in range(instances)]
     client = _Client(agenda, cycle(each) if wanders else repeat(each[0]))
     client.call()
     while len(client.waits.real) < _ROUNDS:

@@ -1,96 +1,59 @@
 """Rules of shared permits, each broken on purpose: to see that the simulation would notice."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
-from unittest.mock import patch
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import Borrower, SlotTable
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
+from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.shared import held_slots
 from batchlimit.shared.held_slots import Place
-from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from tests.shared.simulated import play
+from tests.simulation.breaks import Break, instead, set_to
 
 
-def _leases_count_from_the_answer() -> AbstractContextManager[Any]:
-    answer = LocalSlots.answer
-
-    def broken(self: LocalSlots, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[SlotWaiter]:
-        return answer(self, ask, reply, now, now)
-
-    return patch.object(LocalSlots, "answer", broken)
+def _count_leases_from_the_answer(answer: Any, self: LocalSlots, ask: SlotAsk, reply: Any, sent: int, now: int) -> Any:
+    return answer(self, ask, reply, now, now)
 
 
-def _the_whole_lease_is_used() -> AbstractContextManager[Any]:
-    return patch.object(held_slots, "USED", 1.0)
+def _keep_the_name_of_a_lost_lease(expire: Any, self: LocalSlots, now: int) -> list[Place]:
+    name = self.held.name
+    lost: list[Place] = expire(self, now)
+    self.held.name = name
+    return lost
 
 
-def _a_lost_lease_keeps_its_name() -> AbstractContextManager[Any]:
-    expire = LocalSlots.expire
-
-    def broken(self: LocalSlots, now: int) -> list[Place]:
-        name = self.held.name
-        lost = expire(self, now)
-        self.held.name = name
-        return lost
-
-    return patch.object(LocalSlots, "expire", broken)
+def _return_differences(seen: Any, self: SlotTable, ask: SlotAsk) -> Any:
+    me = self._by_name.get(ask.instance)
+    if me is not None and ask.returned:
+        ask = ask._replace(returned=me.granted - me.held + 1)
+    return seen(self, ask)
 
 
-def _returns_are_differences() -> AbstractContextManager[Any]:
-    seen = SlotTable._seen
-
-    def broken(self: SlotTable, ask: SlotAsk) -> tuple[Borrower, bool]:
-        me = self._by_name.get(ask.instance)
-        if me is not None and ask.returned:
-            ask = ask._replace(returned=me.granted - me.held + 1)
-        return seen(self, ask)
-
-    return patch.object(SlotTable, "_seen", broken)
+def _push_differences(hear: Any, self: LocalSlots, push: SlotPush, now: int) -> Any:
+    return hear(self, push._replace(granted=self.held._granted + 1), now)
 
 
-def _pushes_are_differences() -> AbstractContextManager[Any]:
-    hear = LocalSlots.hear
-
-    def broken(self: LocalSlots, push: SlotPush, now: int) -> list[SlotWaiter]:
-        return hear(self, push._replace(granted=self.held._granted + 1), now)
-
-    return patch.object(LocalSlots, "hear", broken)
+def _hurry(lend: Any, self: SlotTable, ask: SlotAsk, now: int) -> Any:
+    return lend(self, ask._replace(lease=round(ask.lease * 0.8)), now)
 
 
-def _the_store_is_in_a_hurry() -> AbstractContextManager[Any]:
-    lend = SlotTable.lend
-
-    def broken(self: SlotTable, ask: SlotAsk, now: int) -> tuple[SlotReply, list[SlotPush]]:
-        return lend(self, ask._replace(lease=round(ask.lease * 0.8)), now)
-
-    return patch.object(SlotTable, "lend", broken)
-
-
-def _tokens_stand_still() -> AbstractContextManager[Any]:
-    return patch.object(SlotTable, "_renew_token", lambda self: None)
-
-
-BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "leases count from the answer": _leases_count_from_the_answer,
-    "the whole lease is used": _the_whole_lease_is_used,
-    "a lost lease keeps its name": _a_lost_lease_keeps_its_name,
-    "returns are differences": _returns_are_differences,
-    "pushes are differences": _pushes_are_differences,
-    "the store is in a hurry": _the_store_is_in_a_hurry,
-    "tokens stand still": _tokens_stand_still,
+BREAKS: dict[str, Break] = {
+    "leases count from the answer": instead(LocalSlots, "answer", _count_leases_from_the_answer),
+    "the whole lease is used": set_to(held_slots, "USED", 1.0),
+    "a lost lease keeps its name": instead(LocalSlots, "expire", _keep_the_name_of_a_lost_lease),
+    "returns are differences": instead(SlotTable, "_seen", _return_differences),
+    "pushes are differences": instead(LocalSlots, "hear", _push_differences),
+    "the store is in a hurry": instead(SlotTable, "lend", _hurry),
+    "tokens stand still": set_to(SlotTable, "_renew_token", lambda self: None),
 }
 
 
-def played(asked: tuple[range, str | None]) -> str:
-    """Play stories, perhaps with a broken rule; return what went wrong in the first one in which something did."""
-    seeds, broken = asked
+def played(seed: int, broken: str | None = None) -> tuple[int, str]:
+    """Play a story, perhaps with a broken rule; return the seed, and what went wrong, or nothing."""
     with BREAKS[broken]() if broken else nullcontext():
-        for seed in seeds:
-            try:
-                play(seed)
-            except AssertionError as error:
-                return str(error)
-    return ""
+        try:
+            play(seed)
+        except AssertionError as error:
+            return seed, str(error)
+    return seed, ""

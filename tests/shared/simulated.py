@@ -277,13 +277,3 @@ def play(seed: int) -> Run:
     except AssertionError as error:
         raise AssertionError(f"seed {seed}, step {run.steps}: {error}") from error
     return run
-
-
-def first_failure(seeds: range) -> int | None:
-    """Return the first seed whose story breaks a rule."""
-    for seed in seeds:
-        try:
-            Run(seed).play()
-        except AssertionError:
-            return seed
-    return None

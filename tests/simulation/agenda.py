@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 SECOND = 1_000_000
 """The world counts whole microseconds, as the bucket does."""
-Happening = Callable[[], None]
+Happening = Callable[[], object]
 
 
 class Agenda:

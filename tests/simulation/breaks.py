@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -20,22 +21,28 @@ from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Fetch, Waiter
 
+Break = Callable[[], AbstractContextManager[Any]]
 
-def _refill_over_what_is_leased() -> AbstractContextManager[Any]:
-    refill = Bucket._refill
 
-    def broken(self: Bucket, now: int) -> None:
-        outstanding, self._table.outstanding = self._table.outstanding, 0
-        refill(self, now)
-        self._table.outstanding = outstanding
+def instead(place: type, name: str, broken: Callable[..., Any]) -> Break:
+    """Have a method be another one, which gets the true one first."""
+    true = getattr(place, name)
+    return lambda: patch.object(place, name, lambda *args, **options: broken(true, *args, **options))
 
-    return patch.object(Bucket, "_refill", broken)
+
+def set_to(place: object, name: str, value: object) -> Break:
+    """Have a name be something else."""
+    return partial(patch.object, place, name, value)
+
+
+def _refill_over_what_is_leased(refill: Any, self: Bucket, now: int) -> None:
+    outstanding, self._table.outstanding = self._table.outstanding, 0
+    refill(self, now)
+    self._table.outstanding = outstanding
 
 
 def _credit_copies() -> AbstractContextManager[Any]:
-    give_back = Bucket.give_back
-
-    carried_out = set()
+    give_back, carried_out = Bucket.give_back, set()
 
     def broken(self: Bucket, back: GiveBack, now: int) -> int:
         credited = give_back(self, back, now)
@@ -48,55 +55,26 @@ def _credit_copies() -> AbstractContextManager[Any]:
     return patch.object(Bucket, "give_back", broken)
 
 
-def _grant_repetitions_anew() -> AbstractContextManager[Any]:
-    take = Bucket.take
-
-    def broken(self: Bucket, quota: Quota, ask: Ask, now: int) -> Grant:
-        if (instance := self._table.instances.get(ask.instance)) is not None:
-            instance.granted, instance.seq = 0, min(instance.seq, ask.seq)
-        return take(self, quota, ask, now)
-
-    return patch.object(Bucket, "take", broken)
+def _grant_repetitions_anew(take: Any, self: Bucket, quota: Quota, ask: Ask, now: int) -> Any:
+    if (instance := self._table.instances.get(ask.instance)) is not None:
+        instance.granted, instance.seq = 0, min(instance.seq, ask.seq)
+    return take(self, quota, ask, now)
 
 
-def _count_leases_from_the_answer() -> AbstractContextManager[Any]:
-    credit = Lease.credit
-
-    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> int:
-        return credit(self, fetch._replace(sent=now), grant, now, begins, quota)
-
-    return patch.object(Lease, "credit", broken)
+def _count_leases_from_the_answer(credit: Any, self: Lease, fetch: Fetch, grant: Grant, now: float, *rest: Any) -> Any:
+    return credit(self, fetch._replace(sent=now), grant, now, *rest)
 
 
-def _begin_each_grant_from_its_ask() -> AbstractContextManager[Any]:
-    def broken(self: Lease, fetch: Fetch, grant: Grant, now: float) -> float:
-        return max(now, fetch.sent + grant.starts_in)
-
-    return patch.object(Lease, "begins", broken)
+def _begin_each_grant_from_its_ask(_true: Any, self: Lease, fetch: Fetch, grant: Grant, now: float) -> float:
+    return max(now, fetch.sent + grant.starts_in)
 
 
-def _spend_what_has_expired() -> AbstractContextManager[Any]:
-    take = FreeTokens.take
-
-    def broken(self: FreeTokens, cost: int) -> float:
-        return math.inf if take(self, cost) > -math.inf else -math.inf
-
-    return patch.object(FreeTokens, "take", broken)
+def _spend_what_has_expired(take: Any, self: FreeTokens, cost: int) -> float:
+    return math.inf if take(self, cost) > -math.inf else -math.inf
 
 
-def _lend_the_whole_bucket_in_reserve() -> AbstractContextManager[Any]:
-    return patch.object(fair_share, "ALPHA", 1.0)
-
-
-def _forget_the_first_in_line() -> AbstractContextManager[Any]:
-    return patch.object(WaitQueue, "wake_leader", lambda self: None)
-
-
-def _serve_the_last_first() -> AbstractContextManager[Any]:
-    def broken(self: WaitQueue) -> Waiter | None:
-        return self.waiters[max(self.waiters)] if self.waiters else None
-
-    return patch.object(WaitQueue, "first", property(broken))
+def _serve_the_last_first(self: WaitQueue) -> Waiter | None:
+    return self.waiters[max(self.waiters)] if self.waiters else None
 
 
 def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
@@ -112,118 +90,61 @@ def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
     return patch.multiple(Bucket, _offer=broken, _later=broken_too)
 
 
-def _lose_count_of_service() -> AbstractContextManager[Any]:
-    def broken(self: InstanceTable, instance: InstanceEntry, at: int) -> None:
-        instance.last = at
-
-    return patch.object(InstanceTable, "serve", broken)
+def _lose_count_of_service(_true: Any, self: InstanceTable, instance: InstanceEntry, at: int) -> None:
+    instance.last = at
 
 
-def _obey_who_asks_last() -> AbstractContextManager[Any]:
-    agree = Bucket._agree
-
-    def broken(self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
-        agree(self, quota, ask._replace(rules=0, age=0.0), instance)
-        self._rank = ask.rules, 0
-
-    return patch.object(Bucket, "_agree", broken)
+def _obey_who_asks_last(agree: Any, self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
+    agree(self, quota, ask._replace(rules=0, age=0.0), instance)
+    self._rank = ask.rules, 0
 
 
-def _hear_nothing() -> AbstractContextManager[Any]:
-    return patch.object(OverridesCache, "hear", lambda self, told, now: None)
+def _keep_the_first_override(reconsider: Any, self: RuleInForce, now: float) -> None:
+    if not self._state.edition:
+        reconsider(self, now)
 
 
-def _keep_the_first_override() -> AbstractContextManager[Any]:
-    reconsider = RuleInForce.reconsider
-
-    def broken(self: RuleInForce, now: float) -> None:
-        if not self._state.edition:
-            reconsider(self, now)
-
-    return patch.object(RuleInForce, "reconsider", broken)
+def _begin_full_with_each_quota(reconfigure: Any, self: Bucket, quota: Quota) -> None:
+    reconfigure(self, quota)
+    self._levels = [max(0, band.burst - self._table.outstanding) for band in self._bands]
 
 
-def _let_no_override_end() -> AbstractContextManager[Any]:
-    return patch.object(OverridesCache, "expire", lambda self: False)
+def _fill_over_what_is_leased(reset: Any, self: Bucket, now: int, *, forget: bool) -> Any:
+    before = reset(self, now, forget=forget)
+    self._levels = [float(band.burst) for band in self._bands]
+    return before
 
 
-def _begin_full_with_each_quota() -> AbstractContextManager[Any]:
-    reconfigure = Bucket._reconfigure
-
-    def broken(self: Bucket, quota: Quota) -> None:
-        reconfigure(self, quota)
-        self._levels = [max(0, band.burst - self._table.outstanding) for band in self._bands]
-
-    return patch.object(Bucket, "_reconfigure", broken)
+def _ignore_revisions(agree: Any, self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
+    agree(self, quota, ask._replace(revision=0), instance)
 
 
-def _let_freedom_go_on() -> AbstractContextManager[Any]:
-    return patch.object(Lease, "disown", lambda self: None)
+def _charge_half(charge: Any, self: SpendableBucket, spend: Spend, now: int) -> Spent:
+    return charge(self, spend._replace(cost=spend.cost // 2), now)  # type: ignore[no-any-return]
 
 
-def _refuse_in_shadow_mode() -> AbstractContextManager[Any]:
-    return patch.object(KeyState, "pass_in_shadow", lambda self, waiter: None)
-
-
-def _fill_over_what_is_leased() -> AbstractContextManager[Any]:
-    reset = Bucket.reset
-
-    def broken(self: Bucket, now: int, *, forget: bool) -> tuple[float, ...]:
-        before = reset(self, now, forget=forget)
-        self._levels = [float(band.burst) for band in self._bands]
-        return before
-
-    return patch.object(Bucket, "reset", broken)
-
-
-def _ignore_revisions() -> AbstractContextManager[Any]:
-    agree = Bucket._agree
-
-    def broken(self: Bucket, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
-        agree(self, quota, ask._replace(revision=0), instance)
-
-    return patch.object(Bucket, "_agree", broken)
-
-
-def _keep_the_first_file() -> AbstractContextManager[Any]:
-    return patch.object(RuleInForce, "recode", lambda self, code, policy, rank, now: None)
-
-
-def _charge_half() -> AbstractContextManager[Any]:
-    charge = SpendableBucket.charge
-
-    def broken(self: SpendableBucket, spend: Spend, now: int) -> Spent:
-        return charge(self, spend._replace(cost=spend.cost // 2), now)
-
-    return patch.object(SpendableBucket, "charge", broken)
-
-
-def _spend_what_is_leased() -> AbstractContextManager[Any]:
-    return patch.object(SpendableBucket, "_is_leased", False)
-
-
-BREAKS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "outstanding": _refill_over_what_is_leased,
+BREAKS: dict[str, Break] = {
+    "outstanding": instead(Bucket, "_refill", _refill_over_what_is_leased),
     "copies": _credit_copies,
-    "repetitions": _grant_repetitions_anew,
-    "sent": _count_leases_from_the_answer,
-    "begins": _begin_each_grant_from_its_ask,
-    "expiry": _spend_what_has_expired,
-    "reserve": _lend_the_whole_bucket_in_reserve,
-    "waking": _forget_the_first_in_line,
-    "order": _serve_the_last_first,
+    "repetitions": instead(Bucket, "take", _grant_repetitions_anew),
+    "sent": instead(Lease, "credit", _count_leases_from_the_answer),
+    "begins": instead(Lease, "begins", _begin_each_grant_from_its_ask),
+    "expiry": instead(FreeTokens, "take", _spend_what_has_expired),
+    "reserve": set_to(fair_share, "ALPHA", 1.0),
+    "waking": set_to(WaitQueue, "wake_leader", lambda self: None),
+    "order": set_to(WaitQueue, "first", property(_serve_the_last_first)),
     "sharing": _give_nothing_to_who_is_not_alone,
-    "service": _lose_count_of_service,
-    "rank": _obey_who_asks_last,
-    "hearing": _hear_nothing,
-    "overrides": _keep_the_first_override,
-    "ends": _let_no_override_end,
-    "shares": _begin_full_with_each_quota,
-    "freedom": _let_freedom_go_on,
-    "shadow": _refuse_in_shadow_mode,
-    "fill": _fill_over_what_is_leased,
-    "revisions": _ignore_revisions,
-    "files": _keep_the_first_file,
-    "spends": _spend_what_is_leased,
-    "charges": _charge_half,
+    "service": instead(InstanceTable, "serve", _lose_count_of_service),
+    "rank": instead(Bucket, "_agree", _obey_who_asks_last),
+    "hearing": set_to(OverridesCache, "hear", lambda self, told, now: None),
+    "overrides": instead(RuleInForce, "reconsider", _keep_the_first_override),
+    "ends": set_to(OverridesCache, "expire", lambda self: False),
+    "shares": instead(Bucket, "_reconfigure", _begin_full_with_each_quota),
+    "freedom": set_to(Lease, "disown", lambda self: None),
+    "shadow": set_to(KeyState, "pass_in_shadow", lambda self, waiter: None),
+    "fill": instead(Bucket, "reset", _fill_over_what_is_leased),
+    "revisions": instead(Bucket, "_agree", _ignore_revisions),
+    "files": set_to(RuleInForce, "recode", lambda self, code, policy, rank, now: None),
+    "spends": set_to(SpendableBucket, "_is_leased", False),
+    "charges": instead(SpendableBucket, "charge", _charge_half),
 }

@@ -10,7 +10,6 @@ from itertools import cycle, pairwise
 from random import Random
 from typing import Protocol
 
-from batchlimit.bucket.messages import Ask, Grant, Spend
 from batchlimit.quota.quota import Quota
 from benchmarks.audited_fleet.caller import SPELL, CallLog
 from benchmarks.audited_fleet.fleet import FleetLog
@@ -19,9 +18,9 @@ from benchmarks.audited_fleet.plan import Plan
 from benchmarks.audited_fleet.report import Report, report
 from benchmarks.audited_fleet.server import Work
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.instance import Caller, Process
+from tests.simulation.instance import Process, Witness
 from tests.simulation.limiter import Limiter
-from tests.simulation.network import Post, Undisturbed
+from tests.simulation.network import Post, undisturbed
 from tests.simulation.server import Server
 
 TICK = 1000
@@ -184,34 +183,6 @@ def _schedule(plan: Plan, instance: int, spell: Spell) -> Iterator[int]:
             yield from (round((first + each) * SECOND) for each in spell(rate, last - first))
 
 
-class Silence:
-    """Nobody watches: what a fleet does is in its logs."""
-
-    def spent(self, instance: Process, cost: int) -> None:
-        pass
-
-    def passed(self, instance: Process, cost: int) -> None:
-        pass
-
-    def denied(self, instance: Process) -> None:
-        pass
-
-    def asked(self, instance: Process, ask: Ask, grant: Grant) -> None:
-        pass
-
-    def charged(self, instance: Process, spend: Spend) -> None:
-        pass
-
-    def ended(self, instance: Process, caller: Caller) -> None:
-        pass
-
-    def reloaded(self, instance: Process) -> None:
-        pass
-
-    def refunded(self, tokens: int) -> None:
-        pass
-
-
 class OursInVirtualTime:
     """An instance with the real rules."""
 
@@ -233,7 +204,7 @@ class OursInVirtualTime:
 def ours(agenda: Agenda, plan: Plan, round_trip: float) -> Callable[[int], SimulatedLimiter]:
     """The limiter of this package, around one bucket."""
     server, quota = Server(agenda), Quota.parse(plan.quota)
-    post = Post(agenda, Undisturbed(round_trip), timeout=1.0)
+    post = Post(agenda, undisturbed(round_trip), timeout=1.0)
     return lambda number: OursInVirtualTime(
-        agenda, Limiter(f"instance-{number}", quota, agenda, server, post, Silence())
+        agenda, Limiter(f"instance-{number}", quota, agenda, server, post, Witness())
     )

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
@@ -25,40 +24,32 @@ from tests.simulation.network import Post
 from tests.simulation.server import KEY, Server
 
 
-class Witness(Protocol):
-    """The observer of a fleet."""
+class Witness:
+    """The observer of a fleet; this one looks away."""
 
     def spent(self, instance: "Process", cost: int) -> None:
         """A caller was admitted."""
-        ...
 
     def passed(self, instance: "Process", cost: int) -> None:
         """A caller was admitted by no tokens of the bucket: because everything is, or though it was to be refused."""
-        ...
 
     def denied(self, instance: "Process") -> None:
         """A caller was refused from memory."""
-        ...
 
     def asked(self, instance: "Process", ask: Ask, grant: Grant) -> None:
         """The bucket carried out an ask; the instance may never learn of it."""
-        ...
 
     def charged(self, instance: "Process", spend: Spend) -> None:
         """The bucket was charged by a spend; its caller may never learn of it."""
-        ...
 
     def ended(self, instance: "Process", caller: "Caller") -> None:
         """A caller that stood in line has its verdict."""
-        ...
 
     def reloaded(self, instance: "Process") -> None:
         """An instance goes by a file that has changed."""
-        ...
 
     def refunded(self, tokens: int) -> None:
         """Spent tokens are there again, at an instance or in the bucket."""
-        ...
 
 
 class Caller(Waiter):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tests.simulation.agenda import Agenda
 
@@ -23,22 +23,13 @@ class Fate:
     """When a second copy arrives, whose answer nobody hears."""
 
 
-class Network(Protocol):
-    """Says what becomes of a message."""
-
-    def fate(self, sender: str, number: int) -> Fate:
-        """Return the fate of a sender's message; the same one whenever it is asked."""
-        ...
+Network = Callable[[str, int], Fate]
+"""Returns the fate of a sender's message, by its number; the same one whenever it is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undisturbed:
+def undisturbed(round_trip: float = 0.001) -> Network:
     """Every answer takes `round_trip` seconds, and nothing is lost."""
-
-    round_trip: float = 0.001
-
-    def fate(self, sender: str, number: int) -> Fate:
-        return Fate(self.round_trip / 2, self.round_trip / 2)
+    return lambda _sender, _number: Fate(round_trip / 2, round_trip / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class Weather:
     storm: float
     loss: float
 
-    def fate(self, sender: str, number: int) -> Fate:
+    def __call__(self, sender: str, number: int) -> Fate:
         chance = Random(f"{self.seed} {sender} {number}")
         return Fate(
             there=chance.uniform(0.0, self.slow if chance.random() < 0.9 else self.storm),
@@ -82,7 +73,7 @@ class Post:
     ) -> None:
         """Have `carry_out` done at the server, if the message arrives, and as often as it does."""
         self._sent[sender] += 1
-        fate = Fate() if self.undisturbed else self._network.fate(sender, self._sent[sender])
+        fate = Fate() if self.undisturbed else self._network(sender, self._sent[sender])
         over = False
 
         def end(how: Callable[[], None]) -> None:
@@ -101,8 +92,4 @@ class Post:
         if not fate.lost:
             self._agenda.after(fate.there, arrive)
         if fate.again is not None:
-            self._agenda.after(fate.again, lambda: ignore(carry_out()))
-
-
-def ignore(answer: object) -> None:
-    """Nobody hears the answer to a copy."""
+            self._agenda.after(fate.again, carry_out)

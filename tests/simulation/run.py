@@ -1,8 +1,8 @@
 """One run of a scenario: a fleet in virtual time under watch."""
 
 import math
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import Change
@@ -77,116 +77,103 @@ class Run:
     def _happen(self, event: Event) -> None:
         if self.watch.trace is not None:
             self.watch.trace.append(str(event))
-        instance = self._places[event.place]
-        happenings: dict[str, Callable[[Event, Process], None]] = {
-            "calls": self._calls, "wait": self._wait, "stream": self._stream, "stall": self._stall,
-            "crash": self._crash, "close": self._close, "refund": self._refund, "debit": self._debit,
-            "interrupt": self._interrupt, "jump": self._jump, "lose": self._lose,
-            "requota": self._requota, "override": self._override, "wipe": self._wipe,
-            "mode": self._mode, "fill": self._fill, "revise": self._revise,
-            "reload": self._reload, "spend": self._spend,
-        }  # fmt: skip
-        happenings[event.kind](event, instance)
+        getattr(self, event.kind)(event, self._places[event.place])
 
-    def _calls(self, event: Event, instance: Process) -> None:
+    def calls(self, event: Event, instance: Process) -> None:
         for _ in range(event.number):
             instance.call(event.cost, event.seconds)
 
-    def _wait(self, event: Event, instance: Process) -> None:
+    def wait(self, event: Event, instance: Process) -> None:
         """Callers come that wait as long as it takes."""
         for _ in range(event.number):
             instance.call(event.cost, math.inf)
 
-    def _stream(self, event: Event, instance: Process) -> None:
+    def stream(self, event: Event, instance: Process) -> None:
         """Call the process that is in this place by then."""
         for i in range(event.number):
             self._agenda.after(event.seconds * i / event.number, lambda: self._places[event.place].call(event.cost))
 
-    def _stall(self, event: Event, instance: Process) -> None:
+    def stall(self, event: Event, instance: Process) -> None:
         instance.stall(event.seconds, event.cost)
 
-    def _spend(self, event: Event, instance: Process) -> None:
+    def spend(self, event: Event, instance: Process) -> None:
         for n in range(event.number):
             self._agenda.after(event.seconds * n / event.number, partial(instance.spend, event.cost))
 
-    def _crash(self, event: Event, instance: Process) -> None:
+    def crash(self, event: Event, instance: Process) -> None:
         instance.crash()
         self._places[event.place] = self._join(event.place)
 
-    def _close(self, event: Event, instance: Process) -> None:
+    def close(self, event: Event, instance: Process) -> None:
         if not instance.stopped:
             instance.close()
             self._places[event.place] = self._join(event.place)
 
-    def _refund(self, event: Event, instance: Process) -> None:
+    def refund(self, event: Event, instance: Process) -> None:
         """Callers give back what they were admitted for, once."""
         tokens = min(event.number * event.cost, instance.admitted - instance.refunded)
         if tokens > 0 and not instance.stopped:
             instance.refunded += tokens
             instance.refund(tokens)
 
-    def _debit(self, event: Event, instance: Process) -> None:
+    def debit(self, event: Event, instance: Process) -> None:
         """Callers used more than they had estimated; it may be more than ever fits at once."""
         instance.debit(event.number * event.cost)
 
-    def _interrupt(self, event: Event, instance: Process) -> None:
+    def interrupt(self, event: Event, instance: Process) -> None:
         instance.leave_line(event.number)
 
-    def _jump(self, event: Event, instance: Process) -> None:
+    def jump(self, event: Event, instance: Process) -> None:
         outstanding = self._outstanding()
         self._server.jump(event.seconds)
         self.watch.jumped(outstanding, event.seconds)
 
-    def _lose(self, event: Event, instance: Process) -> None:
+    def lose(self, event: Event, instance: Process) -> None:
         bucket = self._server.bucket
         self.watch.lost(self._outstanding(), max(0.0, -min(bucket._levels)) if bucket else 0.0)
         self._server.lose()
 
-    def _requota(self, event: Event, instance: Process) -> None:
+    def requota(self, event: Event, instance: Process) -> None:
         """A deployment reaches this place: the process ends, and the next one has the new quota."""
         self._requotas += 1
         self._quota = self.scenario.quotas[self._requotas % len(self.scenario.quotas)]
-        self._close(event, instance)
+        self.close(event, instance)
 
-    def _override(self, event: Event, instance: Process) -> None:
+    def override(self, event: Event, instance: Process) -> None:
         """An operator sets another quota for the key, for a time or for good, or removes it."""
-        rules = self._server.store.rules
-        text = ""
-        if event.number:
-            quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
-            until = rules.read(-1).now + event.seconds if event.seconds else None
-            text = Override(KEY, quota, until).encode()
-        rules.change(Change(rules.revision, {KEY: text}))
-        self.watch.ruled(rules.revision, rules.read(-1).fields or {})
+        self._rule(event, quota=self.scenario.quotas[event.number % len(self.scenario.quotas)])
 
-    def _mode(self, event: Event, instance: Process) -> None:
+    def mode(self, event: Event, instance: Process) -> None:
         """An operator has everything admitted, or counted alone, for a time or for good; or ends that."""
+        self._rule(event, quota=None, mode="open" if event.number == 1 else "shadow")
+
+    def _rule(self, event: Event, **override: Any) -> None:
         rules, text = self._server.store.rules, ""
         if event.number:
             until = rules.read(-1).now + event.seconds if event.seconds else None
-            text = Override(KEY, None, until, mode="open" if event.number == 1 else "shadow").encode()
+            text = Override(KEY, until=until, **override).encode()
         rules.change(Change(rules.revision, {KEY: text}))
         self.watch.ruled(rules.revision, rules.read(-1).fields or {})
 
-    def _fill(self, event: Event, instance: Process) -> None:
+    def fill(self, event: Event, instance: Process) -> None:
         """An operator fills the bucket."""
         before = self._server.store.reset(KEY, forget=bool(event.number))
         if before is not None and (bucket := self._server.bucket) is not None:
             bursts = [float(band.burst) for band in bucket._bands]
             self.watch.filled(list(before), bucket._levels, bursts, forgets=bool(event.number))
 
-    def _revise(self, event: Event, instance: Process) -> None:
+    def revise(self, event: Event, instance: Process) -> None:
         """A deployment reaches this place, or is rolled back: its processes number their quotas."""
         self._revision = event.number
         self._quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
-        self._close(event, instance)
+        self.close(event, instance)
 
-    def _reload(self, event: Event, instance: Process) -> None:
+    def reload(self, event: Event, instance: Process) -> None:
         """The process in this place notices that its file of limits says something else."""
         self._quota = self.scenario.quotas[event.number % len(self.scenario.quotas)]
         instance.reload(self._quota)
 
-    def _wipe(self, event: Event, instance: Process) -> None:
+    def wipe(self, event: Event, instance: Process) -> None:
         """The overrides are lost: those who know them keep them."""
         self._server.wipe()
 

@@ -1,10 +1,12 @@
-"""The shortest scenario that still breaks a rule: pieces are taken away as long as it does."""
+"""How a seed breaks a rule, and the shortest scenario that still does: pieces are taken away as long as it does."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
+from tests.simulation.breaks import BREAKS
 from tests.simulation.run import Run
-from tests.simulation.scenario import Event, Scenario
+from tests.simulation.scenario import Event, Scenario, draw
 
 Fails = Callable[[Scenario], bool]
 
@@ -52,3 +54,19 @@ def _smaller(event: Event) -> Iterator[Event]:
         yield replace(event, number=1)
         yield replace(event, number=event.number // 2)
         yield replace(event, number=event.number - 1)
+
+
+def play(seed: int, broken: str | None = None) -> tuple[int, str]:
+    """Return the seed, and how it failed, or nothing."""
+    with BREAKS[broken]() if broken else nullcontext():
+        error = failure(draw(seed))
+    return seed, f"seed {seed}: {type(error).__name__}: {error}" if error else ""
+
+
+def explain(seed: int, broken: str | None) -> str:
+    """Return the shortest story of how this seed fails."""
+    with BREAKS[broken]() if broken else nullcontext():
+        scenario = shortest(draw(seed))
+        fleet = f"{len(scenario.weights)} instances, {scenario.weather}, timeout {scenario.timeout:g} s"
+        head = f"{scenario.quotas[0]}, {fleet}"
+        return "\n".join([f"seed {seed}: {head}", *trace(scenario)])

@@ -20,7 +20,7 @@ from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Refuse
 from tests.simulation.agenda import SECOND, Agenda
-from tests.simulation.instance import Caller, Process
+from tests.simulation.instance import Caller, Process, Witness
 from tests.simulation.server import KEY, Server
 
 _TRIPS = 3
@@ -82,7 +82,7 @@ def wrong_sum(bucket: Bucket) -> str:
     return ""
 
 
-class Watch:
+class Watch(Witness):
     """Hears every admission and every answer, and looks at the fleet after each step; raises Violation."""
 
     def __init__(self, agenda: Agenda, server: Server, quota: Quota, instances: list[Process], timeout: float) -> None:
