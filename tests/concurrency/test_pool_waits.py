@@ -17,7 +17,7 @@ import sqlalchemy
 from batchlimit import ConcurrencyLimiter, Queue
 from batchlimit.concurrency import Sample
 from tests.awaiting import awaited
-from tests.integrations.upstream import Said, upstream
+from tests.integrations.outgoing.upstream import Said, upstream
 from tests.nodes import await_fact
 from tests.servers import Servers
 

@@ -9,13 +9,13 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit import RateLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.botocore import limit_client
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
-from tests.integrations.test_httpx import UNREADABLE, came_of
-from tests.integrations.upstream import Said, Upstream, upstream
+from tests.integrations.outgoing.test_outgoing import came_of
+from tests.integrations.outgoing.upstream import Said, Upstream
 
 Made = Callable[..., Any]
 XML = {"content-type": "text/xml"}
@@ -26,12 +26,6 @@ IDENTITY = Said(
     b"<Account>42</Account></GetCallerIdentityResult></GetCallerIdentityResponse>",
 )
 TABLES = Said(200, {"content-type": "application/x-amz-json-1.0"}, b'{"TableNames": ["one"]}')
-
-
-@pytest.fixture
-def server() -> Iterator[Upstream]:
-    with upstream() as found:
-        yield found
 
 
 @pytest.fixture
@@ -60,12 +54,6 @@ def make(server: Upstream) -> Iterator[Made]:
 def _get(client: Any) -> bytes:
     body: bytes = client.get_object(Bucket="bucket", Key="key")["Body"].read()
     return body
-
-
-def test_a_call_that_has_tokens_is_sent_and_its_stream_is_untouched(make: Made, server: Upstream) -> None:
-    server.answers(Said(200, {}, [b"ma", b"de"]))
-    assert _get(make()) == b"made"
-    assert server.asked == [("GET", "/bucket/key")]
 
 
 def test_so_it_is_in_the_other_protocols(make: Made, server: Upstream) -> None:
@@ -104,16 +92,6 @@ def test_what_upstream_says_pauses_its_key(make: Made, server: Upstream) -> None
         assert refused.value.response["Error"]["Code"] == code
     assert 50 < client.limiter.decide("127.0.0.1").retry_after <= 60.1
     assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("said", UNREADABLE)
-def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
-    make: Made, server: Upstream, said: Said
-) -> None:
-    server.answers(said, said)
-    client, plain = make(wait=0, observe=True, unsaid=60), make()
-    assert came_of(lambda: _get(client)) == came_of(lambda: _get(plain))
-    assert 50 < client.limiter.decide("127.0.0.1").retry_after <= 60.1
 
 
 JSON = {"content-type": "application/x-amz-json-1.0"}
@@ -173,8 +151,3 @@ def test_each_attempt_is_charged(make: Made, server: Upstream) -> None:
 def test_a_lost_connection_is_the_clients_own_error(make: Made) -> None:
     with pytest.raises(EndpointConnectionError):
         _get(make(url="http://127.0.0.1:1"))
-
-
-def test_a_limiter_of_the_other_api_is_an_error(make: Made) -> None:
-    with pytest.raises(TypeError, match="RateLimiter"):
-        limit_client(make(), AsyncRateLimiter.from_url("memory://", "1/s"))  # type: ignore[arg-type]

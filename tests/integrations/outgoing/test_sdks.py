@@ -15,8 +15,8 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
-from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY
-from tests.integrations.upstream import Said, Upstream, upstream
+from tests.integrations.outgoing.test_outgoing import LITTLE_IS_LEFT, REFUSED_BY_BODY
+from tests.integrations.outgoing.upstream import Said, Upstream
 
 JSON = {"content-type": "application/json"}
 SSE = {"content-type": "text/event-stream"}
@@ -109,12 +109,6 @@ class _Gemini:
 
     def ask(self) -> str | None:
         return self.client.models.generate_content(model="m", contents="hello").text
-
-
-@pytest.fixture
-def server() -> Iterator[Upstream]:
-    with upstream() as found:
-        yield found
 
 
 @pytest.fixture(

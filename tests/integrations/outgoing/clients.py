@@ -1,6 +1,7 @@
 """Clients of every library whose requests can be limited, with one face: a response is opened, read and closed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -20,6 +21,7 @@ from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTranspor
 from batchlimit.integrations.requests import LimitedAdapter
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
+from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.awaiting import awaited
 
 FAILURES = httpx.HTTPError, httpx2.HTTPError, aiohttp.ClientError, BotoCoreError, OSError
@@ -29,8 +31,10 @@ FAILURES = httpx.HTTPError, httpx2.HTTPError, aiohttp.ClientError, BotoCoreError
 class Opened:
     """A response of which the body was not read yet."""
 
-    def __init__(self, status: int, read: Callable[[], bytes], close: Callable[[], object]) -> None:
-        self.status, self.read, self.close = status, read, close
+    def __init__(
+        self, status: int, read: Callable[[], bytes], close: Callable[[], object], headers: Mapping[str, str]
+    ) -> None:
+        self.status, self.read, self.close, self.headers = status, read, close, headers
 
 
 class Client:
@@ -40,6 +44,9 @@ class Client:
         concurrency: what the transport is given; a dict: the limits of a keyed limiter.
         shared: limits of a limiter that the fleet shares.
         patience: seconds that each read may take.
+        rates: the rate limiter (default None: one of the right API with this quota).
+        is_away: whether its store is.
+        is_limited: whether there is any limit.
     """
 
     is_async = False
@@ -52,15 +59,21 @@ class Client:
         quota: Any = "1000/s",
         shared: Any = None,
         patience: float = 60,
+        rates: Any = None,
+        is_away: bool = False,
+        is_limited: bool = True,
         **options: Any,
     ) -> None:
-        self.rates: Any = (AsyncRateLimiter if self.is_async else RateLimiter)(MemoryStore(), quota)
+        kind, faulty = (AsyncRateLimiter, AsyncFaultStore) if self.is_async else (RateLimiter, FaultStore)
+        store: Any = faulty(down=True) if is_away else MemoryStore()
+        self.rates: Any = rates or kind(store, quota)
+        self.is_limited = is_limited
         self.concurrency: Any = concurrency
         if isinstance(concurrency, dict):
             self.concurrency = (AsyncKeyedConcurrencyLimiter if self.is_async else KeyedConcurrencyLimiter)(concurrency)
         if shared is not None:
-            kind = AsyncSharedConcurrencyLimiter if self.is_async else SharedConcurrencyLimiter
-            self.concurrency = kind(MemoryStore(), shared)
+            fleet = AsyncSharedConcurrencyLimiter if self.is_async else SharedConcurrencyLimiter
+            self.concurrency = fleet(MemoryStore(), shared)
         self.make(patience, concurrency=self.concurrency, **options)
 
     def make(self, patience: float, **options: Any) -> None:
@@ -77,6 +90,11 @@ class Client:
         finally:
             opened.close()
 
+    def retry_after(self, key: str = "127.0.0.1") -> float:
+        """After how many seconds a request with this key has a token."""
+        decide = self.rates.decide
+        return float((awaited(decide, key) if self.is_async else decide(key)).retry_after)
+
     def counts(self) -> tuple[int, int, int, int]:
         """How many requests are under way, succeeded, were dropped and ignored."""
         (found,) = self.concurrency.statistics().patterns.values()
@@ -92,12 +110,12 @@ class Threads(Client):
     library: Any = httpx
 
     def make(self, patience: float, **options: Any) -> None:
-        transport = LimitedTransport(self.rates, **options)
+        transport = LimitedTransport(self.rates, **options) if self.is_limited else None
         self.client = self.library.Client(transport=transport, trust_env=False, timeout=patience, follow_redirects=True)
 
     def open(self, url: str, method: str = "GET") -> Opened:
         response = self.client.send(self.client.build_request(method, url), stream=True)
-        return Opened(response.status_code, response.read, response.close)
+        return Opened(response.status_code, response.read, response.close, response.headers)
 
     def close(self) -> None:
         self.client.close()
@@ -110,14 +128,15 @@ class Tasks(Client):
     library: Any = httpx
 
     def make(self, patience: float, **options: Any) -> None:
-        transport = AsyncLimitedTransport(self.rates, **options)
+        transport = AsyncLimitedTransport(self.rates, **options) if self.is_limited else None
         self.client = self.library.AsyncClient(
             transport=transport, trust_env=False, timeout=patience, follow_redirects=True
         )
 
     def open(self, url: str, method: str = "GET") -> Opened:
         response = awaited(self.client.send, self.client.build_request(method, url), stream=True)
-        return Opened(response.status_code, lambda: awaited(response.aread), lambda: awaited(response.aclose))
+        read, close = partial(awaited, response.aread), partial(awaited, response.aclose)
+        return Opened(response.status_code, read, close, response.headers)
 
     def close(self) -> None:
         awaited(self.client.aclose)
@@ -135,37 +154,32 @@ class Requests(Client):
     """requests."""
 
     def make(self, patience: float, **options: Any) -> None:
-        self.client = requests.Session()
+        self.client, self.patience = requests.Session(), patience
         self.client.trust_env = False
-        self.client.mount("http://", LimitedAdapter(self.rates, **options))
-        self.patience = patience
+        if self.is_limited:
+            self.client.mount("http://", LimitedAdapter(self.rates, **options))
 
     def open(self, url: str, method: str = "GET") -> Opened:
         response = self.client.request(method, url, stream=True, timeout=self.patience)
-        return Opened(response.status_code, lambda: response.content, response.close)
+        return Opened(response.status_code, lambda: response.content, response.close, response.headers)
 
     def close(self) -> None:
         self.client.close()
 
 
-class Niquests(Client):
+class Niquests(Requests):
     """niquests."""
+
+    client: Any
 
     def make(self, patience: float, **options: Any) -> None:
         library = pytest.importorskip("niquests")
         from batchlimit.integrations.niquests import NiquestsAdapter
 
-        self.client = library.Session()
+        self.client, self.patience = library.Session(), patience
         self.client.trust_env = False
-        self.client.mount("http://", NiquestsAdapter(self.rates, **options))
-        self.patience = patience
-
-    def open(self, url: str, method: str = "GET") -> Opened:
-        response = self.client.request(method, url, stream=True, timeout=self.patience)
-        return Opened(response.status_code, lambda: response.content, response.close)
-
-    def close(self) -> None:
-        self.client.close()
+        if self.is_limited:
+            self.client.mount("http://", NiquestsAdapter(self.rates, **options))
 
 
 class AsyncNiquests(Niquests):
@@ -180,7 +194,8 @@ class AsyncNiquests(Niquests):
         async def session() -> Any:
             made = library.AsyncSession()
             made.trust_env = False
-            made.mount("http://", AsyncNiquestsAdapter(self.rates, **options))
+            if self.is_limited:
+                made.mount("http://", AsyncNiquestsAdapter(self.rates, **options))
             return made
 
         self.client, self.patience = awaited(session), patience
@@ -191,7 +206,8 @@ class AsyncNiquests(Niquests):
         async def content() -> Any:
             return await response.content
 
-        return Opened(response.status_code, lambda: awaited(content), lambda: awaited(response.close))
+        close = partial(awaited, response.close)
+        return Opened(response.status_code, partial(awaited, content), close, response.headers)
 
     def close(self) -> None:
         awaited(self.client.close)
@@ -204,8 +220,8 @@ class Aiohttp(Client):
 
     def make(self, patience: float, **options: Any) -> None:
         async def session() -> aiohttp.ClientSession:
-            limited = LimitedClient(self.rates, **options)
-            return aiohttp.ClientSession(middlewares=(limited,), timeout=aiohttp.ClientTimeout(sock_read=patience))
+            limited = (LimitedClient(self.rates, **options),) if self.is_limited else ()
+            return aiohttp.ClientSession(middlewares=limited, timeout=aiohttp.ClientTimeout(sock_read=patience))
 
         self.client = awaited(session)
 
@@ -214,7 +230,8 @@ class Aiohttp(Client):
             return await self.client.request(method, url)
 
         response = awaited(request)
-        return Opened(response.status, lambda: awaited(response.read), lambda: awaited(_called, response.close))
+        read, close = partial(awaited, response.read), partial(awaited, _called, response.close)
+        return Opened(response.status, read, close, response.headers)
 
     def close(self) -> None:
         awaited(self.client.close)
@@ -242,19 +259,20 @@ class Botocore(Client):
             self.clients[url] = botocore.session.Session().create_client(
                 "s3", "eu-central-1", endpoint_url=url, config=config, aws_access_key_id="a", aws_secret_access_key="b"
             )
-            limit_client(self.clients[url], self.rates, **self.options)
+            if self.is_limited:
+                limit_client(self.clients[url], self.rates, **self.options)
         return self.clients[url]
 
     def open(self, url: str, method: str = "GET") -> Opened:
         try:
             if method == "HEAD":
                 self.client(url).head_object(Bucket="bucket", Key="key")
-                return Opened(200, bytes, bool)
+                return Opened(200, bytes, bool, {})
             found = self.client(url).get_object(Bucket="bucket", Key="key")
         except ClientError as error:
             told: Any = error.response["ResponseMetadata"]
-            return Opened(told["HTTPStatusCode"], bytes, bool)
-        return Opened(200, found["Body"].read, found["Body"].close)
+            return Opened(told["HTTPStatusCode"], bytes, bool, told["HTTPHeaders"])
+        return Opened(200, found["Body"].read, found["Body"].close, found["ResponseMetadata"]["HTTPHeaders"])
 
     def close(self) -> None:
         for client in self.clients.values():

@@ -1,4 +1,4 @@
-"""A session of niquests over a limited adapter: what is sent and what is not, also where it is multiplexed."""
+"""What niquests alone has: bodies that are streamed or not, and requests that are multiplexed."""
 
 import asyncio
 import contextlib
@@ -13,26 +13,18 @@ from hypercorn.config import Config
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.stores import MemoryStore
-from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.awaiting import awaited
 from tests.integrations.asgi import lifespan, part, start
-from tests.integrations.test_httpx import LITTLE_IS_LEFT, REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
-from tests.integrations.upstream import Said, Upstream, upstream
+from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
+from tests.integrations.outgoing.upstream import Said, Upstream
 
 niquests = pytest.importorskip("niquests")
 from batchlimit.integrations.niquests import AsyncNiquestsAdapter, NiquestsAdapter  # noqa: E402
 
 
-@pytest.fixture
-def server() -> Iterator[Upstream]:
-    with upstream() as found:
-        yield found
-
-
 class Threads:
     """A session of threads."""
 
-    away: Any = FaultStore
     rates: Any = RateLimiter
 
     def __init__(self, limiter: Any, multiplexed: bool = False, **options: Any) -> None:
@@ -64,7 +56,6 @@ class Threads:
 class Tasks(Threads):
     """A session of tasks."""
 
-    away = AsyncFaultStore
     rates = AsyncRateLimiter
 
     def __init__(self, limiter: Any, multiplexed: bool = False, **options: Any) -> None:
@@ -103,44 +94,6 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_a_request_that_has_tokens_is_sent_and_its_response_is_untouched(kind: Any, server: Upstream) -> None:
-    server.answers(Said(201, {"x-one": "two"}, [b"ma", b"de"]))
-    with kind(kind.rates(MemoryStore(), "1000/s")) as client:
-        response = client.get(server.url + "/a?b=c", stream=True)
-        assert (response.status_code, response.headers["x-one"]) == (201, "two")
-        assert b"".join(client.read(response)) == b"made"
-    assert server.asked == [("GET", "/a?b=c")]
-
-
-def test_one_that_would_wait_too_long_is_not_sent_and_answered_429(kind: Any, server: Upstream) -> None:
-    with kind(kind.rates(MemoryStore(), "1/hour"), wait=0.5) as client:
-        assert client.get(server.url).status_code == 200
-        response = client.get(server.url)
-        assert (response.status_code, response.json()["status"], response.url) == (429, 429, server.url)
-        assert 3500 < int(response.headers["Retry-After"]) <= 3600
-        with pytest.raises(niquests.HTTPError):
-            response.raise_for_status()
-        assert b'"status":429' in b"".join(client.read(client.get(server.url, stream=True))).replace(b" ", b"")
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_upstream_says_pauses_its_key(kind: Any, server: Upstream, status: int) -> None:
-    server.answers(Said(status, {"retry-after": "60"}, b"later"))
-    with kind(kind.rates(MemoryStore(), "1000/s"), wait=0) as client:
-        assert client.get(server.url).content == b"later"
-        assert client.get(server.url).status_code == 429
-        assert 50 < client.retry_after() <= 60.1
-    assert len(server.asked) == 1
-
-
-def test_where_little_is_left_calls_are_held_back_before_a_429(kind: Any, server: Upstream) -> None:
-    server.answers(Said(200, LITTLE_IS_LEFT))
-    with kind(kind.rates(MemoryStore(), "1000/s"), wait=0, observe=True) as client:
-        assert [client.get(server.url).status_code for _ in range(2)] == [200, 429]
-    assert len(server.asked) == 1
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
     kind: Any, server: Upstream, stream: bool
@@ -167,19 +120,6 @@ def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_
     with kind(None) as plain, kind(limiter, wait=0, observe=True, unsaid=60) as client:
         assert came_of(lambda: got(client)) == came_of(lambda: got(plain))
         assert 50 < client.retry_after() <= 60.1
-
-
-def test_while_the_store_is_away_a_request_is_answered_503(kind: Any, server: Upstream) -> None:
-    with kind(kind.rates(kind.away(down=True), "1/s"), wait=0) as client:
-        assert client.get(server.url).status_code == 503
-    assert server.asked == []
-
-
-def test_each_redirect_is_charged(kind: Any, server: Upstream) -> None:
-    server.answers(Said(302, {"location": "/elsewhere"}), Said(302, {"location": "/again"}))
-    with kind(kind.rates(MemoryStore(), "2/hour"), wait=0) as client:
-        assert client.get(server.url).status_code == 429
-    assert len(server.asked) == 2
 
 
 @pytest.fixture
@@ -226,13 +166,6 @@ def test_with_concurrency_none_is_multiplexed_and_all_give_their_places_back(kin
     with kind(limiter, multiplexed=True, wait=0, disable_http1=True, concurrency=1) as client:
         responses = [client.get(multiplexing) for _ in range(3)]
         assert [(each.lazy, each.status_code, each.content) for each in responses] == [(False, 200, b"hello")] * 3
-
-
-def test_a_limiter_of_the_other_api_is_an_error() -> None:
-    with pytest.raises(TypeError, match="RateLimiter"):
-        NiquestsAdapter(AsyncRateLimiter.from_url("memory://", "1/s"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="AsyncRateLimiter"):
-        AsyncNiquestsAdapter(RateLimiter.from_url("memory://", "1/s"))  # type: ignore[arg-type]
 
 
 def test_an_unknown_option_is_an_error() -> None:

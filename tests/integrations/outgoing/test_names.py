@@ -15,7 +15,7 @@ from batchlimit.integrations.aiohttp_client import LimitedClient
 from batchlimit.integrations.httpx import LimitedTransport
 from batchlimit.integrations.requests import LimitedAdapter
 from batchlimit.stores import MemoryStore
-from tests.integrations.upstream import Upstream, upstream
+from tests.integrations.outgoing.upstream import Upstream, upstream
 
 KEY = "{method} {scheme} {host} {port} {path}"
 Send = Callable[[str, str, str, Any], tuple[int, str, bytes]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from requests.structures import CaseInsensitiveDict
 
 from batchlimit.integrations.told import Allowance, observe
-from tests.integrations.test_upstream import A_MINUTE_LATER, NOW, far_from_utc  # noqa: F401  a fixture
+from tests.integrations.outgoing.test_upstream import A_MINUTE_LATER, NOW, far_from_utc  # noqa: F401  a fixture
 
 DATE = "Mon, 21 Sep 2026 14:13:20 GMT"
 """It is NOW then."""

@@ -18,31 +18,11 @@ from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTranspor
 from batchlimit.laws import AIMD
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
-from tests.integrations.outgoing import CLIENTS, FAILURES, Aiohttp, Botocore, Client, Tasks, Tasks2
-from tests.integrations.test_sdks import CHAT, TOO_MANY
-from tests.integrations.upstream import Said, Upstream, upstream
+from tests.integrations.outgoing.clients import FAILURES, Aiohttp, Botocore, Tasks, Tasks2
+from tests.integrations.outgoing.test_sdks import CHAT, TOO_MANY
+from tests.integrations.outgoing.upstream import Said, Upstream, upstream
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def server() -> Iterator[Upstream]:
-    with upstream() as found:
-        yield found
-
-
-@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.__name__.lower())
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Makes clients, and closes them."""
-    made: list[Client] = []
-
-    def one(*args: Any, **options: Any) -> Client:
-        made.append(request.param(*args, **options))
-        return made[-1]
-
-    yield one
-    for each in made:
-        each.close()
 
 
 class Slow:

@@ -10,31 +10,12 @@ import pytest
 from batchlimit import Queue
 from batchlimit.concurrency import Keyed
 from tests.awaiting import awaited
-from tests.integrations.outgoing import CLIENTS, Client
-from tests.integrations.upstream import Said, Upstream, upstream
+from tests.integrations.outgoing.clients import Client
+from tests.integrations.outgoing.upstream import Said, Upstream
 from tests.nodes import await_fact
 
 KEY = "127.0.0.1"
 BATCH = 12
-
-
-@pytest.fixture
-def server() -> Iterator[Upstream]:
-    with upstream() as found:
-        yield found
-
-
-@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.__name__.lower())
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client]]:
-    made: list[Client] = []
-
-    def one(*args: Any, **options: Any) -> Client:
-        made.append(request.param(*args, **options))
-        return made[-1]
-
-    yield one
-    for each in made:
-        each.close()
 
 
 def by_path(request: Any) -> int:
