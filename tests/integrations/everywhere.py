@@ -57,15 +57,15 @@ class Served:
     """An application that is called.
 
     Attributes:
-        get: calls it: with a path and a user.
         statistics: what became of the requests.
     """
 
-    def __init__(self, get: Callable[[str, str], Reply], statistics: Callable[[], Any]) -> None:
+    def __init__(self, get: Callable[[str, dict[str, str]], Reply], statistics: Callable[[], Any]) -> None:
         self._get, self.statistics = get, statistics
 
-    def get(self, path: str, user: str = "ann") -> Reply:
-        return self._get(path, user)
+    def get(self, path: str, user: str = "ann", **fields: str) -> Reply:
+        """Call it with a path, as a user, with header fields."""
+        return self._get(path, {"x-user": user, **{name.replace("_", "-"): text for name, text in fields.items()}})
 
     def statuses(self, path: str, times: int, user: str = "ann") -> list[int]:
         return [self.get(path, user).status for _ in range(times)]
@@ -75,8 +75,8 @@ class Served:
 def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
     with asyncio.Runner() as runner:
 
-        def get(path: str, user: str) -> Reply:
-            headers = [(b"x-user", user.encode()), (b"host", b"x")]
+        def get(path: str, given: dict[str, str]) -> Reply:
+            headers = [(name.encode(), text.encode()) for name, text in {"host": "x", **given}.items()]
             reply = runner.run(call(app, http(path, headers=headers)))
             fields = {name.decode(): value.decode() for name, value in reply.fields.items()}
             return Reply(reply.status, reply.body.decode(), fields)
@@ -86,10 +86,11 @@ def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
 
 @contextmanager
 def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
-    def get(path: str, user: str) -> Reply:
+    def get(path: str, given: dict[str, str]) -> Reply:
         told: list[Any] = []
-        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "REMOTE_ADDR": "192.0.2.1", "HTTP_X_USER": user}
-        environ |= {"SERVER_NAME": "x", "SERVER_PORT": "80", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO()}  # type: ignore[dict-item]
+        environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "REMOTE_ADDR": "192.0.2.1"}
+        environ |= {f"HTTP_{name.upper().replace('-', '_')}": text for name, text in given.items()}
+        environ |= {"SERVER_NAME": "x", "SERVER_PORT": "80", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO()}
         body = app(environ, lambda status, fields, *_: told.extend((status, fields)))
         text = b"".join(body).decode()
         getattr(body, "close", lambda: None)()
@@ -98,7 +99,7 @@ def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
     yield Served(get, statistics)
 
 
-def with_asgi(rules: Any, **options: Any) -> Any:
+def with_asgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(start())
         await send(part(seen(asgi.decisions, scope).encode()))
@@ -108,11 +109,11 @@ def with_asgi(rules: Any, **options: Any) -> Any:
     async def routed(scope: Any, receive: Any, send: Any) -> None:
         await (route if scope["path"] == "/search" else app)(scope, receive, send)
 
-    limits = asgi.RateLimitMiddleware(routed, "memory://", rules, identify=user_of, **options)
+    limits = asgi.RateLimitMiddleware(routed, source, rules, **{"identify": user_of, **options})
     return on_loop(limits, limits.statistics)
 
 
-def with_fastapi(rules: Any, **options: Any) -> Any:
+def with_fastapi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     app = FastAPI(default_response_class=PlainTextResponse)
 
     @app.get("/hello")
@@ -120,21 +121,21 @@ def with_fastapi(rules: Any, **options: Any) -> Any:
     def hello(request: FastAPIRequest) -> str:
         return seen(fastapi.decisions, request)
 
-    limits = fastapi.add_rate_limits(app, "memory://", rules, identify=user_of, **options)
+    limits = fastapi.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
     return on_loop(app, limits.statistics)
 
 
-def with_starlette(rules: Any, **options: Any) -> Any:
+def with_starlette(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     async def hello(request: StarletteRequest) -> PlainTextResponse:
         return PlainTextResponse(seen(starlette.decisions, request))
 
     search = Route("/search", hello, middleware=[Middleware(starlette.RouteLimitMiddleware, KEY)])
     app = Starlette(routes=[Route("/hello", hello), search])
-    limits = starlette.add_rate_limits(app, "memory://", rules, identify=user_of, **options)
+    limits = starlette.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
     return on_loop(app, limits.statistics)
 
 
-def with_litestar(rules: Any, **options: Any) -> Any:
+def with_litestar(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     @get("/hello", media_type=MediaType.TEXT)
     async def hello(request: LitestarRequest[Any, Any, Any]) -> str:
         return seen(litestar.decisions, request)
@@ -144,13 +145,13 @@ def with_litestar(rules: Any, **options: Any) -> Any:
         return seen(litestar.decisions, request)
 
     app = Litestar([hello, search], logging_config=None, openapi_config=None)
-    limits = litestar.add_rate_limits(app, "memory://", rules, identify=user_of, **options)
+    limits = litestar.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
     return on_loop(app, limits.statistics)
 
 
-def with_quart(rules: Any, **options: Any) -> Any:
+def with_quart(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     app = Quart("shop")
-    limits = quart.Limits("memory://", rules, app, identify=user_of, **options)
+    limits = quart.Limits(source, rules, app, **{"identify": user_of, **options})
 
     @app.get("/hello")
     async def hello() -> str:
@@ -161,25 +162,25 @@ def with_quart(rules: Any, **options: Any) -> Any:
 
 
 @contextmanager
-def with_aiohttp(rules: Any, **options: Any) -> Iterator[Served]:
+def with_aiohttp(rules: Any, source: Any = "memory://", **options: Any) -> Iterator[Served]:
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text=seen(aiohttp.decisions, request))
 
     app = web.Application()
     app.router.add_get("/hello", hello)
     app.router.add_get("/search", aiohttp.limited(KEY)(hello))
-    limits = aiohttp.Limits("memory://", rules, identify=lambda r: {"user": r.headers.get("x-user")}, **options)
+    limits = aiohttp.Limits(source, rules, **{"identify": django_site.who, **options})
     limits.setup(app)
     with asyncio.Runner() as runner:
         client = runner.run(_client(app))
 
-        async def ask(path: str, user: str) -> Reply:
-            async with client.get(path, headers={"x-user": user}) as reply:
+        async def ask(path: str, given: dict[str, str]) -> Reply:
+            async with client.get(path, headers=given) as reply:
                 fields = {name.lower(): value for name, value in reply.headers.items()}
                 return Reply(reply.status, await reply.text(), fields)
 
         try:
-            yield Served(lambda path, user: runner.run(ask(path, user)), limits.statistics)
+            yield Served(lambda path, given: runner.run(ask(path, given)), limits.statistics)
         finally:
             runner.run(client.close())
 
@@ -190,11 +191,9 @@ async def _client(app: web.Application) -> Any:
     return client
 
 
-def with_flask(rules: Any, **options: Any) -> Any:
+def with_flask(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     app = Flask("shop")
-    limits = flask.Limits(
-        "memory://", rules, app, identify=lambda request: {"user": request.headers.get("x-user")}, **options
-    )
+    limits = flask.Limits(source, rules, app, **{"identify": django_site.who, **options})
 
     @app.get("/hello")
     def hello() -> str:
@@ -204,14 +203,13 @@ def with_flask(rules: Any, **options: Any) -> Any:
     return in_thread(app, partial(limits.statistics, app))
 
 
-def with_wsgi(rules: Any, **options: Any) -> Any:
+def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
         return [seen(wsgi.decisions, environ).encode()]
 
-    limits = wsgi.RateLimitMiddleware(
-        app, "memory://", rules, identify=lambda environ: {"user": environ["HTTP_X_USER"]}, **options
-    )
+    identify = {"identify": lambda environ: {"user": environ["HTTP_X_USER"]}}
+    limits = wsgi.RateLimitMiddleware(app, source, rules, **{**identify, **options})
     return in_thread(limits, limits.statistics)
 
 
@@ -223,14 +221,17 @@ urlpatterns = [url("hello", _hello), url("search", django.limited(KEY)(_hello))]
 
 
 @contextmanager
-def with_django(rules: Any, *, asynchronous: bool = False, **options: Any) -> Iterator[Served]:
-    mine = {"URL": "memory://", "RULES": rules, "IDENTIFY": django_site.who}
+def with_django(
+    rules: Any, source: Any = "memory://", *, asynchronous: bool = False, **options: Any
+) -> Iterator[Served]:
+    mine = {"URL": source} if isinstance(source, str) else {"LIMITER": source, "ASYNC_LIMITER": source}
+    mine |= {"RULES": rules, "IDENTIFY": django_site.who}
     mine |= {name.upper(): value for name, value in options.items()}
     with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=__name__), asyncio.Runner() as runner:
         client: Any = (AsyncClient if asynchronous else Client)()
 
-        def get(path: str, user: str) -> Reply:
-            reply = client.get(path, headers={"x-user": user})
+        def get(path: str, given: dict[str, str]) -> Reply:
+            reply = client.get(path, headers=given)
             reply = runner.run(reply) if asynchronous else reply
             return Reply(reply.status_code, reply.content.decode(), {k.lower(): v for k, v in reply.headers.items()})
 
@@ -249,4 +250,7 @@ FACES: dict[str, Any] = {
     "django": with_django,
     "django-asgi": partial(with_django, asynchronous=True),
 }
-"""Each face of web applications: call it with rules and options."""
+"""Each face of web applications: call it with rules, perhaps with what makes its limiter, and options."""
+THREADS = ("flask", "wsgi", "django")
+PEERS = ["192.0.2.1", "127.0.0.1"]
+"""Who asks."""

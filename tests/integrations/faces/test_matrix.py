@@ -16,8 +16,6 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rules
 from batchlimit.stores import MemoryStore
-from batchlimit.stores.memory import AsyncMemoryStore
-from batchlimit.testing import AsyncFaultStore
 from tests.integrations.asgi import Reply, call, http, websocket
 from tests.integrations.faces.rules import RULES
 from tests.sync.stage import Clock
@@ -32,7 +30,6 @@ class Stand:
 
     app: Any
     limiter: AsyncRateLimiter
-    store: AsyncFaultStore
     clock: Clock
 
     async def get(self, path: str, user: bytes = b"ann", **options: Any) -> Reply:
@@ -50,12 +47,12 @@ def stand(request: pytest.FixtureRequest) -> Make:
     @asynccontextmanager
     async def of(**options: Any) -> AsyncIterator[Stand]:
         clock = Clock()
-        store = AsyncFaultStore(lambda: AsyncMemoryStore(MemoryStore(clock)))
-        async with AsyncRateLimiter(store, Rules(RULES).quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
+        async with AsyncRateLimiter(
+            MemoryStore(clock), Rules(RULES).quotas, clock=clock, sizer=FixedBatch(1)
+        ) as limiter:
             options = {"headers": Fields(secret=b"s", chance=lambda: 0.0), **options}
             app = import_module(f"tests.integrations.faces.with_{request.param}").build(limiter, **options)
-            yield Stand(app, limiter, store, clock)
-            store.down = False
+            yield Stand(app, limiter, clock)
 
     return of
 
@@ -80,15 +77,6 @@ def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(s
             assert (await at.get(path, b"bob")).status == 200
             at.clock.pass_by(int(refused.fields[b"retry-after"]))
             assert (await at.get(path)).status == 200
-
-    asyncio.run(main())
-
-
-def test_the_middleware_alone_limits_what_asks_for_nothing(stand: Make) -> None:
-    async def main() -> None:
-        async with stand() as at:
-            reply = await at.get("/hello")
-            assert (reply.status, list(reply.limits)) == (200, ["all"])
 
     asyncio.run(main())
 
@@ -139,18 +127,6 @@ def test_a_route_that_raises_is_a_500_of_its_own_and_is_charged(stand: Make) -> 
                 with contextlib.suppress(ZeroDivisionError):  # what the framework does with it is its own affair
                     await at.get("/broken")
             assert (await at.get("/broken")).status == 429
-
-    asyncio.run(main())
-
-
-def test_a_store_that_down_is_decided_by_the_rule(stand: Make) -> None:
-    async def main() -> None:
-        async with stand() as at:
-            at.store.down = True
-            assert (await at.get("/open")).status == 200
-            reply = await at.get("/closed")
-            assert (reply.status, reply.fields[b"retry-after"]) == (503, b"1")
-            assert json.loads(reply.body)["type"].endswith("#temporary-reduced-capacity")
 
     asyncio.run(main())
 
