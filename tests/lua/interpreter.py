@@ -1,5 +1,6 @@
 """A Redis that fits in a test: one hash, the scripts in Lua 5.1 in this process, and a clock that the test sets."""
 
+import math
 from typing import Any
 
 from lupa.lua51 import LuaRuntime
@@ -9,6 +10,8 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, Spent
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.scripts import (
+    ServerClocks,
+    SpendScript,
     give_back_arguments,
     lend_arguments,
     pause_arguments,
@@ -17,10 +20,8 @@ from batchlimit.stores.client.scripts import (
     read_level,
     read_reset,
     read_slots,
-    read_spent,
     reset_arguments,
     script,
-    spend_arguments,
     take_arguments,
 )
 
@@ -92,7 +93,9 @@ class Interpreter:
 
     def spend(self, spend: Spend) -> Spent | None:
         """Spend at the bucket, in a group of its own."""
-        group = read_spent(self.listed("spend", spend_arguments([[spend]])), [[spend]]).groups[0]
+        script, groups = SpendScript("", ServerClocks()), [[spend]]
+        _, _, arguments = script.call("", groups, look=False, within=math.inf, server="")
+        (group,) = script.read(self.listed("spend", arguments), groups, server="", sent=-math.inf).groups
         return None if group is None else group[0]
 
     def _exists(self, _key: str) -> int:

@@ -38,15 +38,10 @@ class MultiplexedConnection(asyncio.Protocol):
         self._is_turn = False  # whether a command was sent in this turn of the loop
         self._asked: deque[asyncio.Future[Any]] = deque()
         self._waiting = 0  # how many of them a caller still waits for
-        self._is_retired = False
+        self.is_open = True  # it takes more calls: it is connected, and no caller gave up waiting for a reply
         self._error: Exception | None = None  # why it was ended
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writer.transport.set_protocol(self)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it takes more calls: it is connected, and no caller gave up waiting for a reply."""
-        return not self._is_retired
 
     async def ask(self, command: bytes) -> Any:
         """Send a packed command, once, and return the reply; an error reply is raised as redis-py raises it."""
@@ -62,7 +57,7 @@ class MultiplexedConnection(asyncio.Protocol):
         After a caller cancels its future, the connection takes no more calls, because that reply may never come. It
         ends when all other callers have their replies.
         """
-        if self._is_retired:  # it ended before its first use: no reply would ever come
+        if not self.is_open:  # it ended before its first use: no reply would ever come
             raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting += 1
@@ -76,7 +71,7 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Take no more calls, and end when no caller waits for a reply any more."""
-        self._is_retired = True
+        self.is_open = False
         if not self._waiting:
             self._writer.transport.abort()
 
@@ -89,7 +84,10 @@ class MultiplexedConnection(asyncio.Protocol):
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not NOTHING:
-                self._deliver(reply)
+                if not isinstance(reply, PUSH):
+                    if not self._asked:
+                        raise InvalidResponse("a reply without a command")
+                    _settle(self._asked.popleft(), reply)
         except RedisError as error:  # these bytes are no reply
             self._abort(error)
         except BaseException:
@@ -97,7 +95,7 @@ class MultiplexedConnection(asyncio.Protocol):
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_retired = True
+        self.is_open = False
         error = self._error = self._error or redis.ConnectionError(
             _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
         )
@@ -125,19 +123,12 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def _ended(self, answer: "asyncio.Future[Any]") -> None:
         self._waiting -= 1
-        if answer.cancelled() or self._is_retired:
+        if answer.cancelled() or not self.is_open:
             self.retire()
 
     def _abort(self, error: Exception | None = None) -> None:
-        self._is_retired, self._error = True, error
+        self.is_open, self._error = False, error
         self._writer.transport.abort()
-
-    def _deliver(self, reply: Any) -> None:
-        if isinstance(reply, PUSH):
-            return
-        if not self._asked:
-            raise InvalidResponse("a reply without a command")
-        _settle(self._asked.popleft(), reply)
 
 
 def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:

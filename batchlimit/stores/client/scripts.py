@@ -158,43 +158,36 @@ class SpendScript:
         self._seen, self._clocks = seen, clocks
 
     def call(self, prefix: str, groups: Groups, look: bool, within: float, server: str) -> Call:
-        """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them."""
-        names = [bucket_name(prefix, spend.key) for group in groups for spend in group]
-        return "spend", names, spend_arguments(groups, self._seen if look else "", self._clocks.latest(server, within))
+        """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them.
+
+        An instant of the server (us) goes with it, from which on nothing is charged.
+        """
+        latest, names = self._clocks.latest(server, within), list[str]()
+        found: list[str | bytes] = [self._seen if look else "", "%d" % latest if latest < math.inf else ""]  # noqa: UP031
+        for group in groups:
+            size = len(group)
+            for key, quota, cost, age, fill, rules, revision in group:
+                names.append(bucket_name(prefix, key))
+                found.append(spelled(quota))
+                numbers = cost, size, age * _SECOND, fill, rules, revision
+                found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031  as in take_arguments
+        return "spend", names, found
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
         """Return what became of the groups; they were `sent` then, by time.monotonic()."""
         self._clocks.hear(server, reply[1], sent)
-        return read_spent(reply, groups)
-
-
-def spend_arguments(groups: Groups, seen: str = "", latest: float = math.inf) -> list[str | bytes]:
-    """Return ARGV of spend.lua; `latest` is an instant of the server (us) from which on nothing is charged."""
-    found: list[str | bytes] = [seen, "%d" % latest if latest < math.inf else ""]  # noqa: UP031  as in take_arguments
-    for group in groups:
-        size = len(group)
-        for _, quota, cost, age, fill, rules, revision in group:
-            found.append(spelled(quota))
-            numbers = cost, size, age * _SECOND, fill, rules, revision
-            found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031
-    return found
-
-
-def read_spent(reply: Sequence[int], groups: Groups) -> SpendReply:
-    """Return the SpendReply in a reply of spend.lua."""
-    rules, _, *numbers = reply
-    at, found = 0, list[tuple[Spent, ...] | None]()
-    for group in groups:
-        spent = []
-        for each in group:
-            ends = at + 4 + len(each.quota.also)
-            verdict, wait, epoch, *levels = numbers[at:ends]
-            if verdict != _ELSE:
-                told = tuple([level / 1000 for level in levels])
-                spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, told))
-            at = ends
-        found.append(tuple(spent) if len(spent) == len(group) else None)
-    return SpendReply(rules, found)
+        at, found = 2, list[tuple[Spent, ...] | None]()
+        for group in groups:
+            spent = []
+            for each in group:
+                ends = at + 4 + len(each.quota.also)
+                verdict, wait, epoch, *levels = reply[at:ends]
+                if verdict != _ELSE:
+                    told = tuple([level / 1000 for level in levels])
+                    spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, told))
+                at = ends
+            found.append(tuple(spent) if len(spent) == len(group) else None)
+        return SpendReply(reply[0], found)
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:

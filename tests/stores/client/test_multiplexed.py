@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from batchlimit.bucket.messages import Ask, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
+from batchlimit.stores.client import async_direct
 from batchlimit.stores.client.async_direct import MultiplexedConnection
 from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import awaited
@@ -170,7 +171,9 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
         awaited(run, one)
 
 
-def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(valkey: Server, prefix: str) -> None:
+def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its pipe took no more calls, and nobody was left who would have ended it."""
 
     async def run() -> None:
@@ -179,16 +182,19 @@ def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(valkey: Serv
                 await store.peek("k", HUNDRED)
                 pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
                 call = asyncio.create_task(store.peek("k", HUNDRED))
-                pipe._deliver = partial(_deliver_and_cancel, pipe, call)  # type: ignore[method-assign]
-                with pytest.raises(asyncio.CancelledError):
-                    await call
+                with monkeypatch.context() as patch:
+                    patch.setattr(async_direct, "_settle", partial(_settle_and_cancel, async_direct._settle, call))
+                    with pytest.raises(asyncio.CancelledError):
+                        await call
                 await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
 
     awaited(run)
 
 
-def _deliver_and_cancel(pipe: MultiplexedConnection, call: "asyncio.Task[Level]", reply: object) -> None:
-    MultiplexedConnection._deliver(pipe, reply)
+def _settle_and_cancel(
+    settle: Callable[..., None], call: "asyncio.Task[Level]", answer: "asyncio.Future[Any]", reply: object
+) -> None:
+    settle(answer, reply)
     call.cancel()
 
 
@@ -244,7 +250,7 @@ def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> None:
     awaited(run)
 
 
-@pytest.mark.parametrize("where", ["write", "_deliver"])
+@pytest.mark.parametrize("where", ["write", "settle"])
 def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, prefix: str, where: str) -> None:
     """A signal handler raises within the event loop: the next call must not get another's reply."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
@@ -262,7 +268,7 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, 
                 pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
             )
         else:
-            patch.setattr(MultiplexedConnection, where, interrupt)
+            patch.setattr(async_direct, "_settle", interrupt)
         with pytest.raises(KeyboardInterrupt):
             runner.run(store.take("rich", HUNDRED, ask(50)))
         assert runner.run(store.peek("k", HUNDRED)).level == 100
