@@ -22,8 +22,7 @@ from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.base.unique import Unique
 from batchlimit.base.waiting import patience
-from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
-from batchlimit.concurrency.async_permit import AsyncPermit
+from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter, AsyncPermit
 from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter

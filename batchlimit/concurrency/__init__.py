@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING
 from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.async_permit import AsyncPermit
+    from batchlimit.concurrency.async_limiter import AsyncPermit
     from batchlimit.concurrency.classification import Classify, classify
     from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
     from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics, PatternStatistics
@@ -60,7 +60,7 @@ else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.concurrency.async_permit": "AsyncPermit",
+            "batchlimit.concurrency.async_limiter": "AsyncPermit",
             "batchlimit.concurrency.classification": "Classify classify",
             "batchlimit.concurrency.keyed.permits": "AsyncPermits Permits",
             "batchlimit.concurrency.keyed.limiter": "AsyncKeyedConcurrencyLimiter KeyedConcurrencyLimiter",

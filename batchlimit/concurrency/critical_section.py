@@ -29,23 +29,16 @@ class CriticalSection:
     The garbage collector and signal handlers run in any thread, also in the one that holds the lock, and may complete
     permits there. So the lock is reentrant, and a change that is asked for during another one is deferred until after
     it.
-
-    Attributes:
-        lock: Held to touch the gate, the law and the counts; never while a waiter is woken or a line is logged.
-        gate: The gate of this process. A forked child gets a gate of its own.
-        clock: Returns ns; never runs backwards.
-        is_changing: True while the thread that holds the lock makes a change.
-        deferred: The changes that were asked for during another one.
     """
 
     __slots__ = ("clock", "deferred", "gate", "is_changing", "lock")
 
     def __init__(self, gate: Gate, clock: Callable[[], int]) -> None:
+        # Held to touch the gate, the law and the counts; never while a waiter is woken or a line is logged.
         self.lock = threading.RLock()
-        self.gate = gate
-        self.clock = clock
-        self.is_changing = False
-        self.deferred: deque[Callable[[], None]] = deque()
+        self.gate, self.clock = gate, clock  # ns, which never run backwards; a forked child gets a gate of its own
+        self.is_changing = False  # while the thread that holds the lock makes a change
+        self.deferred: deque[Callable[[], None]] = deque()  # changes that were asked for during another one
 
     def do(self, action: Callable[[], T]) -> T:
         """Return what an action returns that has the lock; every other change, of this thread too, comes after it.
@@ -119,16 +112,9 @@ class GateQueue:
         self._section, self._counts = section, counts
 
     def join(self, waiter: GateWaiter, partition: str) -> None:
-        """Begin to wait. From now on any thread may wake the waiter, once: when it is served or the limiter is closed.
+        """Begin to wait, or raise why not; from now on any thread may wake the waiter, once.
 
-        Args:
-            waiter: Its `wake` raises RuntimeError if nobody can be woken any more.
-            partition: The name of its partition.
-
-        Raises:
-            TypeError: The priority is no whole number.
-            ConcurrencyLimited: The queue is full.
-            LimiterClosed: The limiter was closed.
+        Its `wake` raises RuntimeError if nobody can be woken any more.
         """
         if isinstance(waiter.priority, bool) or not isinstance(waiter.priority, int):
             raise TypeError(f"the priority of what may wait must be a whole number, not {waiter.priority!r}")

@@ -22,46 +22,24 @@ class Gate:
     room that they leave.
 
     It has 11 public methods: one for each thing that happens to it.
-
-    Attributes:
-        limit: How many calls may be under way.
-        open_to: Below so many calls under way any call may enter, of whatever partition; 0 if shares are
-            strict or have caps.
-        behind: True if waiters may wait for no more than the next `serve`: there were too many for one.
-        in_flight: How many calls are under way.
-        raised: How often the limit was raised.
-        lowered: How often the limit was lowered.
-        is_closed: True if no call may enter any more.
-        leaving: The waiters that were served or sent away, until somebody has woken them.
-        partitions: The partitions.
-        waiting: The waiters.
     """
 
     __slots__ = (
-        "_queue",
-        "behind",
-        "in_flight",
-        "is_closed",
-        "leaving",
-        "limit",
-        "lowered",
-        "open_to",
-        "partitions",
-        "raised",
+        "_queue", "behind", "in_flight", "is_closed", "leaving", "limit", "lowered", "open_to", "partitions", "raised",
         "waiting",
-    )
+    )  # fmt: skip
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
-        self.open_to = 0
+        self.open_to = 0  # below so many under way any call may enter; 0 if shares are strict or have caps
         self.is_closed = False
-        self.behind = False
+        self.behind = False  # whether waiters may wait for no more than the next `serve`: there were too many for one
         self.in_flight = 0
-        self.raised: dict[str, int] = {}
+        self.raised: dict[str, int] = {}  # how often, by why
         self.lowered: dict[str, int] = {}
         self._queue = queue
         self.waiting = Waiting(queue.order)
-        self.leaving: dict[GateWaiter, None] = {}
+        self.leaving: dict[GateWaiter, None] = {}  # served or sent away, until somebody has woken them
         self.partitions = PartitionTable(partitions)
         self._share_out()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Outcome(Enum):
@@ -165,16 +165,6 @@ class WrappingLaw:
         return self._law.limit
 
 
-@runtime_checkable
-class Baselined(Protocol):
-    """A law that compares how long calls take with a baseline that it learnt."""
-
-    @property
-    def baselines(self) -> Mapping[str, float]:
-        """By operation, in seconds; "" where the law does not tell them apart. Empty as long as none is known."""
-        ...
-
-
 class LawState(NamedTuple):
     """What a law tells of itself, for those who watch it."""
 
@@ -186,19 +176,23 @@ class LawState(NamedTuple):
 
 def state_of(law: object) -> LawState:
     """Return what a law tells of itself, or the law that it wraps; nothing if it tells nothing."""
-    while law is not None:
-        if isinstance(state := getattr(law, "state", None), LawState):
-            return state
-        law = getattr(law, "law", None)
-    return LawState()
+    return _told(law, "state", LawState) or LawState()
 
 
 def baselines_of(law: object) -> dict[str, float]:
-    """Return the baselines of a law, or of the law that it wraps; empty if it has none."""
-    while not isinstance(law, Baselined):
-        if (law := getattr(law, "law", None)) is None:
-            return {}
-    return dict(law.baselines)
+    """Return how long calls take without a queue (s), as a law holds, or the law that it wraps; empty if none does.
+
+    They are by operation; "" where the law does not tell them apart.
+    """
+    return dict(_told(law, "baselines", Mapping) or {})
+
+
+def _told(law: object, name: str, kind: type) -> Any:
+    while law is not None:
+        if isinstance(found := getattr(law, name, None), kind):
+            return found
+        law = getattr(law, "law", None)
+    return None
 
 
 def single(ns: float) -> dict[str, float]:

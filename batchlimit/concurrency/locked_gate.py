@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
@@ -27,32 +27,12 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 SUCCESS, DROPPED, IGNORED = Outcome
 
 
-class OtherTime(Protocol):
-    """Another time than the real one, in which callers wait: that of the testing kit."""
-
-    def thread_turn(self) -> Any:
-        """Return what a thread waits for, as waking.ThreadWakeup."""
-        ...
-
-    def task_turn(self) -> Any:
-        """Return what a task waits for, as waits.TaskWakeup."""
-        ...
-
-
 class LockedGate:
     """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock.
 
     `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
     Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
     call in between. Whose end was interrupted for all that is found by the tally of its partition: see `lost` there.
-
-    Attributes:
-        clock: Returns ns; never runs backwards.
-        waiters: The queue.
-        sheddable: The permits that may be told to give up.
-        control: The law, for changes that no call brings.
-        time: In which callers wait; None: in the real one.
-        counts: The numbers so far, for `statistics`.
     """
 
     def __init__(
@@ -67,15 +47,15 @@ class LockedGate:
         clock: Callable[[], int],
         key: str | None = None,
     ) -> None:
-        self.clock = clock
-        self.time: OtherTime | None = None
+        self.clock = clock  # returns ns; never runs backwards
+        self.time: Any = None  # has the turns in which threads and tasks wait; None: the real time
         self._classify, self._bypass = classify, bypass
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
         self.waiters = GateQueue(self._section, self.counts)
         self.sheddable = SheddablePermits(self._section, self.counts)
-        self.control = LimitControl(self._section, law, watchers)
+        self.control = LimitControl(self._section, law, watchers)  # for changes that no call brings
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
         live_gates.add(self)
@@ -134,7 +114,7 @@ class LockedGate:
         finally:
             del refusal  # which would refer to itself, by this frame
 
-    def tell_time(self, clock: Callable[[], int], time: OtherTime | None) -> None:
+    def tell_time(self, clock: Callable[[], int], time: Any) -> None:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
         self.clock = self._section.clock = clock
         self.time = time

@@ -42,19 +42,9 @@ class BasePermit(Unique):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_gate",
-        "_in_flight",
-        "_locked_gate",
-        "_place",
-        "_sheddable",
-        "_state",
-        "_tally",
-        "_told",
-        "operation",
-        "priority",
-        "start_ns",
-    )
+        "__weakref__", "_gate", "_in_flight", "_locked_gate", "_place", "_sheddable", "_state", "_tally", "_told",
+        "operation", "priority", "start_ns",
+    )  # fmt: skip
     _instead = "complete it where it was acquired, and acquire another one there"
 
     # Set when it is held: the gate and the partition that count it, when it entered, how many were in flight then.

@@ -77,19 +77,9 @@ class GateWaiter:
     """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
-        "displaced",
-        "gate",
-        "in_flight",
-        "number",
-        "partition",
-        "priority",
-        "served",
-        "since_ns",
-        "start_ns",
-        "tally",
-        "waiting",
-        "wake",
-    )
+        "displaced", "gate", "in_flight", "number", "partition", "priority", "served", "since_ns", "start_ns", "tally",
+        "waiting", "wake",
+    )  # fmt: skip
 
     partition: Partition
 

@@ -144,19 +144,9 @@ class Counts:
     """
 
     __slots__ = (
-        "_mean_ns",
-        "_waits",
-        "abandoned",
-        "bypassed",
-        "dropped",
-        "ignored",
-        "key",
-        "last_rtt_ns",
-        "refused",
-        "shed",
-        "succeeded",
-        "unknown",
-    )
+        "_mean_ns", "_waits", "abandoned", "bypassed", "dropped", "ignored", "key", "last_rtt_ns", "refused", "shed",
+        "succeeded", "unknown",
+    )  # fmt: skip
 
     def __init__(self, key: str | None = None) -> None:
         self.key = key

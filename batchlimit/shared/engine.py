@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchlimit.base.blocking import not_reentered
 from batchlimit.base.unique import Forkables
@@ -18,7 +18,7 @@ from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
-from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer, Lender
+from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -31,7 +31,7 @@ class Engine:
     def __init__(
         self,
         store: GuardedStore,
-        lender: Lender,
+        lender: Any,
         limit_of: Callable[[str], Shared],
         *,
         policy_of: Callable[[str], FailurePolicy],
@@ -99,7 +99,7 @@ class Engine:
                 holdings.note(slots, self.clock())
                 raise slots.asks.error or self._refusal(slots, "queue_timeout")
             if waiter.error is not None:
-                holdings.totals.refused += isinstance(waiter.error, ConcurrencyLimited)
+                holdings.refused += isinstance(waiter.error, ConcurrencyLimited)
                 raise waiter.error
             if waiter.place is None:  # in a forked child
                 raise LimiterClosed("the process was forked while this caller waited")
@@ -123,9 +123,7 @@ class Engine:
 
     def statistics(self) -> SharedStatistics:
         """Return what is held now, and what was counted."""
-        holdings = self._holdings
-        with holdings.lock:
-            return holdings.totals.statistics(holdings.keys)
+        return self._holdings.statistics()
 
     def close(self, seconds: float = FLUSH) -> None:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
@@ -147,7 +145,7 @@ class Engine:
         self._renewer.owned, self._renewer.is_closed = parents.owned, parents.is_closed
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
-        self._holdings.totals.refused += 1
+        self._holdings.refused += 1
         return refusal(slots, reason)
 
 

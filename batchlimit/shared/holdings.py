@@ -68,34 +68,16 @@ class SharedStatistics:
     asks: int
 
 
-class Totals:
-    """Counts what keys did that are not in use any more, and what is not counted by key."""
-
-    __slots__ = ("admitted", "asks", "lost", "refused")
-
-    def __init__(self) -> None:
-        self.admitted = self.refused = self.lost = self.asks = 0
-
-    def statistics(self, keys: Iterable[LocalSlots]) -> SharedStatistics:
-        """Return a copy, with the keys that are in use."""
-        by_key, admitted = dict[str, SharedKeyStatistics](), self.admitted
-        for slots in keys:
-            last = slots.asks.reply
-            told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
-            by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
-            admitted += slots.admitted
-        return SharedStatistics(by_key, admitted, self.refused, self.lost, self.asks)
-
-
 class Holdings:
     """What callers take from and give back to, and what the thread that asks the store looks after."""
 
-    __slots__ = ("clock", "keys", "lock", "totals", "wake")
+    __slots__ = ("_admitted", "asks", "clock", "keys", "lock", "lost", "refused", "wake")
 
     def __init__(self, name: Callable[[str], str], clock: Callable[[], int]) -> None:
         """`name` returns the name by which pushes tell of a key."""
-        self.lock = own_lock()  # held to touch keys and totals; never while a waiter is woken or the store is asked
-        self.keys, self.totals, self.clock = Keys(name), Totals(), clock  # ns, which never run backwards
+        self.lock = own_lock()  # held to touch the rest; never while a waiter is woken or the store is asked
+        self.keys, self.clock = Keys(name), clock  # ns, which never run backwards
+        self._admitted = self.refused = self.lost = self.asks = 0  # admitted: of keys that are not in use any more
         self.wake = Event()  # set when the thread that asks the store has to look sooner than it meant to
 
     def note(self, slots: LocalSlots, now: float) -> None:
@@ -108,8 +90,20 @@ class Holdings:
         if not slots.is_over:
             return False
         if self.keys.drop(slots):
-            self.totals.admitted += slots.admitted
+            self._admitted += slots.admitted
         return True
+
+    def statistics(self) -> SharedStatistics:
+        """Return what is held now, and what was counted."""
+        by_key = dict[str, SharedKeyStatistics]()
+        with self.lock:
+            admitted = self._admitted
+            for slots in self.keys:
+                last = slots.asks.reply
+                told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
+                by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
+                admitted += slots.admitted
+            return SharedStatistics(by_key, admitted, self.refused, self.lost, self.asks)
 
     def leave(self, key: str, place: Place) -> None:
         """Take back the place of a permit."""

@@ -10,9 +10,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import uniform
-from typing import Any, Protocol
+from typing import Any
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_messages import SlotAsk
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
@@ -36,14 +36,6 @@ FLUSH = 1.0
 """Seconds that `close` waits until the store has back what is free."""
 
 
-class Lender(Protocol):
-    """Lends slots. It raises StoreUnavailable if there is no answer; any ask may be repeated."""
-
-    def lend(self, key: str, ask: SlotAsk) -> SlotReply:
-        """Answer one instance; `key` is as `batchlimit.quota.key.stored` returns it."""
-        ...
-
-
 class LeaseRenewer:
     """Asks the store in a thread of its own, hears its pushes, and wakes who waits.
 
@@ -54,10 +46,11 @@ class LeaseRenewer:
     def __init__(
         self,
         store: GuardedStore,
-        lender: Lender,
+        lender: Any,
         policy_of: Callable[[str], FailurePolicy],
         clock: Callable[[], int],
     ) -> None:
+        # The lender raises StoreUnavailable if there is no answer; any ask may be repeated.
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock
         name = getattr(lender, "name", lambda key: key)  # no str() of it: that would be the label of an enum
         self.holdings = Holdings(lambda key: name(stored(key)), clock)
@@ -81,7 +74,7 @@ class LeaseRenewer:
         """Begin, unless it has begun. Requires the lock."""
         if self._thread is not None:
             return
-        lender: Any = self._lender
+        lender = self._lender
         if hasattr(lender, "listen"):
             lender.listen(self._instance, self.holdings.hear)
         elif hasattr(lender, "subscribe"):
@@ -152,7 +145,7 @@ class LeaseRenewer:
                 with self.holdings.lock:
                     sent = self._clock()
                     lost = slots.expire(sent)
-                    self.holdings.totals.lost += len(lost)
+                    self.holdings.lost += len(lost)
                     ask = None if self.holdings.drop(slots) else slots.ask(sent)
                 for place in lost:
                     place.give_up()
@@ -193,7 +186,7 @@ class LeaseRenewer:
             woken = slots.answer(ask, reply, sent, now)
             if slots.line:
                 slots.due = min(slots.due, now + uniform(*_LOOK) * _SECOND)
-            self.holdings.totals.asks += 1
+            self.holdings.asks += 1
             self.holdings.note(slots, now)
             self.holdings.drop(slots)
         return woken

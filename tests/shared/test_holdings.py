@@ -6,7 +6,7 @@ from batchlimit.bucket.slot_messages import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
-from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics, Totals
+from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
@@ -55,8 +55,9 @@ def test_after_a_failed_ask_the_store_has_a_moment_of_peace() -> None:
 
 
 def test_of_a_key_of_which_the_store_told_nothing_nothing_is_lent() -> None:
-    told = Totals().statistics([slots_of("a")])
-    assert told.keys == {"a": SharedKeyStatistics(0, 0, 0, 1, 0, 0)}
+    holdings = Holdings(str, lambda: START)
+    holdings.keys.add(slots_of("a"))
+    assert holdings.statistics().keys == {"a": SharedKeyStatistics(0, 0, 0, 1, 0, 0)}
 
 
 def test_a_limit_has_a_queue_of_a_thousand_callers_without_an_end() -> None:

@@ -54,11 +54,6 @@ class KeyedGates:
 
     Every permit refers to its gate. So a gate is alive as long as a permit is from it, and as long as it is kept. It is
     kept in `by_key` until it was not used for a while, or others need the room. Once nothing refers to it, it is gone.
-
-    Attributes:
-        by_key: The gates that are kept. Calls look here first, without the lock.
-        pattern_of: Returns the pattern of a key, or raises.
-        clock: Returns ns; never runs backwards.
     """
 
     def __init__(
@@ -74,7 +69,7 @@ class KeyedGates:
         self._classify, self.clock = classify, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
-        self.by_key: dict[str, LockedGate] = {}
+        self.by_key: dict[str, LockedGate] = {}  # those that are kept; calls look here first, without the lock
         self._known: dict[str, _KnownGate] = {}
         self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
         self._gone: deque[_KnownGate] = deque()

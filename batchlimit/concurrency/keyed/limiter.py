@@ -9,7 +9,7 @@ from typing import Literal, overload
 from batchlimit.base.redaction import shown
 from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
-from batchlimit.concurrency.async_permit import AsyncPermit
+from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from batchlimit.concurrency.async_permit import AsyncPermit
+from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import BasePermit, Permit
@@ -109,13 +109,10 @@ class _Together:
             permit.ignore()
 
     def answered(self, answer: object) -> None:
-        """Complete all permits by what a service answered: 429, 503, 504 and errors with Retry-After are drops.
+        """Complete all permits by what a service answered, as Permit does.
 
         Args:
             answer: The response of httpx, requests or aiohttp, or a status.
-
-        Raises:
-            TypeError: The answer has no status.
         """
         for permit in self._held():
             permit.answered(answer)

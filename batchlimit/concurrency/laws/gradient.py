@@ -52,14 +52,8 @@ class Gradient(EstimatingLaw):
     """
 
     __slots__ = (
-        "_backoff_ratio",
-        "_countdown",
-        "_jitter",
-        "_noload_ns",
-        "_probe_interval",
-        "_queue_size",
-        "_tolerance",
-    )
+        "_backoff_ratio", "_countdown", "_jitter", "_noload_ns", "_probe_interval", "_queue_size", "_tolerance",
+    )  # fmt: skip
 
     def __init__(
         self,

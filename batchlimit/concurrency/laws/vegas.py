@@ -69,17 +69,9 @@ class Vegas(EstimatingLaw):
     """
 
     __slots__ = (
-        "_alpha",
-        "_beta",
-        "_decrease",
-        "_increase",
-        "_jitter",
-        "_noload_ns",
-        "_pace",
-        "_probe_count",
-        "_probe_multiplier",
-        "_threshold",
-    )
+        "_alpha", "_beta", "_decrease", "_increase", "_jitter", "_noload_ns", "_pace", "_probe_count",
+        "_probe_multiplier", "_threshold",
+    )  # fmt: skip
 
     def __init__(
         self,

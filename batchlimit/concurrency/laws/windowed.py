@@ -190,13 +190,8 @@ class Windowed(WrappingLaw):
     """
 
     __slots__ = (
-        "_max_window_ns",
-        "_min_rtt_ns",
-        "_min_window_ns",
-        "_next_update_ns",
-        "_window",
-        "_window_size",
-    )
+        "_max_window_ns", "_min_rtt_ns", "_min_window_ns", "_next_update_ns", "_window", "_window_size",
+    )  # fmt: skip
 
     def __init__(
         self,

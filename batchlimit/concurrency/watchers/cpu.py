@@ -54,10 +54,7 @@ class ThrottlingWatcher:
     Args:
         threshold: From this share of periods on it is an event (above 0, at most 1, default 0.5).
         low: An event lasts until the share falls below this (None, the default: `threshold`).
-        group: The path of another control group below the mount, such as "gitaly/repos-7", which counts alone (default
-            None: the groups of this process).
-        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
-        proc: Where processes are (default /proc).
+        group, root, proc: As of MemoryWatcher, with the same defaults.
 
     Raises:
         TypeError: A share is no number.
@@ -204,8 +201,7 @@ class ProcessorWatcher:
         low: An event lasts until the share falls below this (None, the default: `threshold`).
         group: The path of another control group below the mount, such as "gitaly/repos-7"; what all processes in it use
             counts, by its quota or else by the machine's processors (default None: the groups of this process).
-        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
-        proc: Where processes are (default /proc).
+        root, proc: As of MemoryWatcher, with the same defaults.
         clock: Returns seconds (default `time.monotonic`).
 
     Raises:

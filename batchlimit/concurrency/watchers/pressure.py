@@ -32,10 +32,7 @@ class PressureWatcher:
         kind: "some" (default): at least one task stood still; "full": all of them did.
         threshold: From this share of the time on it is an event (above 0, at most 1, default 0.5).
         low: An event lasts until the share falls below this (None, the default: `threshold`).
-        group: The path of another control group below the mount, such as "gitaly/repos-7" of version 2 (default
-            None: the groups of this process).
-        root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
-        proc: Where processes are (default /proc).
+        group, root, proc: As of MemoryWatcher, with the same defaults.
         clock: Returns seconds (default `time.monotonic`).
 
     Raises:
