@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_617,
-    "functions": 4_310,
-    "files": 371,
+    "lines": 53_469,
+    "functions": 4_306,
+    "files": 370,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

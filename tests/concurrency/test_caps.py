@@ -15,14 +15,7 @@ from tests.concurrency.test_gate import Scene, play
 def test_a_capped_partition_leaves_free_what_is_above_its_cap() -> None:
     play(
         Scene(10, Partitions({}, caps={"batch": 0.2})),
-        [
-            ("come", ("a", "batch"), "A"),
-            ("come", ("b", "batch"), "AB"),
-            ("come", ("c", "batch"), "partition"),
-            ("come", ("d", ""), "ABD"),
-            ("go", ("a",), "BD"),
-            ("come", ("e", "batch"), "BDE"),
-        ],
+        "come a batch: A; come b batch: AB; come c batch: partition; come d: ABD; go a: BD; come e batch: BDE",
     )
 
 
@@ -30,39 +23,19 @@ def test_a_capped_partition_leaves_free_what_is_above_its_cap() -> None:
 def test_a_waiter_of_a_full_partition_holds_up_nobody_else(strict: bool) -> None:
     play(
         Scene(2, Partitions({"live": 0.5}, caps={"batch": 0.5}, strict=strict), Queue(5)),
-        [
-            ("come", ("a", "batch"), "A"),
-            ("come", ("b", "batch"), "Ab"),
-            ("come", ("c", "live"), "ACb"),
-            ("go", ("c",), "Ab"),
-            ("come", ("d", "live"), "ADb"),
-            ("go", ("a",), "DB"),
-        ],
+        "come a batch: A; come b batch: Ab; come c live: ACb; go c: Ab; come d live: ADb; go a: DB",
     )
 
 
 def test_a_cap_follows_the_limit_and_serves_who_waits_for_it() -> None:
     play(
         Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(5)),
-        [
-            ("come", ("a", "batch"), "A"),
-            ("come", ("b", "batch"), "Ab"),
-            ("resize", (4,), "AB"),
-            ("come", ("c", "batch"), "ABc"),
-            ("resize", (1,), "ABc"),
-        ],
+        "come a batch: A; come b batch: Ab; resize 4: AB; come c batch: ABc; resize 1: ABc",
     )
 
 
 def test_calls_under_no_name_have_a_cap_together() -> None:
-    play(
-        Scene(4, Partitions({"live": 0.5}, caps={"": 0.25})),
-        [
-            ("come", ("a", ""), "A"),
-            ("come", ("b", "unknown"), "partition"),
-            ("come", ("c", "live"), "AC"),
-        ],
-    )
+    play(Scene(4, Partitions({"live": 0.5}, caps={"": 0.25})), "come a: A; come b unknown: partition; come c live: AC")
 
 
 @pytest.mark.parametrize(("share", "strict"), [(0.0, False), (0.07, False), (0.07, True)])

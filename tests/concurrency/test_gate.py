@@ -42,16 +42,16 @@ class Scene:
         self._take_in(self.gate.leave(self.gate.partitions.of(self._under_way.pop(call)), self.now))
         return self.seen
 
-    def resize(self, limit: int) -> str:
-        self._take_in(self.gate.resize(limit, self.now))
+    def resize(self, limit: str) -> str:
+        self._take_in(self.gate.resize(int(limit), self.now))
         return self.seen
 
     def give_up(self, call: str) -> str:
         assert self.gate.give_up(self._waiters.pop(call))
         return self.seen
 
-    def pass_by(self, seconds: float) -> str:
-        self.now += round(seconds * SECOND)
+    def pass_by(self, seconds: str) -> str:
+        self.now += round(float(seconds) * SECOND)
         self._take_in(self.gate.serve(self.now))
         return self.seen
 
@@ -68,40 +68,26 @@ class Scene:
         return "".join(call.upper() for call in self._under_way) + "".join(self._waiters)
 
 
-def play(scene: Scene, story: list[tuple[str, tuple[object, ...], str]]) -> None:
-    for number, (verb, args, expected) in enumerate(story):
-        assert getattr(scene, verb)(*args) == expected, f"step {number}: {verb}{args}"
+def play(scene: Scene, story: str) -> None:
+    """Play steps, each of which reads "verb arguments: who is there then"."""
+    for step in story.split(";"):
+        call, _, expected = step.partition(":")
+        verb, *args = call.split()
+        assert getattr(scene, verb)(*args) == expected.strip(), step
 
 
 # Without partitions
 
 
 def test_as_many_enter_as_the_limit_says() -> None:
-    play(
-        Scene(2),
-        [
-            ("come", ("a",), "A"),
-            ("come", ("b",), "AB"),
-            ("come", ("c",), "limit"),
-            ("go", ("a",), "B"),
-            ("come", ("c",), "BC"),
-        ],
-    )
+    play(Scene(2), "come a: A; come b: AB; come c: limit; go a: B; come c: BC")
 
 
 def test_a_lower_limit_lets_who_is_inside_finish() -> None:
     play(
         Scene(3),
-        [
-            *[("come", (call,), "ABC"[: i + 1]) for i, call in enumerate("abc")],
-            ("resize", (1,), "ABC"),
-            ("go", ("a",), "BC"),
-            ("come", ("d",), "limit"),
-            ("go", ("b",), "C"),
-            ("come", ("d",), "limit"),
-            ("go", ("c",), ""),
-            ("come", ("d",), "D"),
-        ],
+        "come a: A; come b: AB; come c: ABC; resize 1: ABC; go a: BC; come d: limit; go b: C; come d: limit; "
+        "go c: ; come d: D",
     )
 
 
@@ -116,16 +102,7 @@ def test_who_is_next(order: Order, served: list[str]) -> None:
 
 
 def test_a_full_queue_refuses() -> None:
-    play(
-        Scene(1, queue=Queue(1)),
-        [
-            ("come", ("a",), "A"),
-            ("come", ("b",), "Ab"),
-            ("come", ("c",), "queue_full"),
-            ("give_up", ("b",), "A"),
-            ("come", ("c",), "Ac"),
-        ],
-    )
+    play(Scene(1, queue=Queue(1)), "come a: A; come b: Ab; come c: queue_full; give_up b: A; come c: Ac")
 
 
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
@@ -170,16 +147,7 @@ def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
 
 
 def test_a_higher_limit_serves_who_waits() -> None:
-    play(
-        Scene(1, queue=Queue(9)),
-        [
-            ("come", ("a",), "A"),
-            ("come", ("b",), "Ab"),
-            ("come", ("c",), "Abc"),
-            ("come", ("d",), "Abcd"),
-            ("resize", (3,), "ABCd"),
-        ],
-    )
+    play(Scene(1, queue=Queue(9)), "come a: A; come b: Ab; come c: Abc; come d: Abcd; resize 3: ABCd")
 
 
 def test_the_served_know_how_many_are_under_way() -> None:
@@ -229,45 +197,24 @@ def test_a_strict_share_is_had_below_the_limit() -> None:
     """Batch has the place to itself until live comes; from then on what gets free is kept for live, up to its share."""
     play(
         Scene(4, Partitions({"live": 0.5}, strict=True)),
-        [
-            *[("come", (call, "batch"), "ABCD"[: i + 1]) for i, call in enumerate("abcd")],
-            ("come", ("e", "live"), "limit"),
-            ("go", ("a",), "BCD"),
-            ("come", ("e", "batch"), "partition"),
-            ("come", ("e", "live"), "BCDE"),
-            ("go", ("b",), "CDE"),
-            ("come", ("f", "batch"), "partition"),
-            ("come", ("f", "live"), "CDEF"),
-            ("go", ("c",), "DEF"),
-            ("come", ("g", "batch"), "DEFG"),
-        ],
+        "come a batch: A; come b batch: AB; come c batch: ABC; come d batch: ABCD; come e live: limit; "
+        "go a: BCD; come e batch: partition; come e live: BCDE; go b: CDE; come f batch: partition; "
+        "come f live: CDEF; go c: DEF; come g batch: DEFG",
     )
 
 
 def test_a_strict_share_that_nobody_claims_is_lent_after_a_second() -> None:
     play(
         Scene(2, Partitions({"live": 0.5}, strict=True)),
-        [
-            ("come", ("a", "live"), "A"),
-            ("go", ("a",), ""),
-            ("come", ("b", "batch"), "B"),
-            ("come", ("c", "batch"), "partition"),
-            ("pass_by", (0.999,), "B"),
-            ("come", ("c", "batch"), "partition"),
-            ("pass_by", (0.001,), "B"),
-            ("come", ("c", "batch"), "BC"),
-        ],
+        "come a live: A; go a: ; come b batch: B; come c batch: partition; pass_by 0.999: B; "
+        "come c batch: partition; pass_by 0.001: B; come c batch: BC",
     )
 
 
 def test_who_waits_by_a_cap_keeps_nobody_else_from_the_last_place() -> None:
     play(
         Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(9)),
-        [
-            ("come", ("a", "batch"), "A"),
-            ("come", ("b", "batch"), "Ab"),
-            ("come", ("c", "live"), "ACb"),
-        ],
+        "come a batch: A; come b batch: Ab; come c live: ACb",
     )
 
 
@@ -298,13 +245,7 @@ def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> Non
 def test_who_waits_is_served_when_a_share_is_lent() -> None:
     play(
         Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
-        [
-            ("come", ("a", "live"), "A"),
-            ("go", ("a",), ""),
-            ("come", ("b", "batch"), "b"),
-            ("pass_by", (0.5,), "b"),
-            ("pass_by", (0.5,), "B"),
-        ],
+        "come a live: A; go a: ; come b batch: b; pass_by 0.5: b; pass_by 0.5: B",
     )
 
 
@@ -312,13 +253,7 @@ def test_who_waits_claims_its_share() -> None:
     """Live has waited for longer than a second, in which nobody came for it: its place is not lent to batch."""
     play(
         Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
-        [
-            ("come", ("a", "batch"), "A"),
-            ("come", ("b", "batch"), "Ab"),
-            ("come", ("c", "live"), "Abc"),
-            ("pass_by", (5,), "Abc"),
-            ("go", ("a",), "Cb"),
-        ],
+        "come a batch: A; come b batch: Ab; come c live: Abc; pass_by 5: Abc; go a: Cb",
     )
 
 
