@@ -5,8 +5,8 @@ import gzip
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -82,16 +82,11 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     return result, result.requests / max(1e-9, time.process_time() - begun)
 
 
-@contextmanager
-def _opened(log: str) -> Iterator[Iterator[str]]:
+def _opened(log: str) -> AbstractContextManager[Iterator[str]]:
     if log == "-":
-        yield sys.stdin
-    elif log.endswith(".gz"):
-        with gzip.open(log, "rt", encoding="utf-8", errors="replace") as packed:
-            yield packed
-    else:
-        with open(log, encoding="utf-8", errors="replace") as plain:
-            yield plain
+        return nullcontext(sys.stdin)
+    opening: Any = gzip.open if log.endswith(".gz") else open
+    return cast("AbstractContextManager[Iterator[str]]", opening(log, "rt", encoding="utf-8", errors="replace"))
 
 
 _SHOWN = "check", "verdict", "found", "remedy"

@@ -11,8 +11,6 @@ from typing import Annotated
 
 import typer
 
-from batchlimit.cli.constants import Constants, listed
-from batchlimit.cli.inclusions import Inclusions
 from batchlimit.cli.migrated import Found, MigratedLimiter, MigratedRule
 from batchlimit.cli.output import NOTHING_DONE, say
 from batchlimit.cli.routes import (
@@ -25,6 +23,7 @@ from batchlimit.cli.routes import (
     prefixes_by_function,
     written,
 )
+from batchlimit.cli.sources import LIMITS, Constants, Inclusions, listed
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rules, RulesError
 
@@ -109,7 +108,7 @@ class _SourceFile:
     def _elsewhere(self, call: ast.Call) -> None:
         """Tell of a limit that decorates no function here, and of what puts routes below a prefix."""
         name = last(call.func)
-        if name in ("limit", "shared_limit", "exempt") and isinstance(call.func, ast.Attribute):
+        if name in (*LIMITS, "exempt") and isinstance(call.func, ast.Attribute):
             self._tell(call, f"{name} is applied in a way that is not read: write its rule by hand")
         elif name == "mount" and isinstance(call.func, ast.Attribute):
             self._tell(call, "paths of a mounted application are below a prefix, which is not seen: check their match")
@@ -127,7 +126,7 @@ class _SourceFile:
             self._tell(call, "application: slowapi asks it for routes alone that have no limit of their own")
 
     def _function(self, function: Function, prefixes: Prefixes) -> None:
-        limits = [each for each in function.decorator_list if last(_called(each)) in ("limit", "shared_limit")]
+        limits = [each for each in function.decorator_list if last(_called(each)) in LIMITS]
         self._read.update(function.decorator_list)
         if any(last(_called(each)) == "request_filter" for each in function.decorator_list):
             self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
@@ -136,7 +135,7 @@ class _SourceFile:
         patterns = [path.pattern for path in paths if path.pattern]
         self._by_url.update(path.pattern for path in paths if "{" in path.text)
         for each in function.decorator_list:
-            if last(each) in ("limit", "shared_limit", *self._limits):
+            if last(each) in (*LIMITS, *self._limits):
                 self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
         calls = [each for each in limits if isinstance(each, ast.Call)]
         if calls or is_exempt:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from batchlimit.cli.migrated import MigratedRule
@@ -23,11 +23,8 @@ def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Itera
     """Yield each function of a module or a function, with the routers that are known where it stands."""
     inner: list[Function] = []
     mine = dict[str, str | None]()
-    for node in _below(scope, inner):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            name, prefix = node.targets[0].id, router_prefix(node.value)
-            if prefix is not None:
-                mine[name] = prefix if mine.get(name, prefix) == prefix else None
+    for name, prefix in made_routers(_below(scope, inner)):
+        mine[name] = prefix if mine.get(name, prefix) == prefix else None
     known = {**(outer or {}), **mine}
     for function in inner:
         yield function, known
@@ -44,13 +41,14 @@ def _below(scope: ast.AST, inner: list[Function]) -> Iterator[ast.AST]:
             yield from _below(node, inner)
 
 
-def router_prefix(call: ast.Call) -> str | None:
-    """Return the prefix of a router that is made here; None: none is."""
-    if last(call.func) not in ("APIRouter", "Blueprint"):
-        return None
-    given = {each.arg: each.value for each in call.keywords}
-    prefix = given.get("prefix") or given.get("url_prefix")
-    return str(prefix.value) if isinstance(prefix, ast.Constant) else ""
+def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each router that is made here, and its prefix."""
+    for node in nodes:
+        call, name = (node.value, node.targets[0]) if isinstance(node, ast.Assign) else (None, None)
+        if isinstance(call, ast.Call) and isinstance(name, ast.Name) and last(call.func) in ("APIRouter", "Blueprint"):
+            given = {each.arg: each.value for each in call.keywords}
+            prefix = given.get("prefix") or given.get("url_prefix")
+            yield name.id, str(prefix.value) if isinstance(prefix, ast.Constant) else ""
 
 
 class Written(NamedTuple):

@@ -5,8 +5,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import StoreUnavailable
@@ -19,58 +18,12 @@ S = TypeVar("S", Store, AsyncStore)
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class StoreFaults:
-    """What is wrong now; a number is of so many calls, and True of all."""
-
-    down: bool | int
-    slow: float
-    loses_state: bool | int
-    loses_replies: bool | int
-
-    def use(self, name: str) -> bool:
-        """Use a fault of this name for this call, one fewer is left then; False: there is none."""
-        left = getattr(self, name)
-        if left is not True and left:
-            setattr(self, name, left - 1)
-        return bool(left)
-
-    @contextmanager
-    def around(self, forget: Callable[[], None]) -> Iterator[None]:
-        """Have a call, which is the block, meet what is wrong; `forget` has the store lose its state."""
-        if self.use("down"):
-            raise StoreUnavailable("a FaultStore is down, as its test says", code="REFUSED")
-        if self.use("loses_state"):
-            forget()
-        yield
-        if self.use("loses_replies"):
-            raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
-
-
-class _Faulty(Generic[S]):
-    """Has faults, which may be set at any time."""
+class Faulty(Generic[S]):
+    """What a fault store has of either API. A fault that is a number is of so many calls, and True of all."""
 
     address = "fault://"
-    faults: StoreFaults
     _memory: Callable[[], S]
     """Makes the store that answers where the test names none."""
-    if TYPE_CHECKING:
-        down: bool | int
-        slow: float
-        loses_state: bool | int
-        loses_replies: bool | int
-    else:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in StoreFaults.__slots__:
-                return getattr(self.faults, name)
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name in StoreFaults.__slots__:
-                setattr(self.faults, name, value)
-            else:
-                super().__setattr__(name, value)
 
     def __init__(
         self,
@@ -81,12 +34,13 @@ class _Faulty(Generic[S]):
         loses_state: bool | int = False,
         loses_replies: bool | int = False,
     ) -> None:
-        self.faults = StoreFaults(down, slow, loses_state, loses_replies)
+        self.down, self.slow, self.loses_state, self.loses_replies = down, slow, loses_state, loses_replies
         self._make: Callable[[], S] = make or self._memory
         self._forget()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.faults}>"
+        told = {name: getattr(self, name) for name in ("down", "slow", "loses_state", "loses_replies")}
+        return f"<{type(self).__name__}: {told}>"
 
     def after_fork(self) -> None:
         """See Store.after_fork."""
@@ -95,8 +49,26 @@ class _Faulty(Generic[S]):
     def _forget(self) -> None:
         self._inner: S = self._make()
 
+    def _use(self, name: str) -> bool:
+        """Use a fault of this name for this call, one fewer is left then; False: there is none."""
+        left = getattr(self, name)
+        if left is not True and left:
+            setattr(self, name, left - 1)
+        return bool(left)
 
-class FaultStore(_Faulty[Store]):
+    @contextmanager
+    def _around(self, forget: Callable[[], None]) -> Iterator[None]:
+        """Have a call, which is the block, meet what is wrong; `forget` has the store lose its state."""
+        if self._use("down"):
+            raise StoreUnavailable("a FaultStore is down, as its test says", code="REFUSED")
+        if self._use("loses_state"):
+            forget()
+        yield
+        if self._use("loses_replies"):
+            raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
+
+
+class FaultStore(Faulty[Store]):
     """A Store that fails on command, for tests of what happens then.
 
     Each fault may be set at any time, as in `store.down = True`. It hits all calls if it is True, or so many if it
@@ -152,13 +124,13 @@ class FaultStore(_Faulty[Store]):
         self._inner.close()
 
     def _do(self, call: Callable[[Store], T]) -> T:
-        if self.faults.slow:
-            time.sleep(self.faults.slow)
-        with self.faults.around(self._forget):
+        if self.slow:
+            time.sleep(self.slow)
+        with self._around(self._forget):
             return call(self._inner)
 
 
-class AsyncFaultStore(_Faulty[AsyncStore]):
+class AsyncFaultStore(Faulty[AsyncStore]):
     """A FaultStore for tasks.
 
     Args:
@@ -218,9 +190,9 @@ class AsyncFaultStore(_Faulty[AsyncStore]):
         await self._inner.aclose()
 
     async def _do(self, call: Callable[[AsyncStore], Awaitable[T]]) -> T:
-        if self.faults.slow:
-            await asyncio.sleep(self.faults.slow)
-        with self.faults.around(self._forget):
+        if self.slow:
+            await asyncio.sleep(self.slow)
+        with self._around(self._forget):
             return await call(self._inner)
 
 

@@ -14,7 +14,7 @@ from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.registry import Registry
-from batchlimit.testing.scene import SCENE
+from batchlimit.testing.scene import SCENE, World
 
 _DEADLINE = 5.0
 """Seconds that an answer may take at the least: a machine that tests keep busy is no outage."""
@@ -33,11 +33,8 @@ def fresh_prefix() -> str:
     return f"test-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{uuid.uuid4().hex}"
 
 
-class IsolatedWorld:
+class IsolatedWorld(World):
     """Real time and real stores, with a prefix of its own."""
-
-    has_open_gates = False
-    gate_time = None
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -55,10 +52,6 @@ class IsolatedWorld:
             made.store.allow(original.store._connecting)
         self._insides[limiter] = made
         return made
-
-    def store_of(self, original: Any) -> Any:
-        """See scene.World; an Admin changes the store that it was given."""
-        return original
 
     def end(self) -> None:
         """Return what was leased, in the background."""

@@ -4,7 +4,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from batchlimit.admin.admin import Admin
 from batchlimit.base.unique import adopters, live_limiters
@@ -117,26 +117,21 @@ def _frozen(one: Timed, virtual: VirtualTime) -> Undo:
     return undo
 
 
-class World(Protocol):
+class World:
     """Has another inside for limiters."""
+
+    has_open_gates = False
+    """Whether concurrency limiters let every call pass."""
+    gate_time: VirtualTime | None = None
+    """In which callers wait at concurrency limiters; None: in the real time."""
 
     def inside(self, limiter: Any, original: Any) -> Any:
         """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
-        ...
+        raise NotImplementedError
 
     def store_of(self, original: Any) -> Any:
         """Return the store whose overrides an Admin changes, in place of the original one."""
-        ...
-
-    @property
-    def has_open_gates(self) -> bool:
-        """Whether concurrency limiters let every call pass."""
-        ...
-
-    @property
-    def gate_time(self) -> VirtualTime | None:
-        """In which callers wait at concurrency limiters; None: in the real time."""
-        ...
+        return original
 
 
 class Scene:

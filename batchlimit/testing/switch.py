@@ -1,11 +1,11 @@
 """limiting_off and limiting_on: no limiter of the process refuses, for a block or from now on."""
 
 import math
-from collections.abc import Callable
+from contextlib import ExitStack
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
 from batchlimit.quota.quota import Quota
-from batchlimit.testing.scene import SCENE
+from batchlimit.testing.scene import SCENE, World
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.world import VirtualWorld
 
@@ -22,17 +22,14 @@ class FullStore(VirtualStore):
         return Grant(ask.want, ask.held, 0.0, _LEASE, 0.0, quota.largest_cost, 1, 1, 1)
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        return SpendReply(-1, [tuple([_spent(each) for each in group]) for group in groups])
+        full = [[tuple([float(band.burst) for band in each.quota.bandwidths]) for each in group] for group in groups]
+        return SpendReply(-1, [tuple([Spent(True, 0.0, 1, levels) for levels in each]) for each in full])
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         return 0
 
     def peek(self, key: str, quota: Quota) -> Level:
         return Level(quota.largest_cost, 0, 0)
-
-
-def _spent(spend: Spend) -> Spent:
-    return Spent(True, 0.0, 1, tuple([float(band.burst) for band in spend.quota.bandwidths]))
 
 
 class _Off(VirtualWorld):
@@ -44,23 +41,14 @@ class _Off(VirtualWorld):
         super().__init__(FullStore, change_quota=lambda quota: _ANY if quota.denies_all else quota)
 
 
-class Switch:
-    """What limiting_off and limiting_on return: it is on from the call on; a `with` block ends it."""
-
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave = leave
-
-    def __repr__(self) -> str:
-        return "<Switch of limits>"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._leave()
+def _entered(world: World | None) -> ExitStack:
+    """Return what ends this world, if it is used: the world holds from now on."""
+    until = ExitStack()
+    until.callback(SCENE.enter(world))
+    return until
 
 
-def limiting_off() -> Switch:
+def limiting_off() -> ExitStack:
     """Have every limiter of this process admit every call, from now on, or for the length of a `with` block.
 
     Wrong keys and costs raise as ever. A decision tells of a full bucket, no store is asked, and nothing is counted
@@ -80,10 +68,10 @@ def limiting_off() -> Switch:
         >>> [limiter.try_acquire("ann") for _ in range(3)]
         [True, False, False]
     """
-    return Switch(SCENE.enter(_Off()))
+    return _entered(_Off())
 
 
-def limiting_on() -> Switch:
+def limiting_on() -> ExitStack:
     """Have limiters limit again, where `limiting_off` was called: from now on, or for the length of a `with` block.
 
     Returns:
@@ -97,4 +85,4 @@ def limiting_on() -> Switch:
         ...     [limiter.try_acquire("ann") for _ in range(3)]
         [True, False, False]
     """
-    return Switch(SCENE.enter(next((each for each in reversed(SCENE.worlds) if not isinstance(each, _Off)), None)))
+    return _entered(next((each for each in reversed(SCENE.worlds) if not isinstance(each, _Off)), None))

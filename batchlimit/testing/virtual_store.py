@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
@@ -13,7 +13,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.memory_parts import MemoryRules
 from batchlimit.stores.outage import too_late
-from batchlimit.testing.faults import StoreFaults
+from batchlimit.testing.faults import Faulty
 from batchlimit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class VirtualStore(MemoryStore):
 class FaultyVirtualStore(MemoryStore):
     """Buckets in virtual time behind the faults of a FaultStore: a slow call moves the clock, up to its deadline."""
 
-    def __init__(self, buckets: VirtualStore, faults: StoreFaults, time: VirtualTime, deadline: float) -> None:
+    def __init__(self, buckets: VirtualStore, faults: Faulty[Any], time: VirtualTime, deadline: float) -> None:
         super().__init__(time)
         self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
         self.rules = buckets.rules
@@ -136,7 +136,7 @@ class FaultyVirtualStore(MemoryStore):
     def _do(self, call: Callable[[], T]) -> T:
         if seconds := min(self._faults.slow, self._deadline):
             self._time.move(self._time() + seconds)
-        with self._faults.around(self._inner.forget):
+        with self._faults._around(self._inner.forget):
             result = call()
         if self._faults.slow > self._deadline:
             raise too_late(self.address, self._deadline)

@@ -12,6 +12,7 @@ from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.sync.registry import Registry
 from batchlimit.testing import tasks, threads
 from batchlimit.testing.faults import AsyncFaultStore, FaultStore
+from batchlimit.testing.scene import World
 from batchlimit.testing.virtual_store import FaultyVirtualStore, VirtualStore
 from batchlimit.testing.virtual_time import VirtualTime
 
@@ -19,10 +20,8 @@ FAULTY = (FaultStore, AsyncFaultStore)
 Inside = threads.VirtualRegistry | tasks.AsyncVirtualRegistry
 
 
-class VirtualWorld:
+class VirtualWorld(World):
     """What limiters of one virtual time are made of: it finds their stores, and tells them when time passes."""
-
-    has_open_gates = False
 
     def __init__(
         self,
@@ -31,16 +30,12 @@ class VirtualWorld:
         change_quota: Callable[[Quota], Quota] = lambda quota: quota,
     ) -> None:
         """Begin empty; `concerns` says of the original registry of a limiter whether it lives here."""
-        self.time = VirtualTime()
+        self.time = self.gate_time = VirtualTime()
         self.time.world = self
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
         self._stores: dict[object, VirtualStore] = {}
         self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()  # held to make an inside
-
-    @property
-    def gate_time(self) -> VirtualTime | None:
-        return self.time
 
     @property
     def stores(self) -> list[VirtualStore]:
@@ -56,7 +51,7 @@ class VirtualWorld:
                 opened, buckets = original._opened, self.store_of(original._opened)
                 store: MemoryStore = buckets
                 if isinstance(opened, FAULTY):
-                    store = FaultyVirtualStore(buckets, opened.faults, self.time, original._options.deadline)
+                    store = FaultyVirtualStore(buckets, opened, self.time, original._options.deadline)
                 found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)
                 found.arrive()  # it learns of the overrides that are set
             return found

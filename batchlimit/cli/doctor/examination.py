@@ -97,11 +97,11 @@ class Examination:
         if not info:
             yield told
         else:
-            yield _told("server-version", partial(findings.version, info, is_cluster=self._by_cluster))
-            yield _told("topology", partial(findings.topology, info, by_cluster=self._by_cluster))
-            yield _told("role", partial(findings.role, info, by_sentinel="+sentinel:" in self._store.address))
-            yield _told("eviction", partial(findings.eviction, info))
-            yield _told("memory", partial(findings.memory, info))
+            yield _tried("server-version", partial(findings.version, info, is_cluster=self._by_cluster))
+            yield _tried("topology", partial(findings.topology, info, by_cluster=self._by_cluster))
+            yield _tried("role", partial(findings.role, info, by_sentinel="+sentinel:" in self._store.address))
+            yield _tried("eviction", partial(findings.eviction, info))
+            yield _tried("memory", partial(findings.memory, info))
         yield _tried("expiry", lambda: self._expiry(client))
 
     def _scripts(self) -> Finding:
@@ -159,18 +159,12 @@ def _away(name: str, client: Any) -> StoreUnavailable | None:
     return None
 
 
-def _told(check: str, judge: Callable[[], Finding]) -> Finding:
-    """Return the finding; or that INFO lacks a fact."""
-    try:
-        return judge()
-    except KeyError as error:
-        return warning(check, f"could not be checked: INFO does not tell {error.args[0]}", "ask who runs the server")
-
-
 def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
-    """Return the finding; or that it could not be made, and why."""
+    """Return the finding; or that it could not be made, and why: of a fact that INFO lacks, a KeyError."""
     try:
         return ask()
+    except KeyError as error:
+        return warning(check, f"could not be checked: INFO does not tell {error.args[0]}", "ask who runs the server")
     except StoreUnavailable as error:
         return fail(check, str(error), "see the hint, and docs/redis.md, 'What an error means'")
     except FAILURES as error:

@@ -43,14 +43,14 @@ class Fleet:
         self._now = [0.0]
         clock: Any = partial(getitem, self._now, 0)  # a function of Python's own would take twice as long
         self.clock: Callable[[], float] = clock
-        self.store = _Counting(self.clock, called)
+        self.store = _Counting(self.clock, called, round_trip)
         self.due = math.inf
         self._plans: list[tuple[float, int, _Attendant, KeyEntry]] = []
         self._order = itertools.count()
-        self.round_trip = round_trip
-        rule = quota_rule(quotas)
-        options = Options(max_keys=_MOST_KEYS)
-        self.limiters = [SimulatedLimiter(_SimulatedRegistry(self, rule, options)) for _ in range(instances)]
+        rule, options = quota_rule(quotas), Options(max_keys=_MOST_KEYS)
+        self.limiters = [RateLimiter.__new__(RateLimiter) for _ in range(instances)]
+        for each in self.limiters:
+            each._use(_SimulatedRegistry(self, rule, options))
 
     def move(self, instant: float) -> None:
         """Let time pass until an instant, and do what is due in the background meanwhile."""
@@ -76,13 +76,6 @@ class Fleet:
             self.due = self._plans[0][0]
 
 
-class SimulatedLimiter(RateLimiter):
-    """A RateLimiter of a fleet."""
-
-    def __init__(self, registry: "_SimulatedRegistry") -> None:
-        self._use(registry)
-
-
 class _SimulatedRegistry(Registry):
     """A Registry whose background thread is the fleet's loop."""
 
@@ -92,7 +85,7 @@ class _SimulatedRegistry(Registry):
         super().__init__(fleet.store, rule, options, fleet.clock)
 
     def _begin(self) -> None:
-        self.store: GuardedStore = _NearStore(self._opened, self._options.deadline, self._fleet.round_trip)
+        self.store: GuardedStore = PlainStore(self._opened, self._options.deadline)
         super()._begin()
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
@@ -111,17 +104,6 @@ class _SimulatedEntry(KeyEntry):
     def granted(self, fetch: Fetch, grant: Grant) -> None:
         jitter = self._random.uniform(0.75, 1.25)
         self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), jitter))
-
-
-class _NearStore(PlainStore):
-    """Answers at once, and has instances lease as if it took a while."""
-
-    def __init__(self, store: Any, deadline: float, round_trip: float) -> None:
-        super().__init__(store, deadline)
-        self._round_trip = round_trip
-
-    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        return super().take(key, quota, ask._replace(round_trip=self._round_trip))
 
 
 class _Attendant(Refresher):
@@ -153,15 +135,18 @@ class _Attendant(Refresher):
 
 
 class _Counting(MemoryStore):
-    """A MemoryStore that counts what a server would be asked, and tells `called` of each key."""
+    """A MemoryStore that counts what a server would be asked, and tells `called` of each key.
 
-    def __init__(self, clock: Callable[[], float], called: Callable[[str], None]) -> None:
+    It answers at once, and has instances lease as if it took a round trip.
+    """
+
+    def __init__(self, clock: Callable[[], float], called: Callable[[str], None], round_trip: float) -> None:
         super().__init__(clock)
-        self.calls, self._called = 0, called
+        self.calls, self._called, self._round_trip = 0, called, round_trip
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         self._count(key)
-        return super().take(key, quota, ask)
+        return super().take(key, quota, ask._replace(round_trip=self._round_trip))
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         for group in groups:

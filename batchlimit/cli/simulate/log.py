@@ -33,10 +33,6 @@ _MILLISECONDS = 1e11
 """A number of seconds since 1970 is less than this for three thousand years."""
 
 
-class Unreadable(ValueError):
-    """A line that is no request."""
-
-
 class Bad:
     """How many lines could not be read, and the first of them."""
 
@@ -54,11 +50,11 @@ def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
     rest = (text for text in source if text.strip())
     if (first := next(rest, None)) is None:
         return
-    read: Callable[[str], Line] = _JsonLines() if first.lstrip().startswith("{") else _Common()
+    read: Callable[[str], Line] = _of_json if first.lstrip().startswith("{") else _Common()
     for text in chain([first], source):
         try:
             yield read(text)
-        except Unreadable:
+        except (ValueError, TypeError, AttributeError):  # it is no request
             if text.strip():
                 bad.add(text)
 
@@ -73,7 +69,7 @@ class _Common:
     def __call__(self, line: str) -> Line:
         found = _COMMON(line)
         if found is None:
-            raise Unreadable(line)
+            raise ValueError(line)
         ip, user, time, method, target, status = found.groups()
         if time != self._text:
             self._time, self._text = self._read(time), time
@@ -82,43 +78,28 @@ class _Common:
     def _read(self, time: str) -> float:
         """Return an instant such as 22/Nov/2026:10:00:00 +0000."""
         day = time[:11] + time[20:]
-        try:
-            if day != self._day:
-                self._midnight, self._day = _written(f"{time[:11]}:00:00:00{time[20:]}"), day
-            return self._midnight + int(time[12:14]) * 3600 + int(time[15:17]) * 60 + int(time[18:20])
-        except ValueError as error:
-            raise Unreadable(time) from error
+        if day != self._day:
+            self._midnight, self._day = _written(f"{time[:11]}:00:00:00{time[20:]}"), day
+        return self._midnight + int(time[12:14]) * 3600 + int(time[15:17]) * 60 + int(time[18:20])
 
 
-class _JsonLines:
-    """One object a line."""
-
-    def __call__(self, line: str) -> Line:
-        try:
-            told = json.loads(line)
-            found = {name: _first(told, names) for name, names in _NAMES.items()}
-            if (request := _REQUEST(str(told.get("request", "")))) is not None:
-                found["method"], found["target"] = request.groups()
-            status, user = found["status"], found["user"]
-            at = _time(found["time"])
-            return (
-                at, str(found["method"] or "GET"), str(found["target"] or _missing("a path")), str(found["ip"] or ""),
-                "" if user in (None, "-") else str(user), int(status or 0),
-            )  # fmt: skip
-        except (ValueError, TypeError, AttributeError) as error:
-            raise Unreadable(line) from error
-
-
-def _first(told: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((told[name] for name in names if told.get(name) not in (None, "")), None)
-
-
-def _missing(what: str) -> str:
-    raise Unreadable(what)
+def _of_json(line: str) -> Line:
+    told = json.loads(line)
+    found = {
+        field: next((told[name] for name in names if told.get(name) not in (None, "")), None)
+        for field, names in _NAMES.items()
+    }
+    if (request := _REQUEST(str(told.get("request", "")))) is not None:
+        found["method"], found["target"] = request.groups()
+    if not found["target"]:
+        raise ValueError("no path")
+    at, user = _time(found["time"]), "" if found["user"] in (None, "-") else str(found["user"])
+    method, ip = str(found["method"] or "GET"), str(found["ip"] or "")
+    return at, method, str(found["target"]), ip, user, int(found["status"] or 0)
 
 
 def _time(told: Any) -> float:
-    """Return an instant that is written as a number, by ISO 8601, or as in the common format; raises Unreadable."""
+    """Return an instant that is written as a number, by ISO 8601, or as in the common format; raises ValueError."""
     try:
         number = float(told)
     except (TypeError, ValueError):
@@ -130,11 +111,7 @@ def _written(told: str) -> float:
     try:
         return datetime.strptime(told, "%d/%b/%Y:%H:%M:%S %z").timestamp()
     except ValueError:
-        pass
-    try:
         return datetime.fromisoformat(told).timestamp()
-    except ValueError as error:
-        raise Unreadable(told) from error
 
 
 def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
@@ -187,12 +164,8 @@ class Way:
     known: "dict[str | tuple[str, str], Charge | ReplayTally]"  # charges by that; a Tally where no key can be made
 
 
-@dataclass(slots=True)
-class Route:
-    """The rules that match a method and a target."""
-
-    ways: tuple[Way, ...]  # all of them
-    only: Way | None  # the one, where it is the only one, refuses, and charges whatever the status is
+Route = tuple[list[Way], Way | None]
+"""The rules that match a target; and the one, where it is the only one, refuses, and charges whatever the status is."""
 
 
 def client_of(way: Way, ip: str, user: str) -> str | tuple[str, str]:

@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from types import SimpleNamespace
 from urllib.parse import unquote
 from zlib import crc32
 
-from batchlimit.cli.simulate.fleet import Fleet, SimulatedLimiter
+from batchlimit.cli.simulate.fleet import Fleet
 from batchlimit.cli.simulate.log import Charge, Line, ReplayedBucket, Route, Way, client_of, instants, pause
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import NoKey
+from batchlimit.sync.limiter import RateLimiter
 
 _MOST_ROUTES = 100_000
 """Targets whose rules are remembered."""
@@ -27,10 +28,6 @@ class Spread(StrEnum):
 
     RANDOM = "random"
     CLIENT = "client"
-
-
-class _Response(NamedTuple):
-    status: int
 
 
 class Replay:
@@ -78,8 +75,8 @@ class Replay:
         """Replay the lines of one instant; return how many were admitted."""
         routes, step, admitted = self._routes, pause(at, len(together)), 0
         for _, method, target, ip, user, status in together:
-            route = routes.get((method, target)) or self._route(method, target)
-            if (way := route.only) is not None:
+            ways, way = routes.get((method, target)) or self._route(method, target)
+            if way is not None:
                 charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else client_of(way, ip, user))
                 if charge.__class__ is Charge:
                     bucket = charge.bucket
@@ -100,17 +97,17 @@ class Replay:
                         trust.count += 1
                         at += step
                         continue
-            admitted += self._decided(route, ip, user, status, at)
+            admitted += self._decided(ways, ip, user, status, at)
             at += step
         return admitted
 
-    def _decided(self, route: Route, ip: str, user: str, status: int, at: float) -> bool:
+    def _decided(self, ways: list[Way], ip: str, user: str, status: int, at: float) -> bool:
         """Decide a request of several rules, or of one that arithmetic does not decide."""
         self._fleet.move(at)
         is_near = self._by is Spread.CLIENT
         home = crc32(ip.encode()) % self._instances if is_near else int(self._random.random() * self._instances)
         limiter, enforced, shadows = self._fleet.limiters[home], list[Charge](), list[Charge]()
-        for way in route.ways:
+        for way in ways:
             match self._found(way, ip, user):
                 case Charge() as charge:
                     (enforced if way.rule.mode == "enforce" else shadows).append(charge)
@@ -131,7 +128,7 @@ class Replay:
             _take_back(limiter, enforced, status, at)
         return short is None
 
-    def _refused(self, limiter: SimulatedLimiter, charges: Sequence[Charge], at: float) -> str | None:
+    def _refused(self, limiter: RateLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
         passed, asked, short = list[Charge](), list[Charge](), None
         for charge in charges:
@@ -218,7 +215,7 @@ class Replay:
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
-        ways = []
+        ways = list[Way]()
         for rule, template, parameters in self._rules.templates(method, unquote(target.partition("?")[0])):
             fields = set(template.fields)
             is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
@@ -226,7 +223,7 @@ class Replay:
             by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
             ways.append(Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {}))
         is_one = len(ways) == 1 and ways[0].rule.mode == "enforce" and ways[0].rule.charge is None
-        route = self._routes[method, target] = Route(tuple(ways), ways[0] if is_one else None)
+        route = self._routes[method, target] = ways, ways[0] if is_one else None
         return route
 
     def _found(self, way: Way, ip: str, user: str) -> Charge | ReplayTally:
@@ -252,7 +249,7 @@ class Replay:
         return Charge(rule.cost, rule.charge, tally, bucket)
 
 
-def _asked(limiter: SimulatedLimiter, charges: Sequence[Charge]) -> str | None:
+def _asked(limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
     """Charge all keys or none; return the one that is short."""
     if len(charges) == 1:
         key = charges[0].bucket.key
@@ -266,10 +263,10 @@ def _asked(limiter: SimulatedLimiter, charges: Sequence[Charge]) -> str | None:
     return None
 
 
-def _take_back(limiter: SimulatedLimiter, charges: Sequence[Charge], status: int, at: float) -> None:
+def _take_back(limiter: RateLimiter, charges: Sequence[Charge], status: int, at: float) -> None:
     """Return what this status does not charge; to reservoirs too, if they were charged."""
     for charge in charges:
-        if charge.statuses is not None and charge.cost and not charge.statuses(_Response(status)):
+        if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=status)):
             bucket = charge.bucket
             if bucket.screen.is_sampled if bucket.screen.is_open else bucket.trust.until <= at:
                 limiter.refund(bucket.key, charge.cost)

@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchlimit.bucket.state import counted
 from batchlimit.quota.quota import Quota
@@ -54,36 +54,20 @@ class Row(NamedTuple):
 
 def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample | None:
     """Return what the FIELDS of a bucket say at an instant; None if there is no bucket, or a damaged one."""
+    found: Sequence[Any] = values  # a missing field is an AttributeError
     try:
-        return _sampled(key, *values, now=now)  # type: ignore[arg-type]  # a missing field is an AttributeError
+        quota, epoch, level, outstanding, shares, times, used, refused, shadow = found
+        obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
+        passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)
+        left = [
+            max(one, min(band.burst - held, one + band.rate * passed)) / band.burst
+            for band, one in zip(obeyed.bandwidths, map(float, level.split()), strict=True)
+        ]
+        active = int(shares.split()[0]) if passed < 1.0 else 0
+        counts = max(0, counted(used) - held), counted(refused), counted(shadow)
+        return BucketSample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
     except (AttributeError, TypeError, ValueError, LookupError, ZeroDivisionError):
         return None
-
-
-def _sampled(
-    key: str,
-    quota: str,
-    epoch: str,
-    level: str,
-    outstanding: str,
-    shares: str,
-    times: str,
-    used: str | None,
-    refused: str | None,
-    shadow: str | None,
-    *,
-    now: float,
-) -> BucketSample:
-    obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
-    passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)
-    left = [
-        max(one, min(band.burst - held, one + band.rate * passed)) / band.burst
-        for band, one in zip(obeyed.bandwidths, map(float, level.split()), strict=True)
-    ]
-    active = int(shares.split()[0]) if passed < 1.0 else 0
-    spent = max(0, counted(used) - held)
-    counts = spent, counted(refused), counted(shadow)
-    return BucketSample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
 
 
 def _rates(sample: BucketSample, before: BucketSample | None, seconds: float) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ import redis
 import yaml
 
 from batchlimit.cli.doctor import findings
-from batchlimit.cli.doctor.examination import _NEEDED, _told
+from batchlimit.cli.doctor.examination import _NEEDED, _tried
 from tests.cli.conftest import Run, typed_at
 from tests.depth import only_deep
 from tests.nodes import Node, await_fact, node
@@ -117,7 +117,7 @@ def test_a_node_of_a_cluster_that_failed_is_found_and_the_others_are_examined() 
 
 
 def test_what_a_server_does_not_tell_is_not_well() -> None:
-    found = _told("memory", lambda: findings.memory({"used_memory": 1}))
+    found = _tried("memory", lambda: findings.memory({"used_memory": 1}))
     assert (found.verdict, found.found) == ("warning", "could not be checked: INFO does not tell maxmemory")
 
 

@@ -1,14 +1,65 @@
-"""Where routers are included: the prefixes of their paths, as far as the sources say them."""
+"""What names in sources stand for: constants, limits in variables, and routers with the prefixes above them."""
 
 import ast
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit.cli.routes import router_prefix
+from batchlimit.cli.routes import last, made_routers
 
 Words = tuple[str, ...]
+LIMITS = "limit", "shared_limit"
 _INCLUDES = {"include_router": "prefix", "register_blueprint": "url_prefix"}
+
+
+class Constants(ast.NodeTransformer):
+    """Puts constants of a module in the place of their names, unless anything sets a name twice, and joins texts.
+
+    So it does with limits that are kept in a variable: what makes such a limit stands where it is used, and only there.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        found = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
+        names = [each.id for each in found if not isinstance(each.ctx, ast.Load)]
+        names += [each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)]
+        used = {each.id for each in found if isinstance(each.ctx, ast.Load)}
+        self._values = dict[str, ast.expr]()
+        self.limits = dict[str, ast.stmt]()
+        """What makes each limit, by the name of the limit."""
+        for each in tree.body:
+            target = each.targets[0] if isinstance(each, ast.Assign) else getattr(each, "target", None)
+            value: ast.expr | None = getattr(each, "value", None)
+            if not isinstance(target, ast.Name) or names.count(target.id) != 1 or value is None:
+                continue
+            made = last(value.func) if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else ""
+            if all(isinstance(part, ast.Constant) for part in listed(value)):
+                self._values[target.id] = value
+            elif made in LIMITS and target.id in used and len(getattr(each, "targets", [target])) == 1:
+                self._values[target.id], self.limits[target.id] = value, each
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        """Leave out what makes limits, when they stand where they are used."""
+        self.generic_visit(node)
+        node.body = [each for each in node.body if each not in self.limits.values()]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Put what a name stands for in its place."""
+        value = self._values.get(node.id) if isinstance(node.ctx, ast.Load) else None
+        return node if value is None else ast.copy_location(deepcopy(value), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Join two texts."""
+        self.generic_visit(node)
+        parts = [each.value for each in (node.left, node.right) if isinstance(each, ast.Constant)]
+        is_text = isinstance(node.op, ast.Add) and len(parts) == 2 and all(isinstance(each, str) for each in parts)
+        return ast.copy_location(ast.Constant("".join(map(str, parts))), node) if is_text else node
+
+
+def listed(given: ast.expr | None) -> list[ast.expr]:
+    """Return what a list or a tuple has, or what is none of them."""
+    return given.elts if isinstance(given, ast.List | ast.Tuple) else [] if given is None else [given]
 
 
 class Router(NamedTuple):
@@ -33,7 +84,7 @@ class Inclusions:
         self._imports = {path: dict(_imported(path, tree)) for path, tree in self._trees.items()}
         self._found = dict[Router, list[_Included]]()
         for path, tree in self._trees.items():
-            for name, prefix in _made(tree):
+            for name, prefix in made_routers(ast.walk(tree)):
                 router = Router(path, name)
                 self._own[router] = None if router in self._own else prefix
         for path, tree in self._trees.items():
@@ -82,21 +133,9 @@ class Inclusions:
         return self._made_in(imported[:-1], imported[-1], steps - 1)
 
     def _made_in(self, module: Words, name: str, steps: int = 5) -> Router:
-        files = [path for path in self._trees if _words(path)[-len(module) :] == module]
+        words = {path: (path.parent if path.stem == "__init__" else path.with_suffix("")).parts for path in self._trees}
+        files = [path for path, whole in words.items() if whole[-len(module) :] == module]
         return self._origin(Router(files[0], name), steps) if len(files) == 1 else Router(Path(), "")
-
-
-def _words(path: Path) -> Words:
-    """Return the names of a module, the outer ones first."""
-    return (path.parent if path.name == "__init__.py" else path.with_suffix("")).parts
-
-
-def _made(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
-            prefix = router_prefix(node.value)
-            if prefix is not None:
-                yield node.targets[0].id, prefix
 
 
 def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[str, Words]]:
