@@ -14,7 +14,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, RedisRules, first, probe_name
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
@@ -56,7 +56,7 @@ class AsyncRedisStore(BaseRedisStore):
     """
 
     _transport: AsyncTransport
-    _of_cluster = AsyncClusterTransport
+    _of_cluster, _follow = AsyncClusterTransport, staticmethod(steps.drive)
     _check_options = staticmethod(factory.check_async_options)
 
     def __init__(
@@ -93,16 +93,6 @@ class AsyncRedisStore(BaseRedisStore):
     def _is_prompt_at(address: Address) -> bool:
         return not address.topology
 
-    @property
-    def rules(self) -> RedisRules:
-        """See Ruled.rules."""
-        return RedisRules(self._ask, self._run, steps.drive, self._prefix)
-
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return "" if isinstance(transport, AsyncServerTransport) else transport.part(bucket_name(self._prefix, key))
-
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
@@ -136,11 +126,6 @@ class AsyncRedisStore(BaseRedisStore):
             return None
         except FAILURES as error:
             raise failure(error, self.address) from error
-
-    @property
-    def pauses(self) -> RedisPauses:
-        """See Pausable."""
-        return RedisPauses(self._run, self._prefix)
 
     async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""

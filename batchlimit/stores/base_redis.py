@@ -53,7 +53,15 @@ class BaseRedisStore(Unique):
     """A store on a transport: one server, the primary that sentinels name, or a cluster."""
 
     _transport: Any
-    _of_cluster: ClassVar[type]
+    _of_cluster: ClassVar[Any]
+    _check_options: ClassVar[Any]
+    _connected: ClassVar[Any]
+    """Returns a transport to an address."""
+    _is_prompt_at: ClassVar[Any]
+    _ask: Callable[..., Any]
+    _run: Callable[..., Any]
+    _follow: ClassVar[Any]
+    """Calls or awaits the steps of `rules`."""
 
     def __init__(self, client: Any, *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
@@ -112,19 +120,6 @@ class BaseRedisStore(Unique):
         self._connect, self._connect_timeout, self._prompt = connect, connect_timeout, self._is_prompt_at(address)
         return self
 
-    @staticmethod
-    def _check_options(address: Address) -> None:
-        raise NotImplementedError
-
-    @staticmethod
-    def _connected(address: Address, limits: factory.Timeouts) -> Any:
-        """Return a transport to this address."""
-        raise NotImplementedError
-
-    @staticmethod
-    def _is_prompt_at(address: Address) -> bool:
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address} prefix {shown(self._prefix)}>"
 
@@ -138,6 +133,21 @@ class BaseRedisStore(Unique):
     def is_cluster(self) -> bool:
         """Whether it is a cluster, by the URL or the client."""
         return isinstance(self._transport, self._of_cluster)
+
+    @property
+    def rules(self) -> "RedisRules":
+        """See Ruled.rules."""
+        return RedisRules(self._ask, self._run, self._follow, self._prefix)
+
+    @property
+    def pauses(self) -> "RedisPauses":
+        """See Pausable."""
+        return RedisPauses(self._run, self._prefix)
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        transport = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, self._of_cluster) else ""
 
     @property
     def is_prompt(self) -> bool:

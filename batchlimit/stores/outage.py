@@ -70,36 +70,6 @@ class _ByPart(dict[str, Breaker]):
         return self.setdefault(part, Breaker())
 
 
-class Breakers:
-    """The circuit breaker of each part of one store. One thread at a time may change them."""
-
-    __slots__ = ("_durations", "_failures", "_outages", "of", "took")
-
-    def __init__(self) -> None:
-        self.of: dict[str, Breaker] = _ByPart()
-        self._failures = self._outages = 0
-        self._durations = Durations()
-        self.took = self._durations.add
-        """Counts how long (s) a call took."""
-
-    def failed(self, part: str, error: StoreUnavailable, now: float) -> bool:
-        """Count a failure; True if it opened the breaker of the part."""
-        opened = self.of[part].failed(error, now)
-        self._failures += 1
-        self._outages += opened
-        return opened
-
-    def answered(self, part: str, now: float) -> float | None:
-        """Count an answer; an error that shows that the part works is one too. See Breaker.answered."""
-        return self.of[part].answered(now)
-
-    @property
-    def health(self) -> Health:
-        """How the store has been."""
-        available = all(each.opened_at is None for each in list(self.of.values()))
-        return Health(self._failures, self._outages, available, self._durations.read())
-
-
 FIRST = (0.05, 0.15)
 """Seconds before the first probe, at least and at most. Each relapse doubles them, up to SELDOM."""
 SELDOM = 3.0
@@ -126,10 +96,11 @@ class Outages:
     ) -> None:
         """`address` is the store's; `lock` is entered to change the circuit breakers (default: nothing is locked)."""
         self._address, self._lock = address, lock
-        self._breakers = Breakers()
-        self.breakers = self._breakers.of
+        self.breakers: dict[str, Breaker] = _ByPart()
         """The circuit breaker of each part."""
-        self.took = self._breakers.took
+        self._failures = self._outages = 0
+        self._durations = Durations()
+        self.took = self._durations.add
         """Counts how long (s) a call took."""
         self._probes: dict[str, Probe] = {}
         self._told: set[str] = set()
@@ -138,7 +109,8 @@ class Outages:
     def health(self) -> Health:
         """How the store has been."""
         with self._lock():
-            return self._breakers.health
+            available = all(each.opened_at is None for each in list(self.breakers.values()))
+            return Health(self._failures, self._outages, available, self._durations.read())
 
     def refusal(self, part: str) -> CircuitOpen:
         """Return what a call raises that is not made because the circuit breaker of its part is open."""
@@ -149,7 +121,7 @@ class Outages:
         if self.breakers[part].consecutive_failures == 0:
             return
         with self._lock():
-            seconds = self._breakers.answered(part, steady())
+            seconds = self.breakers[part].answered(steady())
         if seconds is not None:
             address, message = self._address(), "%s is back after %.1f s"
             told = _name(address, part), seconds
@@ -158,7 +130,10 @@ class Outages:
     def failed(self, part: str, error: StoreUnavailable) -> bool:
         """Count a failure; True if it opened the circuit breaker. A prober and `log_unreachable` have to follow."""
         with self._lock():
-            return self._breakers.failed(part, error, steady())
+            opened = self.breakers[part].failed(error, steady())
+            self._failures += 1
+            self._outages += opened
+        return opened
 
     def unserved(self, key: str, error: StoreUnavailable) -> None:
         """Log what is wrong with one key, once for each code: who gets False learns no reason."""

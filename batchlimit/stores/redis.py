@@ -12,7 +12,7 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisPauses, RedisRules, RedisSlots, first, probe_name
+from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisSlots, first, probe_name
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
@@ -53,7 +53,7 @@ class RedisStore(BaseRedisStore):
     """
 
     _transport: Transport
-    _of_cluster = ClusterTransport
+    _of_cluster, _follow = ClusterTransport, staticmethod(steps.run)
     _check_options, _is_prompt_at = staticmethod(factory.check_options), staticmethod(factory.is_prompt)
 
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
@@ -78,11 +78,6 @@ class RedisStore(BaseRedisStore):
             case _:
                 return DirectTransport(factory.server_client(address, limits))
 
-    @property
-    def rules(self) -> RedisRules:
-        """See Ruled.rules."""
-        return RedisRules(self._ask, self._run, steps.run, self._prefix)
-
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
         transport = self._transport
@@ -92,16 +87,6 @@ class RedisStore(BaseRedisStore):
     def slots(self) -> RedisSlots:
         """See Lender."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
-
-    @property
-    def pauses(self) -> RedisPauses:
-        """See Pausable."""
-        return RedisPauses(self._run, self._prefix)
-
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return "" if isinstance(transport, ServerTransport) else transport.part(bucket_name(self._prefix, key))
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""

@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.outage import THRESHOLD, Breaker, Breakers
+from batchlimit.stores.outage import THRESHOLD, Breaker, Outages
 
 AWAY = StoreUnavailable("away")
 
@@ -37,19 +37,14 @@ def test_three_failures_in_a_row_open_it_and_one_answer_closes_it(events: str, t
 
 
 def test_parts_fail_apart_and_are_counted_together() -> None:
-    breakers = Breakers()
-    assert breakers.health == Health(0, 0, available=True)
-    for _ in range(2):
-        breakers.failed("a", AWAY, 0.0)
-        breakers.failed("b", AWAY, 0.0)
-    assert breakers.health == Health(4, 0, available=True)
-    assert breakers.failed("a", AWAY, 1.0)
-    assert breakers.of["b"].opened_at is None
-    assert breakers.health == Health(5, 1, available=False)
-    assert breakers.answered("b", 2.0) is None
-    assert breakers.health == Health(5, 1, available=False)
-    assert breakers.answered("a", 3.5) == 2.5
-    assert breakers.health == Health(5, 1, available=True)
+    outages = Outages(lambda: "redis://h:1/0")
+    told = [(outages.failed(part, AWAY), outages.health) for part in "ababa"]
+    assert told[:4] == [(False, Health(count, 0, available=True)) for count in (1, 2, 3, 4)]
+    assert told[4] == (True, Health(5, 1, available=False))
+    outages.answered("b")
+    assert outages.health == Health(5, 1, available=False)
+    outages.answered("a")
+    assert outages.health == Health(5, 1, available=True)
 
 
 @pytest.mark.parametrize(("pause", "relapses"), [(0.1, [0, 1, 2]), (9.9, [0, 1, 2]), (10.1, [0, 0, 0])])

@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -90,7 +91,10 @@ class PrimaryMonitor:
         if self._thread is None and self._starting.acquire(blocking=False):  # else another thread starts it
             try:
                 if self._thread is None:
-                    self._start()
+                    thread = threading.Thread(target=self._follow, name="batchlimit-monitor", daemon=True)
+                    with suppress(RuntimeError):
+                        thread.start()
+                        self._thread = thread
             finally:
                 self._starting.release()
 
@@ -98,14 +102,6 @@ class PrimaryMonitor:
         """Tell the thread to end, and close the clients of the sentinels."""
         self._stopped.set()
         self._close_sentinels()
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._follow, name="batchlimit-monitor", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return
-        self._thread = thread
 
     def _follow(self) -> None:
         while not self._stopped.is_set() and self._pool() is not None:
