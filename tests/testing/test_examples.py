@@ -1,29 +1,19 @@
 """The suites of the examples run as users run theirs: in random order, on no server; with --deep on four workers."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.depth import depth
+from tests.testing.suites import passed
 
 _ROOT = Path(__file__).parents[2]
-_WORKERS = depth(0, 4)
-_OPTIONS = ["-n", str(_WORKERS), "-p", "no:cacheprovider", "--import-mode=importlib"]
+TESTS = "examples/tests"
 
 
 @pytest.mark.parametrize("seed", range(depth(1, 10)))
 def test_the_suites_of_the_examples_pass_in_any_order(seed: int) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-o", "addopts=", *_OPTIONS, f"--randomly-seed={seed}", "examples/tests"],
-        check=False,
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    passed(_ROOT, "-o", "addopts=", "-n", f"{depth(0, 4)}", "--import-mode=importlib", f"--randomly-seed={seed}", TESTS)
 
 
 def test_every_example_has_a_suite() -> None:

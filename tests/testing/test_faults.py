@@ -1,6 +1,8 @@
 """A FaultStore fails as it is told, in real time and in frozen time, on both APIs."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -8,7 +10,7 @@ from batchlimit import AsyncRateLimiter, FailurePolicy, RateLimiter, StoreUnavai
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.stores import AsyncStore, Store
-from batchlimit.testing import AsyncFaultStore, FaultStore, FrozenLimits, check_store
+from batchlimit.testing import AsyncFaultStore, FaultStore, FrozenLimits, check_store, frozen_limits
 
 URL = "redis://192.0.2.1:1/0"
 FIVE = "5/minute"
@@ -97,20 +99,8 @@ def test_in_frozen_time_a_loss_of_state_fills_all_buckets(frozen_limits: FrozenL
     assert limiter.peek("ann").remaining == 5
 
 
-def test_tasks_hear_of_the_same_faults(frozen_limits: FrozenLimits) -> None:
-    async def main() -> None:
-        store = AsyncFaultStore(down=1)
-        async with AsyncRateLimiter(store, FIVE) as limiter:
-            assert not await limiter.try_acquire("ann")
-            assert await limiter.try_acquire("ann")
-            store.loses_replies = True
-            with pytest.raises(StoreUnavailable, match="lost"):
-                await limiter.decide("ann")
-
-    asyncio.run(main())
-
-
-def test_tasks_in_real_time_hear_of_faults_too() -> None:
+@pytest.mark.parametrize("time", [frozen_limits, nullcontext])
+def test_tasks_hear_of_the_same_faults(time: Callable[[], AbstractContextManager[object]]) -> None:
     async def main() -> None:
         store = AsyncFaultStore(down=1)
         async with AsyncRateLimiter(store, FIVE) as limiter:
@@ -118,5 +108,9 @@ def test_tasks_in_real_time_hear_of_faults_too() -> None:
             assert await limiter.try_acquire("ann")
             store.loses_state = 1
             assert (await limiter.peek("ann")).remaining == 5
+            store.loses_replies = True
+            with pytest.raises(StoreUnavailable, match="lost"):
+                await limiter.decide("ann")
 
-    asyncio.run(main())
+    with time():
+        asyncio.run(main())

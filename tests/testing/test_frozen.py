@@ -1,8 +1,9 @@
-"""In frozen time a bucket is one token bucket, on both APIs, and a call that waits moves the clock."""
+"""In frozen time a bucket is one token bucket, on both APIs, a call that waits moves the clock, and overrides hold."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import freezegun
@@ -11,6 +12,7 @@ import redis
 import time_machine
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, RateLimited, RateLimiter
+from batchlimit.admin import Admin, AsyncAdmin
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FrozenLimits, frozen_limits
 from batchlimit.testing import scene as scene_module
@@ -34,7 +36,8 @@ def spend(limiter: RateLimiter, key: str = "ann") -> int:
 def test_a_bucket_is_full_at_first_and_refills_as_time_is_moved(limits: FrozenLimits) -> None:
     limiter = RateLimiter.from_url(URL, FIVE)
     assert spend(limiter) == 5
-    story: list[tuple[float | str, int]] = [(11.9, 0), (0.1, 1), (12, 1), (24, 2), (60, 5), ("1h", 5)]
+    story: list[tuple[float | str | timedelta, int]] = [(11.9, 0), (0.1, 1), (12, 1), (24, 2), (60, 5)]
+    story += [("1h", 5), (timedelta(seconds=24), 2)]
     for seconds, tokens in story:
         limits.advance(seconds)
         assert spend(limiter) == tokens, seconds
@@ -50,16 +53,13 @@ def test_every_spent_token_is_back_after_its_time(limits: FrozenLimits, spent: i
     assert spend(limiter) == 5
 
 
-def test_a_refund_is_there_at_once_and_later(limits: FrozenLimits) -> None:
+def test_a_refund_is_there_later_and_what_is_settled_for_more_is_owed(limits: FrozenLimits) -> None:
     limiter = RateLimiter.from_url(URL, FIVE)
     assert spend(limiter) == 5
     limiter.refund("ann", 2)
     limits.advance(12)
     assert spend(limiter) == 3
-
-
-def test_what_is_settled_for_more_is_owed(limits: FrozenLimits) -> None:
-    limiter = RateLimiter.from_url(URL, FIVE)
+    limits.refill()
     with limiter.reserve("ann", 2) as reservation:
         reservation.settle(7)
     assert spend(limiter) == 0
@@ -67,23 +67,22 @@ def test_what_is_settled_for_more_is_owed(limits: FrozenLimits) -> None:
     assert spend(limiter) == 1
 
 
-def test_a_wait_moves_the_clock(limits: FrozenLimits) -> None:
+def test_a_wait_moves_the_clock_and_one_that_is_refused_does_not(limits: FrozenLimits) -> None:
     limiter = RateLimiter.from_url(URL, FIVE)
     spend(limiter)
     limiter.acquire("ann", timeout=13)
     assert limits.elapsed == pytest.approx(12, abs=0.01)
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimited) as refusal:
         limiter.acquire("ann", timeout=11)
     assert limits.elapsed == pytest.approx(12, abs=0.01)
+    limits.advance(refusal.value.retry_after)
+    assert limiter.try_acquire("ann")
     limiter.acquire("ann", 5)
-    assert limits.elapsed == pytest.approx(72, abs=0.01)
-
-
-def test_a_wait_of_a_day_takes_no_time(limits: FrozenLimits) -> None:
-    limiter = RateLimiter.from_url(URL, "1/day")
-    limiter.acquire("ann")
-    limiter.acquire("ann")
-    assert limits.elapsed == pytest.approx(86400, abs=0.01)
+    assert limits.elapsed == pytest.approx(84, abs=0.01)
+    daily = RateLimiter.from_url(URL, "1/day", prefix="daily")
+    for _ in range(2):
+        daily.acquire("ann")
+    assert limits.elapsed == pytest.approx(84 + 86400, abs=0.02), "and no real time passes"
 
 
 def test_tasks_wait_in_the_same_time() -> None:
@@ -216,7 +215,7 @@ def test_a_key_that_no_limiter_has_a_quota_for_is_a_mistake(monkeypatch: pytest.
             limits.drain("bob")
 
 
-@pytest.mark.parametrize("length", ["soon", -1, float("nan"), "1m30s", True, None])
+@pytest.mark.parametrize("length", ["soon", -1, timedelta(seconds=-1), float("nan"), "1m30s", True, None])
 def test_what_is_no_length_of_time_is_a_mistake(limits: FrozenLimits, length: float) -> None:
     with pytest.raises((ValueError, TypeError), match="length of time"):
         limits.advance(length)
@@ -286,16 +285,6 @@ def test_threads_that_wait_for_several_keys_come_to_an_end_as_soon_as_one_bucket
             assert min(abs(late - 20 * lost) for lost in range(4)) < 0.2
 
 
-def test_a_call_that_cannot_be_served_in_time_does_not_move_the_clock(limits: FrozenLimits) -> None:
-    limiter = RateLimiter.from_url(URL, FIVE)
-    limits.drain("ann")
-    with pytest.raises(RateLimited) as refusal:
-        limiter.acquire("ann", timeout=5)
-    assert limits.elapsed == 0
-    limits.advance(refusal.value.retry_after)
-    assert limiter.try_acquire("ann")
-
-
 @pytest.mark.parametrize(
     "other", [lambda: freezegun.freeze_time("2026-01-01"), lambda: time_machine.travel(0, tick=False)]
 )
@@ -340,3 +329,50 @@ def test_no_limiter_holds_more_than_its_callers_asked_for(limits: FrozenLimits) 
     busy.refund("ann")
     limits.advance(1)
     assert other.peek("ann").remaining == 4
+
+
+@pytest.mark.parametrize("is_made_before", [False, True])
+def test_threads_obey_an_override_at_once_and_until_it_ends(is_made_before: bool) -> None:
+    admin = Admin.from_url(URL)
+    with frozen_limits() as limits:
+        limiter = RateLimiter.from_url(URL, "5/minute")
+        admin = admin if is_made_before else Admin(redis.Redis.from_url(URL))
+        limiter.acquire("ann")
+        before = threading.active_count()
+        admin.set("ann", "0/s", until="1h")
+        assert not limiter.try_acquire("ann")
+        assert not RateLimiter.from_url(URL, "5/minute").try_acquire("ann")
+        limits.advance("59m")
+        assert not limiter.try_acquire("ann")
+        limits.advance("1m")
+        assert limiter.try_acquire("ann")
+        admin.set("ann", "20/minute")
+        admin.unset("ann")
+        assert (admin.unset("ann"), len(admin.history()), threading.active_count()) == ((), 4, before)
+
+
+def test_tasks_obey_an_override_at_once_and_until_it_ends(limits: FrozenLimits) -> None:
+    async def main() -> None:
+        async with AsyncRateLimiter.from_url(URL, "5/minute") as limiter, AsyncAdmin.from_url(URL) as admin:
+            await limiter.acquire("ann")
+            await admin.set("ann", "0/s", until="1h")
+            assert not await limiter.try_acquire("ann")
+            limits.advance("59m")
+            assert not await limiter.try_acquire("ann")
+            limits.advance("1m")
+            assert await limiter.try_acquire("ann")
+            await admin.hold("ann", "1m")
+            assert not await limiter.try_acquire("ann")
+            await admin.unset("ann")
+            assert await limiter.try_acquire("ann")
+
+    asyncio.run(main())
+
+
+def test_an_override_of_frozen_time_ends_with_it() -> None:
+    store = MemoryStore()
+    admin, limiter = Admin(store), RateLimiter(store, "5/minute")
+    with frozen_limits():
+        admin.set("ann", "0/s")
+        assert not limiter.try_acquire("ann")
+    assert (len(admin.overrides()), limiter.try_acquire("ann")) == (0, True)

@@ -1,9 +1,9 @@
 """Every example of the page about testing runs, as a test file of a user."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.testing.suites import passed
 
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
 _BLOCKS = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -13,16 +13,8 @@ def test_the_examples_of_the_page_pass(tmp_path: Path) -> None:
     blocks = _BLOCKS[1:]  # the first is part of a suite of an example
     for number, block in enumerate(blocks):
         (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert int(re.findall(r"(\d+) passed", run.stdout)[0]) >= len(blocks)
+    said = passed(tmp_path, "-q", "-W", "error", str(tmp_path))
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= len(blocks)
 
 
 def test_the_page_names_every_public_name() -> None:

@@ -1,10 +1,10 @@
 """The plugin costs nothing where it is not used, and its fixtures are there without an import."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.testing.suites import passed
 
 _CONFTEST = """
 import sys
@@ -17,16 +17,7 @@ def pytest_sessionfinish():
 def run_pytest(tmp_path: Path, test: str, *arguments: str) -> str:
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_of_a_user.py").write_text(test)
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments, str(tmp_path)],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout
+    return passed(tmp_path, "-q", "-s", *arguments, str(tmp_path))
 
 
 def test_no_module_of_batchlimit_is_imported_before_a_fixture_is_used(tmp_path: Path) -> None:
