@@ -16,9 +16,18 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncPausable, AsyncPauses, AsyncSpender, AsyncSpendSender, no_pauses
-from batchlimit.stores.outage import ANY, Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import (
+    ANY,
+    Breaker,
+    Outages,
+    Probe,
+    Timeouts,
+    addressed,
+    log_unreachable,
+    too_late,
+    unavailable,
+)
 from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
-from batchlimit.stores.timeouts import Timeouts
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -18,7 +18,7 @@ from batchlimit.keyspace.pages import Page
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
-from batchlimit.stores.timeouts import MANY
+from batchlimit.stores.outage import MANY
 
 T = TypeVar("T")
 _PATIENCE = 1.0

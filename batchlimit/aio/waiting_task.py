@@ -10,7 +10,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
-from batchlimit.stores.timeouts import MANY
+from batchlimit.stores.outage import MANY
 
 
 class Steps(Protocol):

@@ -29,8 +29,7 @@ from batchlimit.cli.output import (
 )
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
-from batchlimit.rules.files.document import SyntaxProblem
-from batchlimit.rules.files.loader import Loader, decoded, format_of
+from batchlimit.rules.files.loader import Loader, SyntaxProblem, decoded, format_of
 from batchlimit.rules.files.schema import SCHEMA
 from batchlimit.rules.rule import CHECKS
 

@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
-from batchlimit.cli.migrated import Found, MigratedLimiter, MigratedRule
 from batchlimit.cli.output import NOTHING_DONE, say
 from batchlimit.cli.routes import (
+    Found,
     Function,
+    MigratedLimiter,
+    MigratedRule,
     Prefixes,
     SourceRoute,
     Written,

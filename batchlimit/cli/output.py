@@ -36,14 +36,7 @@ class Output(StrEnum):
 
 
 def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns: Sequence[str] = ()) -> None:
-    """Print one thing, or several of a kind.
-
-    Args:
-        rows: what to print.
-        output: the form.
-        empty: what a table says in place of no rows.
-        columns: of a table (default: all that the first row has).
-    """
+    """Print one thing, or several of a kind; `empty` stands for no rows, and `columns` are all of the first row."""
     match output:
         case Output.JSON:
             print(json_of(rows, indent=2))

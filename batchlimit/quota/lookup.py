@@ -61,15 +61,9 @@ FEWEST = 10_000
 
 
 def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota]:
-    """Return the function from a key to its quota.
+    """Return the function from a key to its quota, which raises ValueError where there is none.
 
-    Args:
-        source: one quota for all keys, a mapping by name or glob pattern (see `by_name`), or a function of the key. A
-            mapping is copied and its texts are read here, so a typo fails at start.
-        most: keys for which the first answer of a function stays (default 10,000, and no fewer).
-
-    Returns:
-        The function. It raises ValueError for a key without a quota, and TypeError if a function returns anything else.
+    A mapping is read here, so a typo fails at start. The first answers of a function stay, for so many keys at least.
     """
     if isinstance(source, Quota | str):
         quota = Quota.parse(source) if isinstance(source, str) else source

@@ -47,13 +47,7 @@ class Exactly(NamedTuple):
 
 
 class Exemption:
-    """Requests that no rule is for, by patterns, and functions of the Request that return whether it is exempt.
-
-    Example:
-        >>> health = Exemption("GET /health")
-        >>> health.by_path("GET", "/health", ""), health.by_path("GET", "/x/../health", "")
-        (True, False)
-    """
+    """Requests that no rule is for, by patterns, and functions of the Request that return whether it is exempt."""
 
     __slots__ = ("_patterns", "functions", "given")
 
@@ -98,11 +92,6 @@ class Replacements:
 
     A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
     replaces none: else nothing would be limited while it is tried.
-
-    Example:
-        >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
-        >>> Replacements(rules).of("GET", "/api/x", ""), Replacements(rules).of("GET", "/other", "")
-        ({'all': 'api'}, {})
     """
 
     __slots__ = ("_replacing",)
@@ -164,14 +153,7 @@ FoundRules = Found[tuple[Rule, KeyTemplate]]
 
 
 class Finder:
-    """Finds the rules of requests; `keys` make the key of each.
-
-    Example:
-        >>> rules = [Rule("all", "9/s", key="all"), Rule("api", "9/m", key="api", match="/api/*", replaces="all")]
-        >>> finder = Finder(rules, [KeyTemplate(rule.key) for rule in rules], Exemption("/health"))
-        >>> [rule.name for (rule, _), _ in finder.found["GET", "/api/x", ""]], finder.found["GET", "/health", ""]
-        (['api'], ())
-    """
+    """Finds the rules of requests; `keys` make the key of each."""
 
     __slots__ = ("_exemption", "_matcher", "_replacements", "found")
 

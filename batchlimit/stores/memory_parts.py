@@ -23,13 +23,6 @@ class Expiring(MutableMapping[str, tuple[T, int]]):
     """Things by key, each with the instant (us) at which it ends. One that has ended may still be there.
 
     Entries that were looked at in this round lie apart from the others.
-
-    Example:
-        >>> kept = Expiring[str]()
-        >>> kept["a"], kept["b"] = ("one", 10), ("two", 30)
-        >>> kept.forget(20)
-        >>> dict(kept)
-        {'b': ('two', 30)}
     """
 
     __slots__ = ("_forgot_at", "_seen", "_unseen")

@@ -16,9 +16,18 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.optional import Pausable, Pauses, Spender, no_pauses
-from batchlimit.stores.outage import ANY, Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import (
+    ANY,
+    Breaker,
+    Outages,
+    Probe,
+    Timeouts,
+    addressed,
+    log_unreachable,
+    too_late,
+    unavailable,
+)
 from batchlimit.stores.protocols import Pipelined, Remote, Store
-from batchlimit.stores.timeouts import Timeouts
 from batchlimit.sync.daemon_pool import DaemonPool
 
 T = TypeVar("T")

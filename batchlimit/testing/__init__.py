@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from batchlimit.testing.contract.check import check_store, store_rules
     from batchlimit.testing.fake import AsyncFakeLimiter, FakeLimiter, Script, fake_async_limiter, fake_limiter
     from batchlimit.testing.faults import AsyncFaultStore, FaultStore
-    from batchlimit.testing.frozen import FrozenLimits, frozen_limits
+    from batchlimit.testing.frozen import FrozenLimits, frozen_limits, limiting_off, limiting_on
     from batchlimit.testing.isolation import fresh_prefix, isolated_limits
-    from batchlimit.testing.switch import limiting_off, limiting_on
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
@@ -23,9 +22,8 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.testing.contract.check": "check_store store_rules",
             "batchlimit.testing.fake": "AsyncFakeLimiter FakeLimiter Script fake_async_limiter fake_limiter",
             "batchlimit.testing.faults": "AsyncFaultStore FaultStore",
-            "batchlimit.testing.frozen": "FrozenLimits frozen_limits",
+            "batchlimit.testing.frozen": "FrozenLimits frozen_limits limiting_off limiting_on",
             "batchlimit.testing.isolation": "fresh_prefix isolated_limits",
-            "batchlimit.testing.switch": "limiting_off limiting_on",
         },
     )
 

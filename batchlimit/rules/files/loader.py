@@ -1,4 +1,4 @@
-"""Rules from a text: TOML or YAML. An error says where in the text it is."""
+"""Rules from a text: TOML or YAML, which is read as data and the places of its parts. An error says where it is."""
 
 import os
 import re
@@ -7,13 +7,12 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.rules.errors import RulesError
-from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.rule import CHECKS, Rule, checked
 
@@ -51,6 +50,53 @@ def decoded(data: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise RulesError(f"the file must be UTF-8: {error.reason}", source=source, line=line) from error
+
+
+Path = tuple[str | int, ...]
+
+
+class Position(NamedTuple):
+    """Line and column, both from 1; None where nobody knows."""
+
+    line: int | None
+    column: int | None
+
+
+class SyntaxProblem(ValueError):
+    """A text is not in its format."""
+
+    def __init__(self, problem: str, place: Position) -> None:
+        super().__init__(problem)
+        self.place = place
+
+
+class Document:
+    """The data of a text, and the offsets of its parts."""
+
+    __slots__ = ("_offset", "_text", "data")
+
+    def __init__(self, text: str, data: Any, offset: Callable[[Path, bool], int | None]) -> None:
+        self._text, self._offset = text, offset
+        self.data = data
+
+    def place(self, path: Path, *, of_key: bool = False) -> Position:
+        """Return where a part stands, or else what it is part of."""
+        while path and (found := self._offset(path, of_key)) is None:
+            path, of_key = path[:-1], False
+        return place_at(self._text, found if path and found is not None else 0)
+
+    def place_within(self, path: Path, value: str, column: int) -> Position:
+        """Return the place of a column, from 1, in a value; of the value itself if it is not written as it is."""
+        start = self._offset(path, False)
+        for quotes in (0, 1):
+            if start is not None and self._text.startswith(value, start + quotes):
+                return place_at(self._text, start + quotes + column - 1)
+        return self.place(path)
+
+
+def place_at(text: str, offset: int) -> Position:
+    """Return line and column of an offset."""
+    return Position(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
 
 
 class Loader:

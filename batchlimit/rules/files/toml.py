@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
+from batchlimit.rules.files.loader import Document, Path, Position, SyntaxProblem
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _STRING = re.compile(

@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
         name="yaml",
     ) from error
 
-from batchlimit.rules.files.document import Document, Path, Position, SyntaxProblem
+from batchlimit.rules.files.loader import Document, Path, Position, SyntaxProblem
 
 
 def read(text: str) -> Document:

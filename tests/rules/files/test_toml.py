@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.rules.files.document import Path, SyntaxProblem, place_at
+from batchlimit.rules.files.loader import Path, SyntaxProblem, place_at
 from batchlimit.rules.files.toml import read
 
 GAP = st.sampled_from(["", " ", "  ", "\t"])
