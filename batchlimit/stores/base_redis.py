@@ -144,11 +144,6 @@ class BaseRedisStore(Unique):
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, self._of_cluster) else ""
-
     @property
     def is_prompt(self) -> bool:
         """See Remote.is_prompt and AsyncRemote.is_prompt."""
