@@ -312,8 +312,12 @@ def build(url: str) -> FastAPI:
     app.state.limiter = limiter
     app.add_exception_handler(RateLimitExceeded, refused)
     app.add_middleware(SlowAPIMiddleware)
+    build_routes(app, limiter)
+    return app
+
+
+def build_routes(app: FastAPI, limiter: Any) -> None:
     add_pages(app, limiter)
     add_news(app, limiter)
     for router in (catalog, carts, orders, accounts, admin, media):
         app.include_router(router(limiter))
-    return app
