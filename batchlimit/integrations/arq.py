@@ -34,10 +34,8 @@ def limited(
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key: what a job is charged to (default "{task}", its name): text whose fields name parameters of the function,
-            as in "mail:{to}", or a function of its arguments, of which the context is the first.
-        cost: whole tokens (default 1), or a function of its arguments.
-        longest: seconds that a job is sent away for at most (default 600).
+        key, cost, longest: as of TaskLimit of `batchlimit.integrations.task_limit`, with the same defaults; the context
+            is the first argument of a function.
 
     Returns:
         The decorator.

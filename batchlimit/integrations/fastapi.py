@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
+from batchlimit.base.lazy import missing
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit, decisions
@@ -23,8 +24,7 @@ try:
     from fastapi import Depends, FastAPI
     from fastapi.requests import HTTPConnection
 except ModuleNotFoundError as error:
-    problem = "batchlimit.integrations.fastapi needs FastAPI, of the 'fastapi' extra: pip install 'batchlimit[fastapi]'"
-    raise ModuleNotFoundError(problem, name="fastapi") from error
+    raise missing(__name__, "fastapi", "FastAPI") from error
 
 from batchlimit.integrations import starlette
 from batchlimit.integrations.starlette import RefusedRequest, RefusedWebSocket, add_exception_handlers

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+    from batchlimit.integrations.permits import ConcurrencyLimit
 
 PERMIT = "batchlimit.permit"
 """Where the scope or the environ of a request has its permit, for `check`, `lost` and `token`."""
@@ -23,6 +23,6 @@ def behind(concurrency: "ConcurrencyLimit | None", package: str, app: Any) -> An
     """Return an application behind the ConcurrencyLimitMiddleware of a package; None: there is no such limit."""
     if concurrency is None:
         return None
-    from batchlimit.integrations.concurrency_limit import options_of
+    from batchlimit.integrations.permits import options_of
 
     return import_module(f"{package}.concurrency").ConcurrencyLimitMiddleware(app, **options_of(concurrency))

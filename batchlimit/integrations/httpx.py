@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from importlib import import_module
 from operator import attrgetter, methodcaller
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -113,14 +112,9 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
             self._inner.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._inner is not None:
-            self._inner.__exit__(kind, error, trace)
+            self._inner.__exit__(*error)
 
 
 class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
@@ -167,14 +161,9 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
             await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         if self._inner is not None:
-            await self._inner.__aexit__(kind, error, trace)
+            await self._inner.__aexit__(*error)
 
 
 def _call(request: Any) -> Outgoing:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any
 
+from batchlimit.base.lazy import missing
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
@@ -26,10 +27,7 @@ try:
     from litestar.handlers import BaseRouteHandler
     from litestar.middleware import DefineMiddleware
 except ModuleNotFoundError as error:
-    problem = (
-        "batchlimit.integrations.litestar needs Litestar, of the 'litestar' extra: pip install 'batchlimit[litestar]'"
-    )
-    raise ModuleNotFoundError(problem, name="litestar") from error
+    raise missing(__name__, "litestar", "Litestar") from error
 
 __all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decisions", "limited", "route_limit"]
 

@@ -1,6 +1,7 @@
-"""The permits of web requests: what a response tells about the load, and the answer to a request that gets none."""
+"""The permits of web requests: what limits them, what a response tells of the load, and the answer to who gets none."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, TypedDict, TypeVar
 
@@ -85,6 +86,50 @@ def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcom
             permit.ignore()
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConcurrencyLimit:
+    """A concurrency limit beside rules: a request needs a permit and tokens, and gets both or none.
+
+    Attributes:
+        limiter: the concurrency limiter, of the API of the middleware: by key, shared by key, or one limit for all. Its
+            owner closes it.
+        partition: returns the partition of a request, for a limiter without keys (default None: none).
+        key: returns the key of a request, for a limiter by key, or several keys for a keyed one (default None). A
+            request is refused if it raises.
+        timeout: how long a request waits for its permit, where the limiter has a queue (seconds, default 0).
+        outcome: returns what a Response tells about the load (default `outcome_of`).
+        priority: returns the priority of a request, a whole number: high ones are served first in the limiter's queue
+            (default None: 0 for all).
+        bypass: requests of which it returns True need no permit (default None: all do).
+        operation: returns what kind of request it is, for laws that hold unlike kinds apart. It is called when the
+            response has ended (default `route_of`: the method and the route's template).
+
+    Example:
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.integrations.asgi import RateLimitMiddleware
+        >>> from batchlimit.rules import Rule
+        >>> async def app(scope, receive, send): ...
+        >>> backend = ConcurrencyLimit(limiter=AsyncConcurrencyLimiter(), timeout=0.5)
+        >>> limited = RateLimitMiddleware(app, "memory://", [Rule("all", "10/s", key="all")], concurrency=backend)
+    """
+
+    limiter: AnyLimiter
+    partition: Callable[[Any], str] | None = None
+    key: KeyOf | None = None
+    timeout: float = 0.0
+    outcome: OutcomeOf = outcome_of
+    priority: Callable[[Any], int] | None = None
+    bypass: Callable[[Any], bool] | None = None
+    operation: Callable[[Any], str] = route_of
+
+
+def options_of(concurrency: ConcurrencyLimit) -> dict[str, Any]:
+    """Return what a ConcurrencyLimitMiddleware takes beside its application."""
+    if not isinstance(concurrency, ConcurrencyLimit):
+        raise TypeError(f"concurrency is like ConcurrencyLimit(limiter=...), not {concurrency!r}")
+    return {each.name: getattr(concurrency, each.name) for each in fields(concurrency)}
+
+
 class PermitOptions(TypedDict, total=False):
     """What a limit asks of a request, or of how it ended; `ConcurrencyLimit` says what each of these means."""
 
@@ -103,23 +148,10 @@ class WebPermits:
     If a function of the user's raises, the log tells, and the request is limited as without that function.
     """
 
-    def __init__(
-        self,
-        kinds: tuple[type, ...],
-        limiter: AnyLimiter,
-        *,
-        partition: Callable[[Any], str] | None = None,
-        key: KeyOf | None = None,
-        timeout: float = 0.0,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] | None = None,
-        bypass: Callable[[Any], bool] | None = None,
-        operation: Callable[[Any], str] = route_of,
-    ) -> None:
+    def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
+        self._limits, partition = limits, limits.partition
         named = _nameless if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
-        self._source = PermitSource(kinds, limiter, named, key)
-        self._timeout, self._outcome, self._priority, self._bypass = timeout, outcome, priority, bypass
-        self._operation = operation
+        self._source = PermitSource(kinds, limits.limiter, named, limits.key)
         self.is_shared = self._source.is_shared
 
     def __repr__(self) -> str:
@@ -127,20 +159,21 @@ class WebPermits:
 
     def passes_by(self, request: object) -> bool:
         """Return whether a request is not limited."""
-        return self._bypass is not None and _asked("bypass", self._bypass, request, bool, False)
+        return self._limits.bypass is not None and _asked("bypass", self._limits.bypass, request, bool, False)
 
     def acquire(self, request: object) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
-        priority = 0 if self._priority is None else _asked("priority", self._priority, request, _whole, 0)
-        return self._source.acquire(request, timeout=self._timeout, priority=priority)
+        asks = self._limits.priority
+        priority = 0 if asks is None else _asked("priority", asks, request, _whole, 0)
+        return self._source.acquire(request, timeout=self._limits.timeout, priority=priority)
 
     def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
         """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         else:
-            permit.operation = _asked("operation", self._operation, request, _text, "")
-            judge(permit, _asked("outcome", self._outcome, response, Outcome, Outcome.IGNORED))
+            permit.operation = _asked("operation", self._limits.operation, request, _text, "")
+            judge(permit, _asked("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

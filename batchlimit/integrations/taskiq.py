@@ -28,10 +28,7 @@ class LimitedRun:
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        key: what a task is charged to (default "{task}", its name): text whose fields name its parameters, as in
-            "mail:{to}", or a function of its arguments.
-        cost: whole tokens (default 1), or a function of its arguments.
-        longest: seconds that a task is sent away for at most (default 600).
+        key, cost, longest: as of TaskLimit of `batchlimit.integrations.task_limit`, with the same defaults.
         source: where tasks wait that are put off; `taskiq scheduler` sends them (default None: the broker itself delays
             what has the label `delay`, as that for RabbitMQ does).
 

@@ -11,7 +11,7 @@ from django.urls import path
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.django.fronts import async_front, front
+from batchlimit.integrations.django.configuration import async_front, front
 from batchlimit.rules import Rule, Rules
 
 RULES = Rules(

@@ -17,7 +17,6 @@ MODULES = [
     "asgi.route",
     "celery",
     "checks",
-    "concurrency_limit",
     "counters",
     "enforcement.enforcer",
     "enforcement.outcome",

@@ -10,7 +10,7 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, answer
 from batchlimit.integrations.enforcement import Response
-from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
+from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KINDS = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
@@ -46,7 +46,7 @@ def concurrency_limits(
         >>> app = web.Application(middlewares=[concurrency_limits(AsyncConcurrencyLimiter())])
     """
     options.setdefault("operation", template_of)
-    permits = WebPermits(_KINDS, limiter, **options)
+    permits = WebPermits(_KINDS, ConcurrencyLimit(limiter=limiter, **options))
 
     @web.middleware
     async def limited(request: web.Request, handler: Handler) -> web.StreamResponse:

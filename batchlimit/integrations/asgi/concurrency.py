@@ -8,7 +8,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.held_permit import PERMIT
-from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
+from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
@@ -55,7 +55,7 @@ class ConcurrencyLimitMiddleware:
         **options: Unpack[PermitOptions],
     ) -> None:
         self.app = app
-        self._permits = WebPermits(ASYNC, limiter, **options)
+        self._permits = WebPermits(ASYNC, ConcurrencyLimit(limiter=limiter, **options))
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"

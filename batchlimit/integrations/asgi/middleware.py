@@ -29,7 +29,7 @@ from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+    from batchlimit.integrations.permits import ConcurrencyLimit
 
 
 class LimitedMessages:

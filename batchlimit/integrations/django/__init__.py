@@ -1,9 +1,8 @@
 """Rate limits for Django: middleware for WSGI and ASGI, a decorator for views, and a throttle for REST framework.
 
-The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`checks`) validates.
-`fronts` asks the limiter, from threads or from tasks. `hold` is what the rules say of one request, and `ending` tells
-when its response has ended. A project names `middleware`, `decorator` and `rest`; `operation` tells a concurrency limit
-before the project of which route a request is.
+The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. `hold`
+is what the rules say of one request, and `middleware` watches its response to the end. A project names `middleware`,
+`decorator` and `rest`; `operation` tells a concurrency limit before the project of which route a request is.
 """
 
 from batchlimit.base.lazy import missing

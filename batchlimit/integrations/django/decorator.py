@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpResponse
 
-from batchlimit.integrations.django.answer import answer, answer_async
-from batchlimit.integrations.django.hold import AsyncHold, Hold, hold_of
+from batchlimit.integrations.django.hold import Hold, answer, answer_async, hold_of
 from batchlimit.integrations.enforcement import RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.rules.rule import Charge, RuleCost
@@ -85,7 +84,7 @@ def asked() -> Iterator[RouteLimit]:
     return iter(_asked)
 
 
-def _hold(request: Any, limit: RouteLimit) -> Hold | AsyncHold | None:
+def _hold(request: Any, limit: RouteLimit) -> Hold | None:
     if (hold := hold_of(request)) is None:
         unprotected(limit.key, MISSING)
     return hold

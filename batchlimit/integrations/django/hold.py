@@ -1,31 +1,38 @@
-"""The rules held against one request of Django, in threads or in tasks: both are asked from either kind of view."""
+"""The rules held against one request of Django, by threads or by tasks, and what a refused request is answered."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
+from django.http import HttpResponse
 
+from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front, wanted
 from batchlimit.integrations.headers import Header
+from batchlimit.integrations.held_permit import spared
 
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]
 
 
 class Hold:
-    """What the rules say of one request, asked by threads (WSGI)."""
+    """What the rules say of one request, asked by threads (WSGI): views of either kind ask it.
 
-    def __init__(self, front: Front, request: Any) -> None:
-        self._front = front
-        self.outcome = front.admit(*about(request), root=root_of(request))
-        self.error: BaseException | None = None
+    A request has it as long as its response is not there: the two would be left to the garbage collector.
+    """
+
+    def __init__(self, front: Front | AsyncFront, outcome: Outcome, request: Any) -> None:
+        self._front: Any = front
+        self.outcome = outcome
+        self.error: BaseException | None = None  # what a view raised
         setattr(request, HOLD_NAME, self)
 
     def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
         """Charge the request to what its view asks for, from a thread; return what refuses it."""
-        return self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        refusal: Refusal | None = self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        return refusal
 
     async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
         """Charge the request to what its view asks for, from a task."""
@@ -39,60 +46,36 @@ class Hold:
         """Count an ON_REJECTED that raised, and tell the log."""
         self._front.enforcer.counters.unanswered(refusal.rules, error)
 
+    @property
+    def fields(self) -> list[Header]:
+        """The fields for the response."""
+        return self.outcome.headers if self.outcome.refusal is None else self.outcome.refusal.fields
 
-class AsyncHold:
-    """What the rules say of one request, asked by tasks (ASGI); made by `of`."""
 
-    def __init__(self, front: AsyncFront, outcome: Outcome) -> None:
-        self._front, self.outcome = front, outcome
+class AsyncHold(Hold):
+    """The same, asked by tasks (ASGI), on the loop of the request."""
+
+    def __init__(self, front: AsyncFront, outcome: Outcome, request: Any) -> None:
+        super().__init__(front, outcome, request)
         self._loop = asyncio.get_running_loop()
-        self.error: BaseException | None = None
-
-    @classmethod
-    async def of(cls, front: AsyncFront, request: Any) -> "AsyncHold":
-        """Hold the rules against a request."""
-        found = cls(front, await front.admit(*about(request), root=root_of(request)))
-        setattr(request, HOLD_NAME, found)
-        return found
 
     def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        """Charge the request to what its view asks for, from a thread that the loop waits for."""
         return async_to_sync(self.ask_async)(limit, identity, parameters)
 
     async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        """Charge the request to what its view asks for, from a task."""
-        return await self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        refusal: Refusal | None = await self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        return refusal
 
     def settle(self, response: Response) -> None:
         """Have what the response says charged on the loop of the request, from whatever thread."""
         if self.outcome.charges and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._front.settle, self.outcome, response)
 
-    def unanswered(self, refusal: Refusal, error: Exception) -> None:
-        """Count an ON_REJECTED that raised, and tell the log."""
-        self._front.enforcer.counters.unanswered(refusal.rules, error)
 
-
-def hold_of(request: Any) -> Hold | AsyncHold | None:
+def hold_of(request: Any) -> Hold | None:
     """Return what the middleware has made; None: the request has not passed through it."""
-    found: Hold | AsyncHold | None = getattr(request, HOLD_NAME, None)
+    found: Hold | None = getattr(request, HOLD_NAME, None)
     return found
-
-
-def held(request: Any) -> Hold | AsyncHold:
-    """Return what the middleware has made of a request that is within it."""
-    found: Hold | AsyncHold = getattr(request, HOLD_NAME)
-    return found
-
-
-def forget(request: Any) -> None:
-    """Part a request from what the middleware has made: only the garbage collector would find the two."""
-    delattr(request, HOLD_NAME)
-
-
-def fields_of(hold: Hold | AsyncHold) -> list[Header]:
-    """Return the fields for the response."""
-    return hold.outcome.headers if hold.outcome.refusal is None else hold.outcome.refusal.fields
 
 
 def about(request: Any) -> tuple[str, str, str | None, list[Header], Any]:
@@ -106,3 +89,42 @@ def root_of(request: Any) -> str:
     """Return where the project is mounted: Django routes by what is below, under WSGI and ASGI."""
     root: str = request.META.get("SCRIPT_NAME", "")
     return root
+
+
+def answer(request: Any, refusal: Refusal) -> Any:
+    """Return the response to a refused request, in a thread; the middleware adds the fields.
+
+    It is that of ON_REJECTED, or problem details where that returns None or raises.
+    """
+    spare(request)
+    if (own := configuration().on_rejected) is not None:
+        try:
+            return blocking(own)(request, refusal) or _problem(refusal)
+        except Exception as error:  # noqa: BLE001  told in the log
+            _failed(request, refusal, error)
+    return _problem(refusal)
+
+
+async def answer_async(request: Any, refusal: Refusal) -> Any:
+    """Return the same, in a task."""
+    spare(request)
+    if (own := configuration().on_rejected) is not None:
+        try:
+            return await awaitable(own)(request, refusal) or _problem(refusal)
+        except Exception as error:  # noqa: BLE001  told in the log
+            _failed(request, refusal, error)
+    return _problem(refusal)
+
+
+def spare(request: Any) -> None:
+    """Give back the permit of a refused request: its answer tells nothing about the load."""
+    spared(getattr(request, "scope", None) or request.META)
+
+
+def _problem(refusal: Refusal) -> Any:
+    return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
+
+
+def _failed(request: Any, refusal: Refusal, error: Exception) -> None:
+    if (hold := hold_of(request)) is not None:
+        hold.unanswered(refusal, error)

@@ -7,10 +7,9 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.django.answer import answer, answer_async
-from batchlimit.integrations.django.fronts import async_front, front
-from batchlimit.integrations.django.hold import AsyncHold, Hold, fields_of, forget, held, hold_of
-from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.django.configuration import async_front, front
+from batchlimit.integrations.django.hold import AsyncHold, Hold, about, answer, answer_async, hold_of, root_of
+from batchlimit.integrations.enforcement import HOLD_NAME, Response
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.wsgi.exchange import do_later
 
@@ -112,27 +111,28 @@ class RateLimitMiddleware:
             hold.error = error
 
     def _serve_sync(self, request: Any) -> Any:
-        hold = Hold(front(), request)
+        hold = Hold(front(), front().admit(*about(request), root=root_of(request)), request)
         if hold.outcome.refusal is not None:
-            return _told(request, hold, answer(request, hold.outcome.refusal))
+            return _told(request, answer(request, hold.outcome.refusal))
         try:
             response = self._get_response(request)
         except BaseException as error:
             hold.settle(Response(500, error=error, complete=False))
             raise
-        return _told(request, hold, response)
+        return _told(request, response)
 
     async def _serve_async(self, request: Any) -> Any:
         # The request alone has the hold: a traceback that Django keeps of a 404 would keep a variable of this function.
-        if (refusal := (await AsyncHold.of(async_front(), request)).outcome.refusal) is not None:
-            return _told(request, held(request), await answer_async(request, refusal))
+        AsyncHold(async_front(), await async_front().admit(*about(request), root=root_of(request)), request)
+        if (refusal := getattr(request, HOLD_NAME).outcome.refusal) is not None:
+            return _told(request, await answer_async(request, refusal))
         try:
             response = await self._get_response(request)
         except BaseException as error:
             status = 499 if isinstance(error, asyncio.CancelledError) else 500
-            held(request).settle(Response(status, error=error, complete=False))
+            getattr(request, HOLD_NAME).settle(Response(status, error=error, complete=False))
             raise
-        return _told(request, held(request), response)
+        return _told(request, response)
 
 
 def statistics() -> EnforcementStatistics:
@@ -145,11 +145,12 @@ def statistics() -> EnforcementStatistics:
     return found.enforcer.statistics()
 
 
-def _told(request: Any, hold: Hold | AsyncHold, response: Any) -> Any:
+def _told(request: Any, response: Any) -> Any:
     """Add the fields, and have it settled when the response has ended."""
-    for name, value in texts(fields_of(hold)):
+    hold: Hold = getattr(request, HOLD_NAME)
+    for name, value in texts(hold.fields):
         response.headers[name] = value
     if hold.outcome.charges:
         Ending(response, hold.error, hold.settle)
-    forget(request)
+    delattr(request, HOLD_NAME)
     return response

@@ -7,11 +7,9 @@ from typing import Any
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.throttling import BaseThrottle
 
-from batchlimit.integrations.django.answer import spare
-from batchlimit.integrations.django.configuration import configuration
+from batchlimit.integrations.django.configuration import blocking, configuration
 from batchlimit.integrations.django.decorator import MISSING, remember
-from batchlimit.integrations.django.fronts import blocking
-from batchlimit.integrations.django.hold import hold_of
+from batchlimit.integrations.django.hold import hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.identity import identity_of

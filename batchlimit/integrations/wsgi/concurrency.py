@@ -8,7 +8,7 @@ from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.operation import noting_route
-from batchlimit.integrations.permits import PermitOptions, WebPermits, refusal_of
+from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
@@ -48,7 +48,7 @@ class ConcurrencyLimitMiddleware:
         **options: Unpack[PermitOptions],
     ) -> None:
         self.app = app
-        self._permits = WebPermits(THREADED, limiter, **options)
+        self._permits = WebPermits(THREADED, ConcurrencyLimit(limiter=limiter, **options))
 
     def __repr__(self) -> str:
         return f"<ConcurrencyLimitMiddleware by {self._permits}>"

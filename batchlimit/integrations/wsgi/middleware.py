@@ -15,7 +15,7 @@ from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIAp
 from batchlimit.rules import Rule, RuleFile, Rules
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.concurrency_limit import ConcurrencyLimit
+    from batchlimit.integrations.permits import ConcurrencyLimit
 
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]

@@ -16,7 +16,7 @@ from flask import Blueprint, Flask, redirect
 from flask import Response as FlaskResponse
 
 from batchlimit.integrations import aiohttp, django, flask, wsgi
-from batchlimit.integrations.django.fronts import async_front
+from batchlimit.integrations.django.configuration import async_front
 from tests.integrations import django_site
 from tests.integrations.charged.asgi_faces import FILES, endless, parts
 from tests.integrations.charged.behind import KEY, OFF_KEY, Behind
