@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_469,
-    "functions": 4_306,
-    "files": 370,
+    "lines": 53_121,
+    "functions": 4_266,
+    "files": 361,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

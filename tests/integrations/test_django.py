@@ -159,13 +159,6 @@ def test_a_view_without_the_middleware_is_a_503_that_the_log_explains(
 # Charge by outcome
 
 
-@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
-def test_the_response_decides_what_a_request_is_charged(site: Make, status: int, left: int) -> None:
-    service = site(LOGIN)
-    assert service.call(f"/login/{status}", "POST").status_code == status
-    assert service.comes_to(f"login:{PEER}", left)
-
-
 def test_a_view_that_raises_is_a_500_with_fields_and_charged_by_its_error(site: Make) -> None:
     seen: list[Any] = []
 

@@ -304,14 +304,6 @@ def test_a_limit_of_an_application_without_limits_is_a_503_that_the_log_explains
 # Charge by outcome
 
 
-@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
-def test_the_response_decides_what_a_request_is_charged(limited: Make, status: int, left: int) -> None:
-    service = limited(LOGIN)
-    service.app.add_url_rule("/login", "login", lambda: ("", status), methods=["POST"])
-    assert service.call("/login", "POST").status_code == status
-    assert service.left(f"login:{PEER}") == left
-
-
 def _stream() -> Response:
     return Response(b"x" * 21 for _ in range(2))
 

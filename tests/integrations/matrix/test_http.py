@@ -51,27 +51,6 @@ def test_of_a_burst_as_many_as_the_limit_are_admitted_and_after_retry_after_one_
     assert served.statuses(2, path, user) == [200, 429]
 
 
-def test_a_refusal_is_problem_details_that_no_cache_keeps(served: Served) -> None:
-    refused = [served.get("/search", "refused") for _ in range(3)][-1]
-    assert refused.status_code == 429
-    assert refused.headers["cache-control"] == "no-store"
-    if not served.face.startswith("django"):  # which leaves it to a middleware of its own
-        assert int(refused.headers["content-length"]) == len(refused.content)
-    if served.face != "django-rest":  # it answers by itself
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert refused.json()["violated-policies"] == ["search"]
-
-
-def test_one_user_does_not_spend_what_is_of_another_one(served: Served) -> None:
-    assert served.statuses(3, "/search", "one") == [200, 200, 429]
-    assert served.statuses(1, "/search", "other") == [200]
-
-
-def test_the_rules_of_the_application_limit_what_asks_for_nothing(served: Served) -> None:
-    reply = served.get("/hello")
-    assert (reply.status_code, reply.text.strip('"'), list(limits_of(reply))) == (200, "hello", ["all"])
-
-
 def test_path_parameters_of_the_route_make_keys(served: Served) -> None:
     assert served.statuses(3, "/items/7") == [200, 200, 429]
     assert served.statuses(1, "/items/8") == [200]

@@ -42,6 +42,8 @@ async def without_end(request: web.Request) -> web.StreamResponse:
 
 @limited("login:{user}", charge=[401])
 async def login(request: web.Request) -> web.Response:
+    if request.match_info["status"] == "401":
+        raise web.HTTPUnauthorized
     return web.Response(status=int(request.match_info["status"]))
 
 

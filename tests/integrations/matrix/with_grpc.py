@@ -19,8 +19,6 @@ RULES = [
     Rule(
         "gone", "9/hour", key="gone:{user}", match="/test.Gone/*", cost=5, charge=lambda call: 0 if call.complete else 1
     ),
-    Rule("login", "2/hour", key="login:{user}", match="/test.Login/*", charge=[401]),
-    Rule("broken", "2/hour", key="broken:{user}", match="/test.Broken/*", charge=["5xx"]),
     Rule("closed", "100/hour", key="closed", match="/test.Closed/*", on_failure="closed"),
     Rule("open", "100/hour", key="open", match="/test.Open/*", on_failure="open"),
     Rule("local", "100/hour", key="local", match="/test.Local/*", on_failure=FailurePolicy.local(instances=1)),
