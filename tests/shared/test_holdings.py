@@ -11,6 +11,7 @@ from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.shared.renewer import LeaseRenewer
+from tests.shared.test_local_slots import World
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -62,3 +63,17 @@ def test_of_a_key_of_which_the_store_told_nothing_nothing_is_lent() -> None:
 
 def test_a_limit_has_a_queue_of_a_thousand_callers_without_an_end() -> None:
     assert Shared(1).queue == Queue(1000, max_wait=None)
+
+
+def test_after_pushes_may_have_been_lost_the_store_is_asked_about_keys_where_somebody_waits() -> None:
+    world = World(1, "a", "b")
+    holdings = Holdings(str, lambda: world.now)
+    world.get("a")
+    world.wait("b")
+    world.settle()
+    for name, slots in world.all.items():
+        slots.key = name
+        holdings.keys.add(slots)
+    holdings.look_at_all()
+    assert [slots.due == world.now for slots in world.all.values()] == [False, True]
+    assert holdings.keys.due(world.now) == [world.all["b"]]

@@ -56,12 +56,24 @@ def held(limiter: Any, key: str = "gpu") -> int:
     return keys[key].held if key in keys else 0
 
 
-def test_processes_on_one_server_share_a_limit(valkey: Server, prefix: str) -> None:
-    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
-    with (
-        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as one,
-        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as other,
-    ):
+class OnServer:
+    """Makes limiters of one fleet, none of which is in a hurry."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._url, self._prefix = url, prefix
+
+    def __call__(self, limits: Any, kind: Any = SharedConcurrencyLimiter) -> Any:
+        return kind.from_url(self._url, limits, prefix=self._prefix, deadline=60.0, connect_timeout=60.0)
+
+
+@pytest.fixture
+def on_server(valkey: Server, prefix: str) -> OnServer:
+    """Makes limiters that share a prefix on one server."""
+    return OnServer(valkey.url, prefix)
+
+
+def test_processes_on_one_server_share_a_limit(on_server: OnServer) -> None:
+    with on_server({"gpu": 2}) as one, on_server({"gpu": 2}) as other:
         first, second = one.acquire("gpu"), other.acquire("gpu")
         with pytest.raises(ConcurrencyLimited) as refusal:
             one.acquire("gpu", timeout=0)
@@ -72,12 +84,8 @@ def test_processes_on_one_server_share_a_limit(valkey: Server, prefix: str) -> N
         first.release()
 
 
-def test_a_release_wakes_a_waiter_of_another_process(valkey: Server, prefix: str) -> None:
-    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
-    with (
-        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 1}, **options) as one,
-        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 1}, **options) as other,
-    ):
+def test_a_release_wakes_a_waiter_of_another_process(on_server: OnServer) -> None:
+    with on_server({"gpu": 1}) as one, on_server({"gpu": 1}) as other:
         permit = one.acquire("gpu")
         thread = threading.Thread(target=lambda: other.acquire("gpu").release())
         thread.start()
@@ -87,11 +95,9 @@ def test_a_release_wakes_a_waiter_of_another_process(valkey: Server, prefix: str
         assert not thread.is_alive()
 
 
-def test_tasks_and_threads_share_a_limit(valkey: Server, prefix: str) -> None:
-    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
-
+def test_tasks_and_threads_share_a_limit(on_server: OnServer) -> None:
     async def tasks(most: list[int]) -> None:
-        async with AsyncSharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 3}, **options) as limiter:
+        async with on_server({"gpu": 3}, AsyncSharedConcurrencyLimiter) as limiter:
 
             async def task() -> None:
                 async with limiter.acquire("gpu"):
@@ -101,7 +107,7 @@ def test_tasks_and_threads_share_a_limit(valkey: Server, prefix: str) -> None:
             await asyncio.gather(*(task() for _ in range(20)))
 
     most: list[int] = []
-    with SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 3}, **options) as other, other.acquire("gpu"):
+    with on_server({"gpu": 3}) as other, other.acquire("gpu"):
         asyncio.run(tasks(most))
     assert max(most) <= 2
     assert len(most) == 20
@@ -220,14 +226,6 @@ def test_a_permit_is_released_once_and_by_its_block() -> None:
             pass
         with pytest.raises(TypeError):
             pickle.dumps(permit)
-
-
-def test_the_garbage_collector_releases_a_permit_that_nobody_does() -> None:
-    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
-        permits = [limiter.acquire("gpu")]
-        with pytest.warns(ResourceWarning, match="never released"):
-            permits.clear()
-        limiter.acquire("gpu").release()
 
 
 def test_what_the_garbage_collector_finds_ends_long_before_the_next_renewal() -> None:
@@ -457,12 +455,8 @@ def in_child(work: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_forked_child_holds_nothing_and_acquires_for_itself(valkey: Server, prefix: str) -> None:
-    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
-    with (
-        SharedConcurrencyLimiter.from_url(valkey.url, {"gpu": 2}, **options) as limiter,
-        limiter.acquire("gpu") as permit,
-    ):
+def test_a_forked_child_holds_nothing_and_acquires_for_itself(on_server: OnServer) -> None:
+    with on_server({"gpu": 2}) as limiter, limiter.acquire("gpu") as permit:
 
         def child() -> bool:
             if not permit.lost:
@@ -486,3 +480,33 @@ def test_a_limiter_by_url_has_the_defaults_of_any_other(limiter: Any) -> None:
     both = set(made) & set(by_url)
     assert {name: by_url[name].default for name in both} == {name: made[name].default for name in both}
     assert both == {"limits", "weight", "deadline", "on_failure"}
+
+
+class Deaf(Cut):
+    """A store whose pushes do not arrive."""
+
+    def listen(self, instance: str, receive: Any) -> None:
+        pass
+
+
+def test_who_waits_looks_for_a_push_that_was_lost() -> None:
+    """Its lease is to be renewed in 20 minutes."""
+    store = Deaf()
+    limits = {"gpu": Shared(1, lease=3600.0)}
+    with limiter_of(store, limits) as one, limiter_of(store, limits) as other:
+        permit = one.acquire("gpu")
+        thread = threading.Thread(target=lambda: other.acquire("gpu").release())
+        thread.start()
+        await_fact(lambda: bool(other.statistics().keys) and other.statistics().asks >= 1, "the store knows of it")
+        permit.release()
+        thread.join(100)
+        assert not thread.is_alive()
+
+
+def test_a_permit_of_an_outage_is_lost_in_a_forked_child() -> None:
+    with (
+        SharedConcurrencyLimiter.from_url("redis://127.0.0.1:1", {"gpu": 1}, on_failure="open") as limiter,
+        limiter.acquire("gpu", timeout=0) as permit,
+    ):
+        assert in_child(lambda: permit.lost)
+        assert not permit.lost

@@ -78,8 +78,7 @@ def test_an_eighth_of_a_line_is_left_to_lower_priorities() -> None:
 
 
 def test_of_two_priorities_the_first_is_who_came_first() -> None:
-    line, waiters = Line(Queue(9)), [SlotWaiter(lambda: None, True, priority) for priority in (1, 0, 1)]
-    for waiter in waiters:
-        line.add(waiter)
+    waiters = [waiter(priority) for priority in (1, 0, 1)]
+    line = line_of(waiters)
     line.remove(waiters[0])
     assert line.first is waiters[1]

@@ -173,15 +173,6 @@ def test_an_instance_at_its_fair_share_hands_slots_on_within_the_process() -> No
     assert world.all["a"].asks.sent == asked
 
 
-def test_waiters_are_served_in_order() -> None:
-    for order, first in (("fifo", 0), ("lifo", 1)):
-        world = World(1, "a", queue=Queue(9, None, order))  # type: ignore[arg-type]
-        place = world.get("a")
-        waiters = [world.wait("a"), world.wait("a")]
-        world.settle()
-        assert world.leave("a", place) == [waiters[first]]
-
-
 def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_after_it_came() -> None:
     world = World(1, "a", "b")
     world.get("a")
@@ -304,19 +295,6 @@ def test_a_renewed_lease_holds_its_permits() -> None:
         assert not place.is_lost(world.now)
 
 
-def test_slots_that_nobody_used_since_the_last_renewal_go_back() -> None:
-    world = World(1000, "a")
-    places = [world.get("a") for _ in range(8)]
-    for place in places:
-        world.leave("a", place)
-    for _ in range(3):
-        world.now = int(world.all["a"].due) + 1
-        world.settle()
-        if world.all["a"].is_over:
-            break
-    assert world.table.lent == 0
-
-
 class Holder:
     def __init__(self, place: Place, told: list[Place]) -> None:
         self._place, self._told = place, told
@@ -338,16 +316,6 @@ def test_what_a_store_has_lost_is_claimed_and_what_there_is_no_room_for_is_lost(
     assert [place.is_lost(world.now) for place in places] == [False, True, True]
     assert set(told) == set(places[1:])
     assert world.table.lent == 4
-
-
-def test_a_push_for_an_earlier_lease_is_ignored() -> None:
-    world = World(1, "a")
-    world.get("a")
-    before = world.all["a"].held.name
-    world.now += 10 * SECOND
-    world.all["a"].expire(world.now)
-    world.all["a"].hear(SlotPush(before, 5, 10**15, -1), world.now)
-    assert world.all["a"].held.count == 0
 
 
 def test_an_answer_for_an_earlier_lease_is_ignored() -> None:
@@ -408,3 +376,91 @@ def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
     assert not waiters[0].place.is_lost(world.now + 100 * SECOND)
     world.leave("a", waiters[0].place)
     assert slots.in_flight == 1
+
+
+# When the store is asked
+
+
+def test_a_caller_that_waits_for_no_release_has_the_store_asked_at_once() -> None:
+    world = World(1, "a")
+    world.get("a")
+    for _ in range(4):
+        world.wait("a")
+        world.settle()
+    world.wait("a")
+    assert world.all["a"].due > world.now
+    world.wait("a", is_patient=False)
+    assert world.all["a"].due == world.now
+
+
+def test_the_last_waiter_that_gives_up_has_the_store_told() -> None:
+    world = World(1, "a")
+    world.get("a")
+    waiters = [world.wait("a"), world.wait("a")]
+    world.settle()
+    slots = world.all["a"]
+    slots.give_up(waiters[0], world.now)
+    assert slots.due > world.now
+    slots.give_up(waiters[1], world.now)
+    assert slots.due == world.now
+
+
+def test_after_a_lost_answer_whoever_came_meanwhile_has_the_store_asked_at_once() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    slots.ask(world.now)
+    world.wait("a", is_patient=False)
+    slots.fail(StoreUnavailable("away"), world.now + 1_000_000, 0)
+    assert slots.due == world.now
+
+
+def test_while_somebody_waits_a_lease_that_never_began_is_not_over() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    waiter = world.wait("a")
+    slots.ask(world.now)
+    slots.fail(StoreUnavailable("away"), world.now + 1_000_000, 0)
+    world.now += 100 * SECOND
+    assert slots.expire(world.now) == []
+    assert slots.held.name == "a.1"
+    slots.give_up(waiter, world.now)
+    slots.expire(world.now)
+    assert slots.held.name == "a.2"
+
+
+def test_the_end_of_a_permit_of_an_outage_has_the_store_asked_for_those_who_wait() -> None:
+    world = World(4, "a")
+    slots, waiter = world.all["a"], world.wait("a")
+    slots.ask(world.now)
+    slots.fail(CircuitOpen("away"), world.now + 1_000_000, 1)
+    assert waiter.place
+    world.now += 10
+    world.wait("a")
+    slots.ask(world.now)
+    world.leave("a", waiter.place)
+    assert slots.due == world.now
+
+
+def test_an_answer_ends_what_waiters_are_told_of_a_failure() -> None:
+    world = World(4, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    slots.ask(world.now)
+    error = StoreUnavailable("late")
+    slots.fail(error, world.now, 0)
+    assert slots.asks.error is error
+    world.settle()
+    assert slots.asks.error is None
+
+
+def test_an_ask_says_that_waiters_want_slots_soon_unless_others_wait_too() -> None:
+    world = World(1, "a", "b")
+    place = world.get("a")
+    world.wait("a")
+    assert world.all["a"].ask(world.now).extra == 2
+    world.wait("b")
+    world.settle()
+    world.deliver()
+    assert world.all["a"].ask(world.now).extra == 0
+    assert world.leave("a", place) == []
