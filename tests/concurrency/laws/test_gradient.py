@@ -78,10 +78,6 @@ def test_a_step_to_the_same_limit_is_not_one_down() -> None:
     assert law.update(drop()) == 10
 
 
-def test_the_longest_duration_counts() -> None:
-    assert hundred().update(Sample(0, 2**53, 1000)) == 90
-
-
 def test_the_root_of_the_limit_may_wait_unless_told() -> None:
     assert limits(Gradient(initial=99), [sample()] * 3) == [108, 118, 128]
 
@@ -105,11 +101,3 @@ def test_a_probe_keeps_the_minimum() -> None:
 def test_it_probes_after_one_and_a_half_intervals_unless_told() -> None:
     assert Gradient().probe_countdown == 1500
     assert Gradient(probe_interval=None).probe_countdown is None
-
-
-@pytest.mark.parametrize("rtt_ns", [0, -1, 2**53 + 1])
-def test_a_sample_without_a_duration_is_ignored(rtt_ns: int) -> None:
-    law = Gradient()
-    before = repr(law)
-    assert law.update(Sample(0, rtt_ns, 1000, True)) == 50
-    assert repr(law) == before == "<Gradient 50.00: 0 ns at no load, 1500 until the probe>"

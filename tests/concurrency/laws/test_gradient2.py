@@ -87,16 +87,3 @@ def test_the_queue_may_be_a_function_of_the_whole_limit() -> None:
     law = Gradient2(initial=100, smoothing=0.5, queue_size=lambda limit: limit - 98.5)
     assert limits(law, [sample(10)] * 2) == [100, 101]
     assert law.estimated_limit == 101.5  # of 100.75, the whole calls
-
-
-@pytest.mark.parametrize("rtt_ns", [0, -1, 2**53 + 1])
-def test_a_sample_without_a_duration_is_ignored(rtt_ns: int) -> None:
-    law = usual()
-    before = law.estimated_limit, law.long_rtt_ns
-    assert law.update(Sample(0, rtt_ns, 1000)) == 20
-    assert (law.estimated_limit, law.long_rtt_ns) == before
-    assert repr(law) == "<Gradient2 20.00: 10000000 ns on average>"
-
-
-def test_the_longest_duration_counts() -> None:
-    assert usual().update(Sample(0, 2**53, 1000)) == 18

@@ -19,6 +19,9 @@ from batchlimit.concurrency.laws import (
     Watched,
     Windowed,
 )
+from tests.concurrency.laws.test_gradient import hundred
+from tests.concurrency.laws.test_gradient2 import usual
+from tests.concurrency.laws.test_vegas import ten
 
 _EXTREMES = st.sampled_from([0, 1, -1, 2**53, 2**53 + 1, 2**63, 10**400, -(10**400)])
 _USUAL = st.integers(1, 10**10)
@@ -99,3 +102,26 @@ def test_gitaly_stays_within_its_bounds(periods: list[list[str]], bounds: list[i
         before = law.limit
         assert low <= law.calibrate(events, 0) <= high
         assert law.limit <= before if events else law.limit >= before
+
+
+@pytest.mark.parametrize(
+    ("make", "limit", "shown"),
+    [
+        (ten, 9, "<Vegas 10.00: 10000000 ns at no load, 1 since the probe>"),
+        (hundred, 90, "<Gradient 100.00: 10000000 ns at no load, None until the probe>"),
+        (usual, 18, "<Gradient2 20.00: 10000000 ns on average>"),
+    ],
+)
+def test_a_sample_without_a_duration_is_ignored_and_the_longest_counts(
+    make: Callable[[], Vegas | Gradient | Gradient2], limit: int, shown: str
+) -> None:
+    def state() -> object:
+        return repr(law), law.estimated_limit, getattr(law, "long_rtt_ns", None)
+
+    law = make()
+    before = state()
+    for rtt_ns in (0, -1, 2**53 + 1):
+        assert law.update(Sample(0, rtt_ns, 1000, True)) == law.limit
+    assert state() == before
+    assert repr(law) == shown
+    assert law.update(Sample(0, 2**53, 1000)) == limit

@@ -116,18 +116,5 @@ def test_it_probes_at_three_quarters_of_the_longest_way_unless_told() -> None:
     assert law.probe_count == 0
 
 
-@pytest.mark.parametrize("rtt_ns", [0, -1, 2**53 + 1])
-def test_a_sample_without_a_duration_is_ignored(rtt_ns: int) -> None:
-    law = ten()
-    before = repr(law)
-    assert law.update(Sample(0, rtt_ns, 1000, True)) == 10
-    assert repr(law) == before
-    assert before == "<Vegas 10.00: 10000000 ns at no load, 1 since the probe>"
-
-
-def test_the_longest_duration_counts() -> None:
-    assert ten().update(Sample(0, 2**53, 1000)) == 9
-
-
 def test_an_initial_above_the_maximum_stands_until_the_first_step() -> None:
     assert limits(Vegas(initial=30, maximum=20), [sample(10), sample(10)]) == [30, 20]

@@ -122,14 +122,6 @@ def test_without_control_groups_there_is_nothing_to_watch(tree: Tree) -> None:
         ThrottlingWatcher(root=tree.root, proc=tree.proc)
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, 50])
-def test_a_threshold_is_a_share(machine: Machine, share: float) -> None:
-    with pytest.raises(ValueError, match=repr(share)):
-        machine.watcher(share)
-    with pytest.raises(ValueError, match=repr(share)):
-        machine.watcher(0.5, share)
-
-
 COUNTS = st.builds(
     lambda periods, throttled: Throttling(periods + throttled, throttled, 0.0), *[st.integers(0, 99)] * 2
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from batchlimit.concurrency.watchers import LoopLagWatcher
+from tests.sync.stage import Clock
 
 
 class LoopThread:
@@ -43,16 +44,6 @@ class LoopThread:
     def _stand(self) -> None:
         self.held.set()
         self.let_go.wait(60)
-
-
-class Clock:
-    """Time stands still, until told."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -239,20 +239,6 @@ def test_files_that_vanish_are_an_error_not_an_event(tree: Tree, group: Path) ->
         watching.poll()
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan"), 90])
-def test_a_threshold_is_a_share(tree: Tree, group: Path, share: float) -> None:
-    with pytest.raises(ValueError, match=repr(share)):
-        watcher(tree, share)
-    with pytest.raises(ValueError, match=repr(share)):
-        watcher(tree, 0.9, share)
-
-
-@pytest.mark.parametrize("share", ["0.9", True, None])
-def test_a_threshold_is_a_number(share: object) -> None:
-    with pytest.raises(TypeError, match=repr(share)):
-        MemoryWatcher(share)  # type: ignore[arg-type]
-
-
 def test_it_shows_where_it_looks(tree: Tree, group: Path) -> None:
     assert str(group) in repr(watcher(tree))
 

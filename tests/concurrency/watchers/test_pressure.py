@@ -161,14 +161,6 @@ def test_only_what_the_kernel_knows_can_be_watched(tree: Tree, file: Path) -> No
         watcher(tree, "cpu", "most")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, 60])
-def test_a_threshold_is_a_share(tree: Tree, file: Path, share: float) -> None:
-    with pytest.raises(ValueError, match=repr(share)):
-        watcher(tree, threshold=share)
-    with pytest.raises(ValueError, match=repr(share)):
-        watcher(tree, low=share)
-
-
 @pytest.mark.parametrize("resource", ["cpu", "memory", "io"])
 def test_this_machine_tells(resource: Resource) -> None:
     try:

@@ -8,13 +8,7 @@ import pytest
 from batchlimit.concurrency.watchers import ProcessorWatcher
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.trees import Tree, write
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.sync.stage import Clock
 
 
 def machine(tree: Tree, busy: int, idle: int, cpus: int = 4) -> None:

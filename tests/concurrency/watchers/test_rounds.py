@@ -47,6 +47,14 @@ class Hanging:
         return "hanging no more"
 
 
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    """A watcher that hangs until the end of the test, at most."""
+    found = Hanging()
+    yield found
+    found.let_go.set()
+
+
 class Hours:
     """A clock for rounds: a wait with a reason to end waits for it; any other ends at once, and its time has passed."""
 
@@ -154,25 +162,20 @@ def _no_thread(_thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_a_watcher_that_hangs_holds_up_no_other() -> None:
-    hanging = Hanging()
+def test_a_watcher_that_hangs_holds_up_no_other(hanging: Hanging) -> None:
     rounds = rounds_of(hanging, Scripted("a", "b"))
     assert [rounds.poll_once(), rounds.poll_once()] == [("a",), ("b",)]
-    hanging.let_go.set()
 
 
-def test_a_poll_that_hangs_is_not_started_a_second_time() -> None:
-    hanging = Hanging()
+def test_a_poll_that_hangs_is_not_started_a_second_time(hanging: Hanging) -> None:
     rounds = rounds_of(hanging)
     for _ in range(3):
         rounds.poll_once()
     assert hanging.polls == 1
     assert rounds.statistics() == (WatcherStatistics("hanging", polls=1, events=0, errors=0, timeouts=3),)
-    hanging.let_go.set()
 
 
-def test_a_poll_that_hung_counts_as_a_timeout_in_the_round_in_which_it_ends() -> None:
-    hanging = Hanging()
+def test_a_poll_that_hung_counts_as_a_timeout_in_the_round_in_which_it_ends(hanging: Hanging) -> None:
     watched = Polled(hanging)
     for _ in range(2):
         watched.ask(lambda: None)
@@ -182,8 +185,7 @@ def test_a_poll_that_hung_counts_as_a_timeout_in_the_round_in_which_it_ends() ->
     assert watched.statistics().timeouts == 1
 
 
-def test_a_round_ends_as_soon_as_all_polls_have() -> None:
-    hanging = Hanging()
+def test_a_round_ends_as_soon_as_all_polls_have(hanging: Hanging) -> None:
 
     def wait(event: threading.Event, _seconds: float) -> bool:
         hanging.let_go.set()
@@ -194,25 +196,21 @@ def test_a_round_ends_as_soon_as_all_polls_have() -> None:
     assert rounds.poll_once() == ("hanging no more", "a")
 
 
-def test_only_the_round_that_started_a_poll_waits_for_it() -> None:
-    hanging = Hanging()
+def test_only_the_round_that_started_a_poll_waits_for_it(hanging: Hanging) -> None:
     hours = Hours()
     rounds = hours.rounds = Rounds([hanging], print, every=30.0, clock=hours, wait=hours.wait)
     rounds.poll_once()
     assert hours.waits == [30.0]
     rounds.poll_once()
     assert hours.waits == [30.0]
-    hanging.let_go.set()
 
 
-def test_five_timeouts_in_a_row_are_one_event_and_the_count_starts_anew() -> None:
-    hanging = Hanging()
+def test_five_timeouts_in_a_row_are_one_event_and_the_count_starts_anew(hanging: Hanging) -> None:
     rounds = rounds_of(hanging)
     seen = [rounds.poll_once() for _ in range(11)]
     event = ("hanging has not answered for 5 periods",)
     assert seen == [(), (), (), (), event, (), (), (), (), event, ()]
     assert rounds.statistics() == (WatcherStatistics("hanging", polls=1, events=2, errors=0, timeouts=11),)
-    hanging.let_go.set()
 
 
 def ended() -> None:
@@ -222,8 +220,7 @@ def ended() -> None:
             thread.join(60)
 
 
-def test_an_answer_after_its_round_is_thrown_away() -> None:
-    hanging = Hanging()
+def test_an_answer_after_its_round_is_thrown_away(hanging: Hanging) -> None:
     rounds = rounds_of(hanging)
     rounds.poll_once()
     hanging.let_go.set()

@@ -1,10 +1,18 @@
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.concurrency.watchers import Threshold
+from batchlimit.concurrency.watchers import (
+    MemoryWatcher,
+    PressureWatcher,
+    ProcessorWatcher,
+    Threshold,
+    ThrottlingWatcher,
+)
 
 SHARES = st.floats(0, 2, allow_nan=False)
 
@@ -58,3 +66,26 @@ def test_it_shows_its_state() -> None:
     threshold = Threshold(0.9, 0.8)
     threshold.update(1.0)
     assert repr(threshold) == "<Threshold: 0.8 to 0.9, exceeded>"
+
+
+OF_SHARES: list[Callable[..., object]] = [
+    MemoryWatcher,
+    ThrottlingWatcher,
+    ProcessorWatcher,
+    partial(PressureWatcher, "cpu", "some"),
+]
+
+
+@pytest.mark.parametrize("watcher", OF_SHARES)
+@pytest.mark.parametrize("share", [0, -0.1, 1.1, 90, math.nan])
+def test_thresholds_of_watchers_are_shares(watcher: Callable[..., object], share: float) -> None:
+    with pytest.raises(ValueError, match=repr(share)):
+        watcher(share)
+    with pytest.raises(ValueError, match=repr(share)):
+        watcher(0.9, low=share)
+
+
+@pytest.mark.parametrize("share", ["0.9", True, None])
+def test_a_share_is_a_number(share: object) -> None:
+    with pytest.raises(TypeError, match=repr(share)):
+        MemoryWatcher(share)  # type: ignore[arg-type]

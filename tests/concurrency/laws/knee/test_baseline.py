@@ -1,8 +1,8 @@
-"""A baseline is what calls take without a queue, as far as was seen, for each operation."""
+"""What calls take without a queue, as far as was seen; how much longer they may take; and what a drain may change."""
 
 import pytest
 
-from batchlimit.concurrency.laws.knee.baseline import Baselines
+from batchlimit.concurrency.laws.knee.baseline import Baselines, RatioBand, Trust
 
 _MS = 1_000_000
 
@@ -131,3 +131,114 @@ def test_it_falls_to_what_a_drain_shows_and_rises_if_it_may(
     factor = baselines.settle(baselines.read({"a": [shown * _MS] * count}), may_rise)
     assert baselines.longest == pytest.approx(after * _MS, rel=0.01)
     assert factor == pytest.approx(after / 20, rel=0.01)
+
+
+# How long a line may be: of a share of the limit, and of the square root of it
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed"), [(1, 3.0), (3, 3.0), (4, 2.5), (9, 1.667), (16, 1.429), (25, 1.316), (100, 1.3)]
+)
+def test_small_limits_are_allowed_a_longer_line(limit: float, allowed: float) -> None:
+    assert RatioBand(1.3).allowed(limit) == pytest.approx(allowed, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "has_room", "has_little_room", "once", "lasting"),
+    [
+        (0.7, True, True, 1.0, 1.0),
+        (1.0, True, True, 1.0, 1.0),
+        (1.2, True, True, 1.0, 1.0),
+        (1.25, False, True, 1.0, 1.0),
+        (1.3, False, False, 1.0, 1.0),
+        (1.31, False, False, 0.95, 0.996),
+        (1.6, False, False, 0.95, 0.901),
+        (2.0, False, False, 0.95, 0.806),
+        (9.0, False, False, 0.95, 0.6),
+    ],
+)
+def test_what_a_ratio_makes_of_a_limit_of_a_hundred(
+    ratio: float, has_room: bool, has_little_room: bool, once: float, lasting: float
+) -> None:
+    band = RatioBand(1.3)
+    assert band.has_room(ratio, 100) == has_room
+    assert band.has_room(ratio, 100, for_few=True) == has_little_room
+    assert band.factor(ratio, 100, lasts=False) == once
+    assert band.factor(ratio, 100, lasts=True) == pytest.approx(lasting, abs=0.001)
+
+
+def test_of_two_limits_at_the_same_ratio_the_larger_shrinks_and_the_smaller_grows() -> None:
+    band = RatioBand(1.3)
+    assert band.has_room(1.8, 4)
+    assert band.factor(1.8, 16, lasts=False) < 1
+
+
+# A baseline rises only if drains are known to work: or each limiter of many believes in the queue of the others
+
+
+def doubtful() -> Trust:
+    """One that has no reason to believe any more."""
+    trust = Trust()
+    assert [trust.drained(3.0, 3.0) for _ in range(2)] == [True, True]
+    return trust
+
+
+@pytest.mark.parametrize(
+    ("drains", "believed"),
+    [
+        # The drain removed what was in line; then calls take longer in a drain as well.
+        ([(2.0, 1.0), (3.0, 3.0)], True),
+        ([(1.4, 1.05), (3.0, 3.0)], True),
+        # Nothing seems to have been in line: so it looks as well where a baseline is too high.
+        ([(1.1, 1.1), (3.0, 3.0)], False),
+        # It removed some of it, as where one of four drains.
+        ([(2.0, 1.6), (3.0, 3.0)], False),
+        ([(3.0, 3.0)], False),
+        # Twice is enough.
+        ([(2.0, 1.0), (3.0, 3.0), (3.0, 3.0)], True),
+        ([(2.0, 1.0), (3.0, 3.0), (3.0, 3.0), (3.0, 3.0)], False),
+    ],
+)
+def test_the_last_of_these_drains_is_believed(drains: list[tuple[float, float]], believed: bool) -> None:
+    trust = doubtful()
+    assert [trust.drained(*each) for each in drains][-1] is believed
+
+
+def test_what_comes_after_calm_is_believed() -> None:
+    trust = doubtful()
+    assert not trust.has_been_calm
+    trust.calm(4 * 1000 * _MS, is_idle=True)
+    assert trust.has_been_calm
+    assert trust.drained(3.0, 3.0)
+
+
+def test_calm_under_load_counts_once_there_was_calm_without() -> None:
+    trust = doubtful()
+    trust.calm(4 * 1000 * _MS, is_idle=False)
+    assert not trust.drained(3.0, 3.0)
+    trust.calm(4 * 1000 * _MS, is_idle=True)
+    assert [trust.drained(3.0, 3.0) for _ in range(3)] == [True, True, False]
+    trust.calm(4 * 1000 * _MS, is_idle=False)
+    assert trust.drained(3.0, 3.0)
+
+
+def test_a_queue_interrupts_calm() -> None:
+    trust = doubtful()
+    for _ in range(5):
+        trust.calm(2 * 1000 * _MS, is_idle=True)
+        trust.crowded()
+    assert not trust.drained(3.0, 3.0)
+    assert not trust.has_been_calm
+
+
+def test_without_a_reason_it_takes_four_times_as_many_drains_each_time() -> None:
+    trust = doubtful()
+    assert [k for k in range(1, 1000) if trust.drained(3.0, 3.0)] == [32, 160, 672]
+
+
+def test_without_load_it_starts_anew() -> None:
+    trust = doubtful()
+    for _ in range(32):
+        trust.drained(3.0, 3.0)
+    trust.calm(4 * 1000 * _MS, is_idle=True)
+    assert [k for k in range(1, 100) if trust.drained(3.0, 3.0)] == [1, 2, 34]
