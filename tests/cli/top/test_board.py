@@ -65,11 +65,24 @@ def test_what_is_no_bucket_is_no_sample(name: str, damage: str | None) -> None:
     assert sampled("ann", values(**{name: damage}), BEGAN) is None
 
 
-def test_a_key_that_was_seen_once_has_its_average_since_its_bucket_began() -> None:
+@pytest.mark.parametrize(
+    ("samples", "used", "refused", "shadow", "is_average"),
+    [
+        ([sample(10.0, 50, refused=20, shadow=30)], 5.0, 2.0, 3.0, True),
+        ([sample(10.0, 50), sample(11.0, 40)], 0.0, 0.0, 0.0, False),
+        ([sample(10.0, 50), sample(11.0, 5, epoch=10.5)], 5.0, 0.0, 0.0, True),
+        ([sample(10.0, 50), sample(10.0, 60)], 5.0, 0.0, 0.0, True),
+    ],
+    ids=["seen once: since its bucket began", "no rate is negative", "began anew", "the same instant twice"],
+)
+def test_a_key_has_the_rates_that_its_samples_tell(
+    samples: list[BucketSample], used: float, refused: float, shadow: float, is_average: bool
+) -> None:
     board = Board()
-    board.take([sample(10.0, used=50, refused=20, shadow=30)])
-    assert only(board).shadow == 3.0
-    assert (only(board).used, only(board).refused, only(board).is_average, only(board).trend) == (5.0, 2.0, True, ())
+    for each in samples:
+        board.take([each])
+    row = only(board)
+    assert (row.used, row.refused, row.shadow, row.is_average) == (used, refused, shadow, is_average)
 
 
 def test_rates_are_those_of_the_last_three_looks() -> None:
@@ -79,27 +92,6 @@ def test_rates_are_those_of_the_last_three_looks() -> None:
     row = only(board)
     assert (row.used, row.refused, row.is_average) == (10.0, 2.0, False)
     assert row.trend == (30.0, 15.0, 20.0, 10.0)
-
-
-def test_a_count_that_falls_is_no_negative_rate() -> None:
-    board = Board()
-    board.take([sample(10.0, used=50)])
-    board.take([sample(11.0, used=40)])
-    assert only(board).used == 0.0
-
-
-def test_a_bucket_that_began_anew_is_a_new_one() -> None:
-    board = Board()
-    board.take([sample(10.0, used=50)])
-    board.take([sample(11.0, used=5, epoch=10.5)])
-    assert (only(board).used, only(board).is_average) == (5.0, True)
-
-
-def test_the_same_instant_twice_changes_nothing() -> None:
-    board = Board()
-    board.take([sample(10.0, used=50)])
-    board.take([sample(10.0, used=60)])
-    assert only(board).used == 5.0
 
 
 def test_keys_that_have_gone_or_were_not_seen_for_long_are_forgotten() -> None:
