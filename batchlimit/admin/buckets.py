@@ -92,8 +92,7 @@ class Buckets:
         It is full, as after `refill`, and obeys the quota of the limiter that asks next.
 
         Args:
-            key: what is limited; no pattern.
-            why: the reason, for the log (one line, default "").
+            key, why: as of `refill`.
 
         Returns:
             As `refill`.

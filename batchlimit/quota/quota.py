@@ -74,14 +74,10 @@ class Quota:
         """`n` tokens in 60 seconds.
 
         Args:
-            n: tokens, a finite number of at least 0; 0 refuses everything.
-            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+            n, burst: as of `per_second`, and so are errors (default None: `n` rounded down, at least 1).
 
         Returns:
             The quota.
-
-        Raises:
-            ValueError, TypeError: an argument cannot work.
 
         Example:
             >>> str(Quota.per_minute(100))
@@ -94,14 +90,10 @@ class Quota:
         """`n` tokens in 3600 seconds.
 
         Args:
-            n: tokens, a finite number of at least 0; 0 refuses everything.
-            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+            n, burst: as of `per_second`, and so are errors (default None: `n` rounded down, at least 1).
 
         Returns:
             The quota.
-
-        Raises:
-            ValueError, TypeError: an argument cannot work.
 
         Example:
             >>> str(Quota.per_hour(100))
@@ -114,14 +106,10 @@ class Quota:
         """`n` tokens in 86400 seconds.
 
         Args:
-            n: tokens, a finite number of at least 0; 0 refuses everything.
-            burst: whole tokens that may go at once (default None: `n` rounded down, at least 1).
+            n, burst: as of `per_second`, and so are errors (default None: `n` rounded down, at least 1).
 
         Returns:
             The quota.
-
-        Raises:
-            ValueError, TypeError: an argument cannot work.
 
         Example:
             >>> str(Quota.per_day(100))

@@ -131,8 +131,7 @@ class Rules:
             text: the text.
             format: "toml" or "yaml". YAML needs the extra `yaml`.
             source: what errors call the text (default "<text>").
-            functions: functions by name, for `cost`, `charge` and `exempt` that name one (default none).
-            identities: as for Rules (default None: the `identities` of the text).
+            functions, identities: as of `load`, with the same defaults.
 
         Returns:
             The rules.
@@ -237,8 +236,7 @@ class Rules:
         """Return the rules whose patterns match, each with what makes its key: for callers that remember it by path.
 
         Args:
-            method: the method; case does not matter.
-            path: the whole path, percent-decoded once and without the query.
+            method, path: as of `matching`.
             root: where the application is mounted (default "": at the top).
 
         Returns:

@@ -62,14 +62,11 @@ class AsyncRedisStore(BaseRedisStore):
     def __init__(
         self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
     ) -> None:
-        """Use a client that the caller made. The store never closes it.
+        """Use a client that the caller made, as RedisStore does.
 
         Args:
             client: a redis.asyncio.Redis, also one that a Sentinel made, or a redis.asyncio.RedisCluster.
-            prefix: names of buckets begin with it (text, default "batchlimit").
-
-        Raises:
-            ValueError: the prefix is empty, or contains a brace or white space.
+            prefix: as of RedisStore (default "batchlimit").
         """
         super().__init__(_transport_of(client), prefix=prefix)
 

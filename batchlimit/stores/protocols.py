@@ -51,8 +51,7 @@ class Store(Protocol):
         """Credit tokens once: never above the burst, nor more than the instance held.
 
         Args:
-            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
-            quota: the Quota of the key; its rates are above 0.
+            key, quota: as of `take`.
             back: the tokens that return.
 
         Returns:
@@ -64,8 +63,7 @@ class Store(Protocol):
         """Look at the bucket without changing it.
 
         Args:
-            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
-            quota: the Quota of the key; its rates are above 0.
+            key, quota: as of `take`.
 
         Returns:
             The bucket's Level.

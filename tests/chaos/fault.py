@@ -1,13 +1,18 @@
-"""Faults of a network, of a server's data, and of processes. Each is a context manager that makes the fault."""
+"""Faults of a network, of a server and its data, and of processes. Each is a context manager that makes the fault."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import redis
+
 from tests.chaos.stage import Single, Stage
+from tests.nodes import Node
 from tests.relay import Relay
 
 Fault = Callable[[Any], AbstractContextManager[None]]
@@ -31,15 +36,98 @@ def network(change: Callable[[Relay], None]) -> Fault:
     return fault
 
 
-def told(*words: str) -> Fault:
-    """A command that changes something once."""
+def of_server(begin: Callable[[Node], object], end: Callable[[Node], object] = lambda _server: None) -> Fault:
+    """A fault of the server, and what ends it."""
 
     @contextmanager
     def fault(stage: Single) -> Iterator[None]:
-        stage.server.ask(*words)
+        begin(stage.server)
         yield
+        end(stage.server)
 
     return fault
+
+
+def told(*words: str) -> Fault:
+    """A command that changes something once."""
+    return of_server(lambda server: server.ask(*words))
+
+
+def restart(server: Node) -> None:
+    """Start it with all it knew, and remove what was saved: who is killed later comes back empty."""
+    server.start()
+    with server.client() as client:
+        folder: str = client.config_get("dir")["dir"]
+    for saved in Path(folder).glob("*.rdb"):
+        saved.unlink()
+
+
+def _room(server: Node, most: int) -> None:
+    server.ask("CONFIG", "SET", "maxmemory", most)
+
+
+def start_anew(server: Node) -> None:
+    """Kill it, and have it there again at once, empty."""
+    server.kill()
+    server.start()
+
+
+def stop_in_good_order(server: Node) -> None:
+    with suppress(redis.ConnectionError):  # there is no better answer to this
+        server.ask("SHUTDOWN", "SAVE")
+    server.kill()
+
+
+killed = of_server(Node.kill, Node.start)
+"""Killed, and started again empty."""
+emptied = of_server(start_anew)
+restarted = of_server(stop_in_good_order, restart)
+paused = of_server(Node.stop, Node.go_on)
+"""Stopped where it stands: connections are made, and nothing is answered; then it answers all of it."""
+full = of_server(
+    lambda server: server.ask("CONFIG", "SET", "maxmemory", 1),
+    lambda server: server.ask("CONFIG", "SET", "maxmemory", 0),
+)
+"""Out of memory: nothing may be written."""
+read_only = of_server(
+    lambda server: server.ask("REPLICAOF", "127.0.0.1", 1), lambda server: server.ask("REPLICAOF", "NO", "ONE")
+)
+"""Made a replica, of a master that is not there: nothing may be written."""
+
+
+@contextmanager
+def stuck(stage: Single) -> Iterator[None]:
+    """A script of somebody else that does not end: whoever asks hears that the server is busy."""
+
+    def run() -> None:
+        with suppress(redis.RedisError):  # it is killed in the end
+            stage.server.ask("EVAL", "while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stage.server.ask("SCRIPT", "KILL")
+        thread.join()
+
+
+@contextmanager
+def asleep(stage: Single) -> Iterator[None]:
+    """Busy with one long command, over and over."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            stage.server.ask("DEBUG", "SLEEP", "0.2")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

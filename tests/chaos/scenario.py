@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from benchmarks.audited_fleet.plan import Api
-from tests.chaos import fault, outage
+from tests.chaos import fault
 from tests.chaos.crew import Crew
 from tests.chaos.fault import Fault, network, told
 from tests.chaos.stage import Stage, single
@@ -97,21 +97,21 @@ SCENARIOS = (
     Scenario("connections are half closed", network(Relay.half_close), relayed=True, short=True),
     Scenario("replies are lost", network(Relay.lose_replies), relayed=True, short=True),
     # The server
-    Scenario("killed, and empty when back", outage.killed, allowed=ANEW, loses=True, short=True),
-    Scenario("killed, and empty when back", outage.killed, api=Api.ASYNC, allowed=ANEW, loses=True, short=True),
-    Scenario("killed, and empty when back", outage.killed, "local", seconds=2.0, allowed=BESIDE, loses=True),
-    Scenario("killed, and empty when back", outage.killed, "open", allowed=math.inf, loses=True),
-    Scenario("the same, one process of 8 threads", outage.killed, processes=1, callers=8, allowed=BURST, loses=True),
-    Scenario("killed and at once there again, empty", outage.emptied, allowed=ANEW, loses=True, short=True),
-    Scenario("the server is restarted with its data", outage.restarted, short=True),
-    Scenario("the server stands still", outage.paused, short=True),
-    Scenario("the server stands still", outage.paused, api=Api.ASYNC),
-    Scenario("commands of 200 ms", outage.asleep),
-    Scenario("a script that never ends", outage.stuck),
+    Scenario("killed, and empty when back", fault.killed, allowed=ANEW, loses=True, short=True),
+    Scenario("killed, and empty when back", fault.killed, api=Api.ASYNC, allowed=ANEW, loses=True, short=True),
+    Scenario("killed, and empty when back", fault.killed, "local", seconds=2.0, allowed=BESIDE, loses=True),
+    Scenario("killed, and empty when back", fault.killed, "open", allowed=math.inf, loses=True),
+    Scenario("the same, one process of 8 threads", fault.killed, processes=1, callers=8, allowed=BURST, loses=True),
+    Scenario("killed and at once there again, empty", fault.emptied, allowed=ANEW, loses=True, short=True),
+    Scenario("the server is restarted with its data", fault.restarted, short=True),
+    Scenario("the server stands still", fault.paused, short=True),
+    Scenario("the server stands still", fault.paused, api=Api.ASYNC),
+    Scenario("commands of 200 ms", fault.asleep),
+    Scenario("a script that never ends", fault.stuck),
     Scenario("FLUSHALL", told("FLUSHALL"), allowed=ANEW, loses=True, short=True),
     Scenario("SCRIPT FLUSH", told("SCRIPT", "FLUSH")),
-    Scenario("no memory is left", outage.full, short=True),
-    Scenario("made a replica", outage.read_only),
+    Scenario("no memory is left", fault.full, short=True),
+    Scenario("made a replica", fault.read_only),
     # The processes
     Scenario("a process is killed and replaced", fault.process_killed, short=True),
     Scenario("processes stop past their leases", fault.processes_stopped, seconds=2.0, patience=math.inf, short=True),

@@ -10,8 +10,7 @@ import pytest
 
 from tests.chaos import scenario
 from tests.chaos.crew import Crew
-from tests.chaos.fault import network
-from tests.chaos.outage import killed
+from tests.chaos.fault import killed, network
 from tests.chaos.play import SHORT, play
 from tests.chaos.row import Row
 from tests.chaos.scenario import BESIDE, Scenario

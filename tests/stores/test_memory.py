@@ -63,42 +63,6 @@ def test_a_bucket_refills_with_time(store: MemoryStore, clock: Clock) -> None:
         assert (at, grant.granted, grant.level) == (at, granted, level)
 
 
-def test_an_ask_is_refused_until_the_named_instant_and_granted_at_it(store: MemoryStore, clock: Clock) -> None:
-    _spend(store, 0, 10)
-    retry_after = _take(store, 2, 3).retry_after
-    assert retry_after == pytest.approx(0.3, abs=1e-5)
-    clock.now += retry_after - 0.0001
-    assert _take(store, 3, 3).granted == 0
-    clock.now += 0.0001
-    assert _take(store, 4, 3).granted == 3
-
-
-def test_leased_tokens_are_not_refilled_until_the_lease_ends(store: MemoryStore, clock: Clock) -> None:
-    lease = _take(store, 1, 10).lease
-    assert lease == pytest.approx(0.25, abs=1e-5)
-    clock.now += lease - 0.001
-    assert Level(*store.peek(KEY, TEN)[:3]) == Level(level=0, outstanding=10, active_instances=1)
-    clock.now += 0.001 + 0.5
-    assert _take(store, 2, 0, held=10).kept == 0
-    assert Level(*store.peek(KEY, TEN)[:3]) == Level(
-        level=5, outstanding=0, active_instances=1
-    )  # from the end of the lease on
-    clock.now += 0.1
-    assert store.peek(KEY, TEN).level == 6
-
-
-def test_tokens_returned_after_the_lease_are_lost(store: MemoryStore, clock: Clock) -> None:
-    clock.now += _take(store, 1, 10).lease
-    assert store.give_back(KEY, TEN, GiveBack("a", 2, tokens=10)) == 0
-
-
-def test_a_clock_that_steps_back_refills_no_second_twice(store: MemoryStore, clock: Clock) -> None:
-    timeline = [(0.0, 10, 10), (0.21, 2, 2), (0.11, 1, 0), (0.21, 1, 0), (0.31, 1, 1)]  # at, need, granted
-    for seq, (at, need, granted) in enumerate(timeline):
-        clock.now = 1000.0 + at
-        assert (at, _spend(store, seq, need).granted) == (at, granted)
-
-
 def test_a_bucket_that_was_forgotten_is_full_and_has_a_new_epoch(store: MemoryStore, clock: Clock) -> None:
     before = _take(store, 1, 10)
     clock.now += 60.0

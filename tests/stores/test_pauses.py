@@ -20,6 +20,7 @@ def test_a_paused_key_lends_nothing_and_tells_when_the_first_token_is_there(stor
     grant = ask(store)
     assert (grant.granted, grant.active_instances) == (0, 1)
     assert MINUTE + 1.0 - 10.0 < grant.retry_after <= MINUTE + 1.0 + 1e-5
+    assert store.give_back("key", HUNDRED, GiveBack("a", 2, 0, refund=5)) == 0
 
 
 def test_a_paused_key_is_not_spent_of(store: Store) -> None:
@@ -30,20 +31,6 @@ def test_a_paused_key_is_not_spent_of(store: Store) -> None:
         assert MINUTE + 1.0 - 10.0 < spent.retry_after <= MINUTE + 1.0 + 1e-5
 
 
-def test_of_two_pauses_the_one_that_ends_later_counts(store: Store) -> None:
-    pauses = pauses_of(store)
-    assert pauses.pause("key", HUNDRED, 2 * MINUTE, "") > MINUTE
-    assert pauses.pause("key", HUNDRED, MINUTE, "") > MINUTE
-    assert pauses.pause("key", HUNDRED, 3 * MINUTE, "") > 2 * MINUTE
-
-
-def test_what_comes_back_does_not_end_a_pause_earlier(store: Store) -> None:
-    assert ask(store, 50).granted == 50
-    pauses_of(store).pause("key", HUNDRED, MINUTE, "")
-    assert store.give_back("key", HUNDRED, GiveBack("a", 2, tokens=40, refund=5)) == 0
-    assert ask(store, seq=3).retry_after > MINUTE - 10.0
-
-
 def test_after_a_pause_is_lifted_tokens_come_at_the_rate(store: Store) -> None:
     pauses, fast = pauses_of(store), Quota(1000.0, 100)
     assert not pauses.resume("key"), "there is none"
@@ -51,21 +38,6 @@ def test_after_a_pause_is_lifted_tokens_come_at_the_rate(store: Store) -> None:
     assert pauses.resume("key")
     assert not pauses.resume("key")
     assert ask(store, 100, quota=fast).retry_after <= 0.1 + 1e-5
-
-
-def test_only_the_bandwidth_that_fills_fastest_is_emptied(store: Store) -> None:
-    both = Quota(0.001, 1000, (Quota(1.0, 100),))
-    pauses_of(store).pause("key", both, MINUTE, "")
-    slow, fast = ask(store, quota=both).levels
-    assert slow >= 999
-    assert -60 <= fast < -50
-
-
-def test_another_quota_does_not_move_the_end_of_a_pause(store: Store) -> None:
-    pauses_of(store).pause("key", HUNDRED, MINUTE, "")
-    for seq, quota in enumerate([Quota(10.0, 100), Quota(0.1, 50), Quota(1000.0, 7)], start=1):
-        told = ask(store, seq=seq, quota=quota, revision=seq).retry_after
-        assert MINUTE - 10.0 < told <= MINUTE + 1 / quota.rate + 1e-5
 
 
 def test_a_pause_goes_on_where_its_bucket_is_filled_and_ends_where_it_is_cleared(store: Store) -> None:

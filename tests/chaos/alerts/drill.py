@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.chaos.alerts import service
 from tests.chaos.alerts.town import Town
+from tests.relay import Relay
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +28,16 @@ class Drill:
         return fired, town.await_alerts(quiet=self.alerts)
 
 
-@contextmanager
-def _store_away(town: Town) -> Iterator[None]:
-    town.relay.refuse()
-    try:
-        yield
-    finally:
-        town.relay.restore()
+def _network(change: Callable[[Relay], None]) -> Callable[[Town], AbstractContextManager[None]]:
+    @contextmanager
+    def fault(town: Town) -> Iterator[None]:
+        change(town.relay)
+        try:
+            yield
+        finally:
+            town.relay.restore()
 
-
-@contextmanager
-def _store_far(town: Town) -> Iterator[None]:
-    town.relay.hold(0.1)
-    try:
-        yield
-    finally:
-        town.relay.restore()
+    return fault
 
 
 def _emptied(town: Town) -> AbstractContextManager[None]:
@@ -86,10 +81,10 @@ def _overrides_lost(town: Town) -> Iterator[None]:
 DRILLS = (
     Drill(
         "the store is away",
-        _store_away,
+        _network(Relay.refuse),
         frozenset({"BatchlimitStoreAway", "BatchlimitFallbackAdmits", "BatchlimitFleetUnseen"}),
     ),
-    Drill("the store is 100 ms away", _store_far, frozenset({"BatchlimitStoreSlow"})),
+    Drill("the store is 100 ms away", _network(lambda relay: relay.hold(0.1)), frozenset({"BatchlimitStoreSlow"})),
     Drill("the store is emptied", _emptied, frozenset({"BatchlimitBucketsLost"})),
     Drill("a flood of logins", _wrong(service.FLOOD), frozenset({"BatchlimitManyRefused", "BatchlimitBucketEmpty"})),
     Drill("requests of no rule", _wrong(service.STRANGERS), frozenset({"BatchlimitRequestsUnlimited"})),
