@@ -15,7 +15,6 @@ from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
-from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
 from batchlimit.stores.outage import MANY
@@ -251,21 +250,6 @@ class KeyEntry:
         if at < thing.due:
             thing.due = at
             self.home.watch(thing)
-
-
-async def result_of(entry: KeyEntry, caller: WaitingTask) -> AdmissionResult | None:
-    """Wait for the verdict on a caller; None: the key entry has retired."""
-    try:
-        verdict = await caller.verdict(entry.home.clock)
-    except BaseException:
-        entry.leave(caller)
-        raise
-    caller.part()
-    if isinstance(verdict, Retired):
-        return None
-    if entry.reservoir.admission.confirm(caller.waiter):
-        entry.changed()
-    return AdmissionResult(verdict, caller.waited, caller.waiter.asked > 0, entry.reservoir.forecast)
 
 
 def hear(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
@@ -21,20 +20,18 @@ from batchlimit.base.clock import steady
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
+from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.rule_reader import RuleReader
-from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
+from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import AsyncRuled, AsyncStore
 
-_CLOSED = "this limiter was closed"
 
-
-class Registry:
+class Registry(BaseRegistry):
     """The keyspace of an AsyncRateLimiter, bound to one event loop at a time: the first that uses it, until it closes.
 
     It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
@@ -43,24 +40,17 @@ class Registry:
     ask: Any = staticmethod(store_calls.outcome)
     """Returns what the store says, or what is wrong with it."""
     hold: Any = staticmethod(store_calls.hold)
+    entries: dict[str, KeyEntry]
+    store: GuardedStore
+    _keyspace: Keyspace[KeyEntry]
 
     def __init__(
         self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
     ) -> None:
-        """`rule` returns the quota of a key, or is the file that says it."""
-        warn_if_uncounted(options.on_failure)
+        super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
-        self._opened = store
-        self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
-        self.clock = clock
-        self.entries: dict[str, KeyEntry] = {}
-        self.closed, self._options = False, options
-        self.file = rule if isinstance(rule, CodeFile) else None
         rules = store.rules if isinstance(store, AsyncRuled) else None
         self.rules = RuleReader(rules, clock, lambda steps: self._start(drive(steps)), self._reconsider)
-        rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
-        made_with = unsaid if isinstance(rule, CodeFile) else rule
-        self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
         self._follower = FileFollower(self._go_by_file)
         self._inherited: object = None
         self._begin()
@@ -68,24 +58,9 @@ class Registry:
         if self.file is not None:
             self.file.lead(self._follower)
 
-    def own_store(self, connect_timeout: float) -> None:
-        """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
-        self.owns_store = True
-        self.store.allow(connect_timeout)
-
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, on no loop."""
-        self._keyspace = Keyspace(
-            self.entries,
-            self._options,
-            instance=secrets.token_hex(8),
-            born=self.code.rank.since,
-            clock=self.clock,
-            make=self._make,
-            left=lambda entry: self._plan(),
-            rules=self.rules.known,
-            code=self.code,
-        )
+        self._keyspace = self._new_keyspace(self._make, lambda entry: self._plan())
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         self.spends = Spends(
             self._keyspace.spending,
@@ -101,7 +76,7 @@ class Registry:
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
-        self._drained = AsyncDrain(LimiterClosed(_CLOSED))
+        self._drained = AsyncDrain(LimiterClosed(CLOSED))
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def settle_in(self) -> None:
@@ -171,18 +146,13 @@ class Registry:
         entry.changed()
         return entry
 
-    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
-        return KeyEntry(key, reservoir, self._home)
-
-    @property
-    def keys(self) -> int:
-        """How many keys are in memory, dormant ones among them."""
-        return len(self._keyspace)
-
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
         if self.closed:
-            raise LimiterClosed(_CLOSED)
+            raise LimiterClosed(CLOSED)
+
+    def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        return KeyEntry(key, reservoir, self._home)
 
     def ring(self) -> None:
         """Forget dormant keys that are idle by now, or some of them; the timer calls it when they are `due`."""
@@ -195,11 +165,6 @@ class Registry:
         """Have all keys go by the overrides that are known now."""
         self._come_at(self.rules.known.next_end)
         return self._start(self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock())))
-
-    @property
-    def rule(self) -> Rule:
-        """The quota of a key by the code."""
-        return self.code.quota
 
     def _go_by_file(self) -> None:
         """Have all keys go by what the file says now."""
@@ -233,10 +198,7 @@ class Registry:
     def statistics(self) -> Statistics:
         """Return what all key entries did, those that were dropped among them."""
         with self._counting:
-            census = self._keyspace.census()
-            census.take(give_way)
-            failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
-            return self._keyspace.statistics(census, self.store.health, failures)
+            return self._counted(self._keyspace.census(), give_way)
 
     async def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call waits for the first.

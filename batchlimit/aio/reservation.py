@@ -6,32 +6,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
-from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError
-from batchlimit.events import log_event, named
-from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate
+from batchlimit.reservoir.estimate import Estimate, SettledOnce
 
 _Adjust = Callable[[str, int], "asyncio.Task[int | Exception] | None"]
 
 
-class _AsyncReserved(Unique):
-    """What is charged of one key or several, and its block."""
+class _AsyncReserved(SettledOnce):
+    """What is charged when it is awaited, and its `async with` block."""
 
-    __slots__ = ("_adjust", "_charge", "_estimate")
-    _instead = SETTLE_THERE
+    __slots__ = ("_charge",)
 
     def __init__(self, estimate: Estimate, charge: Coroutine[Any, Any, None], adjust: _Adjust) -> None:
-        self._estimate = estimate
+        super().__init__(estimate, adjust)
         self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so
-        self._adjust = adjust
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._estimate}>"
-
-    @property
-    def settled(self) -> bool:
-        """Whether what is charged is final."""
-        return self._estimate.settled
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self._charged().__await__()
@@ -49,12 +37,7 @@ class _AsyncReserved(Unique):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for key, back in self._estimate.close(failed=error is not None).items():
-            try:
-                self._adjust(key, -back)  # whose way to the store a cancelled task does not wait for
-            except BatchLimitError as away:  # the block's own error is the one to be seen
-                told, message = (back, named(key), away), "%d tokens of %s were not refunded: %s"
-                log_event("tokens.not_refunded", message, *told, key=key, tokens=back, reason=str(away))
+        self._end(error)
 
     async def _correct(self, actual: Mapping[str, int]) -> None:
         """Correct all keys, then raise what went wrong first. All is on its way before anything is awaited."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.key_entry import KeyEntry, result_of
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision
 from batchlimit.base.steps import drive
@@ -102,7 +102,7 @@ class AsyncSlowPath:
                 return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
-        return await result_of(entry, entry.join(cost, until, prompt=True, priority=priority))
+        return await entry.join(cost, until, prompt=True, priority=priority).result()
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
         """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.key_entry import KeyEntry, result_of
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spend_queue import SpendQueue, Start
 from batchlimit.base.blocking import check_recursion_depth
 from batchlimit.base.decision import Decision
@@ -129,4 +129,4 @@ class Spends:
         if (caller := entry.resume(fetch, spend.message.cost, until, priority)) is None:
             return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
-        return await result_of(entry, caller)
+        return await caller.result()

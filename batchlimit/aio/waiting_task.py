@@ -8,6 +8,7 @@ from typing import Protocol
 from batchlimit.aio.home import Home
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.outage import MANY
@@ -24,11 +25,19 @@ class Steps(Protocol):
         """Do what the caller is to do next, in its place."""
         ...
 
+    def leave(self, caller: "WaitingTask") -> None:
+        """Take a caller out of the queue."""
+        ...
+
+    def changed(self) -> None:
+        """Wake the waiters concerned by a change."""
+        ...
+
 
 class WaitingTask:
     """A task in the queue, or about to join it. The key entry decides for it: it wakes for its verdict alone."""
 
-    __slots__ = ("_entry", "_error", "_woken", "due", "has_left", "waited", "waiter")
+    __slots__ = ("_error", "_woken", "due", "entry", "has_left", "waited", "waiter")
 
     def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False, priority: int = 1) -> None:
         """See Waiter for `prompt` and `priority`."""
@@ -36,23 +45,23 @@ class WaitingTask:
         self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt, priority=priority)
         self.waited = self.has_left = False
         self.due = math.inf  # when its key entry looks after it, if nothing happens before
-        self._entry = entry
+        self.entry = entry
         self._woken: asyncio.Future[None] | None = None
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
-        return f"<WaitingTask at {shown(self._entry.key)}: {self.waiter}>"
+        return f"<WaitingTask at {shown(self.entry.key)}: {self.waiter}>"
 
     def set(self) -> None:
         """Hear that there is something to learn."""
         if self.waiter.verdict is not None:
             self.wake()
         elif not self.has_left:
-            self._entry.home.step(self._look)
+            self.entry.home.step(self._look)
 
     def _look(self) -> None:
         if self.waiter.verdict is None and not self.has_left:
-            self._entry.step(self)
+            self.entry.step(self)
 
     def ring(self) -> None:
         """Hear that the time has come."""
@@ -69,11 +78,35 @@ class WaitingTask:
         self.due = math.inf
         if (woken := self._woken) is not None:
             self._woken = None  # it wakes once, however often it is told to
-            self._entry.home.wake(woken)
+            self.entry.home.wake(woken)
 
     def part(self) -> None:
         """Let the waiter go: while each has the other, only the garbage collector frees them."""
         self.waiter.event = NOBODY
+
+    def confirm(self) -> None:
+        """Spend what the caller was given."""
+        self.part()
+        if self.entry.reservoir.admission.confirm(self.waiter):
+            self.entry.changed()
+
+    def told(self) -> AdmissionResult:
+        """Return the result of a caller that has its verdict."""
+        assert isinstance(self.waiter.verdict, Admit | Refuse)
+        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.forecast)
+
+    async def result(self) -> AdmissionResult | None:
+        """Wait for the verdict, and spend what was given; None: the key entry has retired."""
+        try:
+            verdict = await self.verdict(self.entry.home.clock)
+        except BaseException:
+            self.entry.leave(self)
+            raise
+        if isinstance(verdict, Retired):
+            self.part()
+            return None
+        self.confirm()
+        return self.told()
 
     async def verdict(self, clock: Callable[[], float]) -> Admit | Refuse | Retired:
         """Wait until there is one; raises what went wrong. The only place where a caller can be cancelled."""
@@ -87,11 +120,11 @@ class WaitingTask:
                     # Too late: the task goes back to its place in the queue, and its tokens are lost. From the end
                     # of their lease on the bucket counts them as spent, and fills up again. If they were spent now, a
                     # process that was stopped with a thousand served tasks would admit those on top of a whole burst.
-                    self._entry.step(self)
+                    self.entry.step(self)
                 case Refuse() | Retired() as verdict:
                     return verdict
                 case Fail() as verdict:
-                    raise verdict.to_raise(self._entry.key)
+                    raise verdict.to_raise(self.entry.key)
                 case None:
                     self.waited = True
                     woken = self._woken = asyncio.get_running_loop().create_future()
@@ -105,7 +138,7 @@ class WaitingTask:
         try:
             await woken
         finally:
-            self._entry.reservoir.state.waits.add(clock() - began)
+            self.entry.reservoir.state.waits.add(clock() - began)
 
 
 class LoopRefillGate:

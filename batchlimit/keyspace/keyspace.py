@@ -54,28 +54,22 @@ class Keyspace(Generic[E]):
         options: Options,
         *,
         instance: str,
-        born: float,
         clock: Callable[[], float],
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
         rules: OverridesCache | NoRules,
         code: Code,
     ) -> None:
-        """Begin with no key.
+        """Begin with no key. `entries` are those in use, by the `place_of` their keys; hits read it without a keyspace.
 
-        Args:
-            entries: where the entries in use are kept, by the `place_of` their keys; hits read it without a keyspace.
-            options: the limiter's.
-            instance: the name by which buckets know this limiter instance.
-            born: when its quotas were set (s, by its clock).
-            clock: returns seconds.
-            make: makes the entry of a stored key around a reservoir.
-            left: is called with each entry, once it was let go of.
-            rules: the overrides that the instance knows.
-            code: what holds for its keys by the code.
+        `make` makes the entry of a stored key around a reservoir; `left` is called with each that was let go of.
         """
         self._entries, self._options, self._clock = entries, options, clock
-        self._instance, self._make, self._left = Instance(instance, itertools.count(1), born, rules=rules), make, left
+        self._instance, self._make, self._left = (
+            Instance(instance, itertools.count(1), code.rank.since, rules=rules),
+            make,
+            left,
+        )
         self._code = code
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)

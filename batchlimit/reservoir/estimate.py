@@ -1,19 +1,18 @@
 """A charge that was estimated, and is settled once its cost is known."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from batchlimit.base.redaction import shown
-from batchlimit.errors import Unfit
+from batchlimit.base.unique import Unique
+from batchlimit.errors import BatchLimitError, Unfit
+from batchlimit.events import log_event, named
 from batchlimit.quota.key import NeverFits, check_costs, check_key
 from batchlimit.reservoir.forecast import Forecast
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
-
-SETTLE_THERE = "settle it where it was made, and send the actual cost there"
-"""What to do instead of sending a reservation to another process."""
 
 
 class Estimate:
@@ -56,6 +55,34 @@ class Estimate:
         is_taken_back = failed and not self.settled and self.on_error == "refund"
         self.settled = True
         return {key: cost for key, cost in self.costs.items() if cost} if is_taken_back else {}
+
+
+class SettledOnce(Unique):
+    """What is charged of one key or several, in either API, and its block."""
+
+    __slots__ = ("_adjust", "_estimate")
+    _instead = "settle it where it was made, and send the actual cost there"
+
+    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], Any]) -> None:
+        """`adjust` charges a key so many tokens more; less than 0 are refunded."""
+        self._estimate, self._adjust = estimate, adjust
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._estimate}>"
+
+    @property
+    def settled(self) -> bool:
+        """Whether what is charged is final."""
+        return self._estimate.settled
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the block, which raised this."""
+        for key, back in self._estimate.close(failed=error is not None).items():
+            try:
+                self._adjust(key, -back)  # whose way to the store a cancelled task does not wait for
+            except BatchLimitError as away:  # the block's own error is the one to be seen
+                told, message = (back, named(key), away), "%d tokens of %s were not refunded: %s"
+                log_event("tokens.not_refunded", message, *told, key=key, tokens=back, reason=str(away))
 
 
 def estimated(key: object, cost: object) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.quota.key import check_cost, check_costs, stored
+from batchlimit.keyspace.several import SeveralKeys
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.forecast import Prospect, longest_refusal
+from batchlimit.reservoir.forecast import Prospect
 from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
@@ -16,7 +16,7 @@ from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingThread
 
 
-class AcquireAll:
+class AcquireAll(SeveralKeys[WaitingThread]):
     """Charges several keys for one caller: it holds tokens of some keys until it holds those of all.
 
     A caller that is refused at one key returns the tokens of the others, and waits at that key alone. Once served there
@@ -27,21 +27,9 @@ class AcquireAll:
     def __init__(
         self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry, priority: int = 1
     ) -> None:
-        self._costs, self._priority = check_costs(costs), priority
-        self._find, self._store, self._clock = registry.live_entry, registry.store, registry.clock
-        self._finish = registry.finish
-        self._attempt = registry.attempt
-        registry.check_open()
-        for key, cost in self._costs.items():
-            check_cost(cost, registry.entry(key).reservoir.state.most, key)
+        super().__init__(costs, registry, registry.live_entry, priority)
+        self._store, self._finish, self._attempt = registry.store, registry.finish, registry.attempt
         self._begun: dict[str, WaitingThread] = {}  # asked for together
-        self._held: list[WaitingThread] = []
-        self._charged: list[WaitingThread] = []
-        # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.
-        self._places: dict[KeyEntry, int] = {}
-
-    def __repr__(self) -> str:
-        return f"<AcquireAll: holds {len(self._held)} of {len(self._costs)} keys>"
 
     def acquire(self, until: float) -> None:
         """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
@@ -53,8 +41,7 @@ class AcquireAll:
                 if short is None:
                     return
         except RateLimited as refusal:
-            found = {key: self._find(key).reservoir for key in self._costs}
-            raise longest_refusal(refusal, found, self._costs, self._clock()) from None
+            raise self._longest(refusal) from None
 
     def decide(self) -> dict[str, Decision]:
         """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
@@ -62,9 +49,7 @@ class AcquireAll:
             self.acquire(NO_WAIT)
         except RateLimited as refusal:
             return {refusal.key: refusal.decision}
-        results = {caller.entry.key: caller.told() for caller in self._charged}
-        now = self._clock()
-        return {key: results[stored(key)].decision(now) for key in self._costs}
+        return self._decisions()
 
     def _try(self, behind: str | None, until: float) -> str | None:
         """Take all keys, or leave all queues; return the one that is short."""
@@ -83,7 +68,9 @@ class AcquireAll:
     def _take(self, behind: str | None, until: float) -> str | None:
         """Take all keys, waiting first at the one that was short before; return the one that is short now."""
         patience = NO_WAIT if behind is None else self._wait_at(behind, until)
-        known, cold = self._order(behind)
+        prospects = self._prospects(behind)
+        cold = [key for key, prospect in prospects.items() if prospect == Prospect.UNKNOWN]
+        known = list(prospects)[: len(prospects) - len(cold)]
         if (short := self._short_of(known, patience, until)) is not None:
             return short
         if behind is None:  # else a caller may wait for this one in one queue, and this one for it in another
@@ -107,21 +94,6 @@ class AcquireAll:
                     raise settled.refusal(key, self._clock())
                 return key
         return None
-
-    def _order(self, behind: str | None) -> tuple[list[str], list[str]]:
-        """Return what is refused by memory and then what is admitted by it; and those for which the store is asked.
-
-        Keys of one kind are sorted by name: callers that want the same keys meet at the first of them.
-        """
-        now = self._clock()
-        prospects = {
-            key: self._find(key).reservoir.forecast.prospect(cost, now)
-            for key, cost in self._costs.items()
-            if key != behind
-        }
-        order = sorted(prospects, key=lambda key: (prospects[key], key))
-        cold = [key for key in order if prospects[key] == Prospect.UNKNOWN]
-        return order[: len(order) - len(cold)], cold
 
     def _ask_together(self, keys: Sequence[str]) -> None:
         """Ask in one round trip for those of several keys whose queues are empty."""
@@ -160,17 +132,6 @@ class AcquireAll:
         caller.waiter.number = self._places.get(caller.entry, 0)
         self._held.append(caller)
         return caller
-
-    def _confirm(self) -> str | None:
-        """Spend all that is held; or return the key whose tokens have expired by now."""
-        now = self._clock()
-        for caller in self._held:
-            if not caller.waiter.is_good(now):
-                return next(key for key in self._costs if stored(key) == caller.entry.key)
-        for caller in self._held:
-            caller.confirm()
-        self._charged, self._held = self._held, []
-        return None
 
     def _leave(self) -> None:
         self._begun.clear()

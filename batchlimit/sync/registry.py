@@ -1,7 +1,6 @@
 """What all key entries of one limiter share: its name to the store, its background thread, and its end."""
 
 import atexit
-import secrets
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +13,11 @@ from batchlimit.base.steps import Steps, run
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
+from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.rule_reader import RuleReader
-from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.key import check_key
-from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
+from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
@@ -30,12 +29,11 @@ from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.spends import Spends
 
-_CLOSED = "this limiter was closed"
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for its background thread, and for the answers that are under way."""
 
 
-class Registry:
+class Registry(BaseRegistry):
     """The keyspace of a RateLimiter under a lock, with the thread that looks after it and the store that it asks.
 
     It ends with the limiter, at exit, and in a forked child: there it begins anew, as another instance.
@@ -45,56 +43,34 @@ class Registry:
     ask: Any = staticmethod(store_calls.outcome)
     """Returns what the store says, or what is wrong with it."""
     hold: Any = staticmethod(store_calls.hold)
+    entries: dict[str, KeyEntry]
+    store: GuardedStore
+    _keyspace: Keyspace[KeyEntry]
     attempt: AbstractContextManager[object] = nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
     def __init__(
         self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
     ) -> None:
-        """`rule` returns the quota of a key, or is the file that says it."""
-        warn_if_uncounted(options.on_failure)
+        super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
-        self._opened = store
-        self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
-        self.clock = clock
-        self.entries: dict[str, KeyEntry] = {}
-        self._options = options
-        self.file = rule if isinstance(rule, CodeFile) else None
         rules = store.rules if isinstance(store, Ruled) else None
         self.rules = RuleReader(rules, clock, _take_in_thread, self._reconsider)
-        rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
-        made_with = unsaid if isinstance(rule, CodeFile) else rule
-        self.code = self._made_with = Code(made_with, options.on_failure, options.mode, rank)
         self._begin()
         _registries.add(self)
         if self.file is not None:
             self.file.lead(self)
 
-    def own_store(self, connect_timeout: float) -> None:
-        """Close the store with the limiter, for nobody else has it; to connect to it may take so many seconds."""
-        self.owns_store = True
-        self.store.allow(connect_timeout)
-
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self.closed = False
-        self._drained = Drain(LimiterClosed(_CLOSED))
+        self._drained = Drain(LimiterClosed(CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys
         self.finish = self._refresher.finish
-        self._keyspace = Keyspace(
-            self.entries,
-            self._options,
-            instance=secrets.token_hex(8),
-            born=self.code.rank.since,
-            clock=self.clock,
-            make=self._make,
-            left=self._refresher.forget,
-            rules=self.rules.known,
-            code=self.code,
-        )
+        self._keyspace = self._new_keyspace(self._make, self._refresher.forget)
         self.spends = Spends(
             self._keyspace.spending,
             self._lock,
@@ -132,12 +108,7 @@ class Registry:
     def check_open(self) -> None:
         """Raise LimiterClosed after close()."""
         if self.closed:
-            raise LimiterClosed(_CLOSED)
-
-    @property
-    def keys(self) -> int:
-        """How many keys are in memory, dormant ones among them."""
-        return len(self._keyspace)
+            raise LimiterClosed(CLOSED)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)
@@ -159,11 +130,6 @@ class Registry:
             entry.locked(partial(entry.reservoir.rule.reconsider, self.clock()))
         self._refresher.come_by(self.rules.known.next_end)
 
-    @property
-    def rule(self) -> Rule:
-        """The quota of a key by the code."""
-        return self.code.quota
-
     def obey(self, said: object) -> None:
         """Have all keys go by what a file says now; what was used stays used."""
         assert self.file is not None
@@ -181,9 +147,7 @@ class Registry:
         with self._counting:
             with not_reentered(self._lock):
                 census = self._keyspace.census()
-            census.take(give_way)
-            failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
-            return self._keyspace.statistics(census, self.store.health, failures)
+            return self._counted(census, give_way)
 
     def close(self) -> None:
         """Fail all waiters, give all tokens back, close a store of our own. A second call has nothing to do.

@@ -4,29 +4,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError
-from batchlimit.events import log_event, named
-from batchlimit.reservoir.estimate import SETTLE_THERE, Estimate
+from batchlimit.reservoir.estimate import Estimate, SettledOnce
 
 
-class _Reserved(Unique):
-    """What was charged of one key or several, and its block."""
+class _Reserved(SettledOnce):
+    """What was charged, and its `with` block."""
 
-    __slots__ = ("_adjust", "_estimate")
-    _instead = SETTLE_THERE
-
-    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
-        self._estimate = estimate
-        self._adjust = adjust
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._estimate}>"
-
-    @property
-    def settled(self) -> bool:
-        """Whether what is charged is final."""
-        return self._estimate.settled
+    __slots__ = ()
 
     def __enter__(self) -> Self:
         self._estimate.check_open()  # a second block would be charged to nobody
@@ -35,12 +20,7 @@ class _Reserved(Unique):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for key, back in self._estimate.close(failed=error is not None).items():
-            try:
-                self._adjust(key, -back)
-            except BatchLimitError as away:  # the block's own error is the one to be seen
-                told, message = (back, named(key), away), "%d tokens of %s were not refunded: %s"
-                log_event("tokens.not_refunded", message, *told, key=key, tokens=back, reason=str(away))
+        self._end(error)
 
     def _correct(self, actual: Mapping[str, int]) -> None:
         """Correct all keys, then raise what went wrong first."""

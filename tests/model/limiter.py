@@ -182,7 +182,7 @@ class Limiter:
         self.callers, self.is_gone, self.stopped_with = [], False, None
         self._births += 1
         self.keyspace: Keyspace[Entry] = Keyspace(
-            self.entries, self._options, instance=self.name, born=self.since, clock=self.clock, make=Entry,
+            self.entries, self._options, instance=self.name, clock=self.clock, make=Entry,
             left=lambda entry: None, rules=self.rules, code=self._code(),
         )  # fmt: skip
         self.numbers = Numbers()
