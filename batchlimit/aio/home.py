@@ -5,7 +5,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
@@ -126,16 +125,18 @@ T = TypeVar("T")
 class Home:
     """Where the key entries of a limiter run: its event loop, one timer, and tasks that no caller cancels.
 
-    Until `move_to` was called it is on no loop.
+    Until `move_to` was called it is on no loop. What waiters do next is one of `steps`; `wakes` lets tasks go on: in
+    this turn of the loop, or in one soon.
     """
+
+    steps: RoundRobin
+    wakes: RoundRobin
 
     def __init__(self, store: GuardedStore, clock: Callable[[], float], drop: Callable[[Any], None]) -> None:
         """`drop` lets go of a key entry that has retired."""
         self.store, self.clock, self.drop = store, clock, drop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: Timer | None = None
-        self._steps: RoundRobin | None = None
-        self._wakes: RoundRobin | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
@@ -144,26 +145,13 @@ class Home:
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run on this loop from now on; whatever was under way on another one is forgotten."""
         self._loop, self._timer = loop, Timer(loop, self.clock)
-        self._steps, self._wakes = RoundRobin(loop), RoundRobin(loop)
+        self.steps, self.wakes = RoundRobin(loop), RoundRobin(loop)
         self._tasks.clear()
 
     def watch(self, thing: Due) -> None:
         """See Timer.watch. A closed loop watches nothing: the next call binds the limiter to another one."""
         if self._timer is not None and self._loop is not None and not self._loop.is_closed():
             self._timer.watch(thing)
-
-    def step(self, work: Callable[[], object]) -> None:
-        """Do what one waiter is to do next, in this turn of the loop or in one soon.
-
-        It may send a request, so it is not behind the tasks that are to wake.
-        """
-        assert self._steps is not None
-        self._steps.do(work)
-
-    def wake(self, task: "asyncio.Future[None]") -> None:
-        """Let a task go on, in this turn of the loop or in one soon, behind those that were to go on before."""
-        assert self._wakes is not None
-        self._wakes.do(partial(_end, task))
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, which no caller cancels, and which has no caller's context."""
@@ -195,8 +183,3 @@ class Home:
         """Have the timer never ring again."""
         if self._timer is not None:
             self._timer.stop()
-
-
-def _end(task: "asyncio.Future[None]") -> None:
-    if not task.done():  # else it was cancelled
-        task.set_result(None)

@@ -16,7 +16,7 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait
 from batchlimit.stores.outage import MANY
 
 T = TypeVar("T")
@@ -81,7 +81,8 @@ class KeyEntry:
         if (request := self.reservoir.state.in_flight) is not None:
             self._look_after(request)
         try:
-            self._step(caller, self._enter)
+            self.reservoir.admission.join(caller.waiter)
+            self.step(caller)
         except BaseException:  # a signal handler of the user's own, while a request was sent
             self.leave(caller)
             raise
@@ -121,7 +122,13 @@ class KeyEntry:
 
     def step(self, caller: WaitingTask) -> None:
         """Do what the caller is to do next, in its place."""
-        self._step(caller, self.reservoir.step)
+        try:
+            step = self.reservoir.step(caller.waiter, self.home.clock())
+        except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
+            caller.fail(error)
+        else:
+            self._do(step, caller)
+        self.changed()
 
     def report(self, request: Fetch, outcome: object) -> None:
         """Report what became of a request: callers get what the store granted, or what went wrong."""
@@ -205,19 +212,6 @@ class KeyEntry:
             self._is_waking = False
         if self.reservoir.state.in_flight is None and self.due > self.reservoir.at_rest_until:
             self._look_again(self, self.reservoir.lifecycle.due())
-
-    def _enter(self, waiter: Waiter, now: float) -> Step:
-        self.reservoir.admission.join(waiter)
-        return self.reservoir.step(waiter, now)
-
-    def _step(self, caller: WaitingTask, say: Callable[[Waiter, float], Step]) -> None:
-        try:
-            step = say(caller.waiter, self.home.clock())
-        except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
-            caller.fail(error)
-        else:
-            self._do(step, caller)
-        self.changed()
 
     def _do(self, step: Step, caller: WaitingTask) -> None:
         match step:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from batchlimit.aio.home import Home
@@ -57,7 +58,7 @@ class WaitingTask:
         if self.waiter.verdict is not None:
             self.wake()
         elif not self.has_left:
-            self.entry.home.step(self._look)
+            self.entry.home.steps.do(self._look)  # it may send a request, so it is not behind the tasks that wake
 
     def _look(self) -> None:
         if self.waiter.verdict is None and not self.has_left:
@@ -78,15 +79,15 @@ class WaitingTask:
         self.due = math.inf
         if (woken := self._woken) is not None:
             self._woken = None  # it wakes once, however often it is told to
-            self.entry.home.wake(woken)
+            self.entry.home.wakes.do(partial(_end, woken))  # behind those that were to go on before
 
     def part(self) -> None:
         """Let the waiter go: while each has the other, only the garbage collector frees them."""
         self.waiter.event = NOBODY
 
     def confirm(self) -> None:
-        """Spend what the caller was given."""
-        self.part()
+        """Spend what the caller was given, and `part`."""
+        self.waiter.event = NOBODY
         if self.entry.reservoir.admission.confirm(self.waiter):
             self.entry.changed()
 
@@ -139,6 +140,11 @@ class WaitingTask:
             await woken
         finally:
             self.entry.reservoir.state.waits.add(clock() - began)
+
+
+def _end(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():  # else its task was cancelled
+        woken.set_result(None)
 
 
 class LoopRefillGate:

@@ -18,8 +18,7 @@ from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
-from batchlimit.reservoir.instance import Instance
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.sizing import Demand, Usage, wanted
 from batchlimit.reservoir.waiter import Fetch
 

@@ -83,8 +83,16 @@ class QueueAdmission:
         queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
         lease.reserve_for(queue.waiters)
         is_changed = is_served = False
-        while (first := queue.first) is not None and (self._pay() if first is debt else self._serve(first)):
-            is_changed, is_served = True, is_served or first is not debt
+        while (first := queue.first) is not None:
+            if first is debt:
+                if not self._pay():
+                    break
+            elif first.verdict is None and first.cost > lease.reserved_for_waiters:
+                break  # too few are here
+            else:  # the thread that served it before may have been interrupted
+                queue.dismiss(first, first.verdict or lease.serve(first))
+                is_served = True
+            is_changed = True
         if is_served:
             queue.wake_leader()
         if is_changed:
@@ -159,13 +167,6 @@ class QueueAdmission:
         """The largest cost that is not told at once that it never fits."""
         return self._state.most if self._state.mode == "open" else self._state.largest_cost
 
-    def _serve(self, first: Waiter) -> bool:
-        """Give the first waiter its tokens; False: too few are here. The thread that served it may be interrupted."""
-        if first.verdict is None and first.cost > self._state.lease.reserved_for_waiters:
-            return False
-        self._state.queue.dismiss(first, first.verdict or self._state.lease.serve(first))
-        return True
-
     def _pay(self) -> bool:
         """Pay what can be paid of a debt that is first in the queue; False: nothing can."""
         state = self._state
@@ -176,8 +177,11 @@ class QueueAdmission:
         return paid > 0
 
     def _confirm(self, waiter: Waiter) -> bool:
-        was_held_up = self._state.is_held_up
-        self._state.lease.confirm(waiter)
+        """Let what a tentative waiter was given be spent, as far as the bucket is concerned."""
+        lease, was_held_up = self._state.lease, self._state.is_held_up
+        lease.pledged = max(0, lease.pledged - waiter.cost)
+        if waiter.prompt:
+            lease.prompt = max(0, lease.prompt - waiter.cost)
         if is_free := was_held_up and not self._state.is_held_up:
             self._state.queue.wake_leader()
         return is_free

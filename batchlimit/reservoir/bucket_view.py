@@ -129,11 +129,6 @@ class BucketView:
         self._told_instances = int(snapshot.active_instances)
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
-    @property
-    def fill(self) -> float:
-        """The share of the burst at which a bucket begins anew."""
-        return first_fill(self._fill, self.active_instances)
-
     def is_rich(self, burst: int) -> bool:
         """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
         return self.level >= ALPHA * burst
@@ -142,9 +137,10 @@ class BucketView:
         """Whether less than a fifth of the bucket was left when it last answered."""
         return self.level * 5 < burst and self._heard > LONG_AGO
 
-    def epoch(self, quota: Quota, now: float) -> int:
-        """See `kept_epoch`."""
-        return kept_epoch(self._epoch, self.level, self._heard, quota, now)
+    def expected(self, quota: Quota, now: float) -> tuple[int, float, float]:
+        """Return the epoch of the bucket (see `kept_epoch`), how full it begins if it was lost, and its round trip."""
+        epoch = kept_epoch(self._epoch, self.level, self._heard, quota, now)
+        return epoch, first_fill(self._fill, self.active_instances), self.round_trip
 
     def fits_in(self, tokens: int, quota: Quota, now: float) -> float:
         """Return after how many seconds the bucket has so many tokens for this process, as far as it told.
@@ -195,19 +191,21 @@ class BucketView:
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
         """Take in an answer that arrived at `now`; round trips are smoothed over about five."""
+        quota, trip = grant.quota or fetch.quota, now - fetch.sent
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
-        self._levels, self._leased = _levels(fetch, grant), grant.kept + grant.granted
-        self.binding = binding_of(self._levels, grant.quota or fetch.quota)
+        self._levels = _at_least(grant, quota, fetch.ask.need) if grant.retry_after else grant.levels
+        self._leased = grant.kept + grant.granted
+        self.binding = binding_of(self._levels, quota) if quota.also else None
         if self.level < 0:
-            self._learn_pause(grant.quota or fetch.quota, now)
+            self._learn_pause(quota, now)
         else:
             self.paused_until = LONG_AGO
         self._ends = now + grant.starts_in + grant.lease
         self._told_instances = grant.active_instances
         self.active_instances = max(1, grant.active_instances)
-        self.round_trip = smoothed(self.round_trip, now - fetch.sent)
+        self.round_trip = self.round_trip + (trip - self.round_trip) * 0.2 if self.round_trip else trip
 
     def _learn_pause(self, quota: Quota, now: float) -> None:
         """Find out from the levels whether the bucket is paused: more is owed than is ever granted for later."""
@@ -237,15 +235,13 @@ class BucketView:
         self.round_trip = max(self.round_trip, min(seconds, _LATEST))
 
 
-def _levels(fetch: Fetch, grant: Grant) -> tuple[float, ...]:
+def _at_least(grant: Grant, quota: Quota, need: int) -> tuple[float, ...]:
     """Return the level of each bandwidth: at least what lets the need fit after the wait that the bucket told.
 
     The bucket tells thousandths of a token, and its wait to the microsecond: at 100/day a thousandth is 0.9 s.
     """
-    if not grant.retry_after:
-        return grant.levels
-    bandwidths, need, wait = (grant.quota or fetch.quota).bandwidths, fetch.ask.need, grant.retry_after
-    return tuple([max(at, need - wait * each.rate) for at, each in zip(grant.levels, bandwidths, strict=False)])
+    pairs = zip(grant.levels, quota.bandwidths, strict=False)
+    return tuple([max(level, need - grant.retry_after * each.rate) for level, each in pairs])
 
 
 def kept_epoch(epoch: int, level: float, heard: float, quota: Quota, now: float) -> int:
@@ -274,11 +270,6 @@ def binding_of(levels: tuple[float, ...], quota: Quota) -> int | None:
     return each.index(max(each))
 
 
-def smoothed(round_trip: float, sample: float) -> float:
-    """Return how long an answer takes (s), after one more: smoothed over about five."""
-    return round_trip + (sample - round_trip) * 0.2 if round_trip else sample
-
-
 def fastest_rate(quota: Quota) -> float:
     """The rate of all bandwidths: the level does not say which of them it is of."""
     return max(each.rate for each in quota.bandwidths)
@@ -290,10 +281,7 @@ def slowest_rate(quota: Quota) -> float:
 
 
 def leaves_plenty(fetch: Fetch, grant: Grant, quota: Quota, jitter: float) -> bool:
-    """Whether all that was needed was granted, at once, and the bucket is not scarce after it."""
-    return grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and is_plenty(grant.level, quota, jitter)
-
-
-def is_plenty(level: int, quota: Quota, jitter: float) -> bool:
-    """Whether a bucket is not scarce at any pace: the longest is a fifth of the time in which it fills."""
-    return level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))
+    """Whether all that was needed was granted, at once, and the bucket is not scarce after it, at any pace."""
+    if grant.granted < fetch.ask.need or grant.starts_in > 0.0:
+        return False
+    return grant.level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))

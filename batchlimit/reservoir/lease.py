@@ -18,7 +18,7 @@ class Lease:
     The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
     counts at the least, whatever is under way: only so many may ever be held or put back here.
 
-    It has 14 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
+    It has 13 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
 
     Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
     bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
@@ -117,12 +117,6 @@ class Lease:
         """Uncount the tokens of a waiter that did not spend them."""
         self._tokens.took_late(waiter.cost)
         self.served -= 0 if admit.borrowed else waiter.cost
-
-    def confirm(self, waiter: Waiter) -> None:
-        """Let what was given to a tentative waiter be spent, as far as the bucket is concerned."""
-        self.pledged = max(0, self.pledged - waiter.cost)
-        if waiter.prompt:
-            self.prompt = max(0, self.prompt - waiter.cost)
 
     def put_back(self, cost: int, now: float, margin: float = 0.0) -> int:
         """Put back spent tokens as far as they are leased still; return how many. They stay counted as admitted.

@@ -1,14 +1,18 @@
-"""The options of a limiter: checked once, the same for all of its keys."""
+"""The options of a limiter, checked once, and the instance that has them: what all of its keys share."""
 
+import math
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
+from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import ModeSource, check_line, check_weight, mode_rule
-from batchlimit.reservoir.bucket_view import FILLS, Fill
+from batchlimit.quota.overrides.overrides import NONE
+from batchlimit.reservoir.bucket_view import FILLS, Fill, InstanceCount
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
 
@@ -82,3 +86,26 @@ class Options:
             raise TypeError(f"revision must be a whole number, not {shown(self.revision)}")
         if not 0 <= self.revision < 2**53:
             raise ValueError(f"revision must be from 0 to 2**53 - 1, not {shown(self.revision)}")
+
+
+class NoRules:
+    """Nobody sets any."""
+
+    in_force, looks_at = NONE, math.inf
+
+    def hear(self, told: int, now: float) -> None:
+        """Do nothing: nobody would look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What all keys of one limiter instance share in front of the store."""
+
+    name: str
+    numbers: Iterator[int]
+    """The next number of an Ask or GiveBack. One sequence serves all keys, so a key that comes back repeats none."""
+    since: float
+    """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
+    count: InstanceCount = field(default_factory=InstanceCount)
+    rules: OverridesCache | NoRules = field(default_factory=NoRules)
+    """The overrides that it knows."""

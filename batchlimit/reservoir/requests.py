@@ -8,9 +8,8 @@ from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
-from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.sizing import Usage, wanted
 from batchlimit.reservoir.waiter import Fetch, Waiter
@@ -82,14 +81,9 @@ class Requests:
         target: int | None = None,
         ahead: float = math.inf,
     ) -> Fetch:
-        """Ask for the waiters, and for as many tokens as make `target` with those that are here.
+        """Ask for the waiters, and for as many tokens as make `target` with those here (None: what the sizer wants).
 
-        Args:
-            now: the instance's clock.
-            waiter: the caller that sends it, if one does.
-            back: so many of those that are here are given back.
-            target: in tokens (default None: what the sizer wants).
-            ahead: so far in the future (s) a waiting caller's grant may begin, at the most.
+        So many of those that are here are given `back`. A waiting caller's grant begins `ahead` seconds later, at most.
         """
         state, lease, first = self._state, self._state.lease, self._state.queue.first
         here = 0 if lease.is_spent and first else lease.leased  # those are gone with the answer
@@ -180,34 +174,17 @@ class Requests:
     ) -> Fetch:
         """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
         state, lost = self._state, self.lost_number
-        need, queued, self.last_target = tokens
-        filled = state.lease.fills
-        view, held, age = state.view, state.lease.report(), max(0.0, now - state.rank.since)
+        self.last_target, filled = tokens[-1], state.lease.fills
+        held, age = state.lease.report(), max(0.0, now - state.rank.since)
         number = next(self._instance.numbers) if lost is None else lost
-        known = view.epoch(state.quota, now), view.fill, view.round_trip
+        known = state.view.expected(state.quota, now)
         who, weight = self._instance.name, state.weight or self._options.weight
         state.asked_for = priority = state.queue.highest_priority
         if priority > 1:  # who is urgent here comes before the others elsewhere
             weight = min(weight * priority, LARGEST_WEIGHT)
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
-        refused = state.tokens.refused - self.refusals_told
-        shadow = max(0, state.shadow_refused - self.shadow_told)
-        ask = Ask(
-            who,
-            number,
-            need,
-            queued,
-            self.last_target,
-            held,
-            back,
-            max_wait,
-            age,
-            *known,
-            weight,
-            *rank,
-            refused,
-            shadow,
-        )
+        untold = state.tokens.refused - self.refusals_told, max(0, state.shadow_refused - self.shadow_told)
+        ask = Ask(who, number, *tokens, held, back, max_wait, age, *known, weight, *rank, *untold)
         if self._prefetch.is_set:
             self._prefetch.stop()
         self._state.calls += 1

@@ -12,8 +12,8 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
 from batchlimit.reservoir.fallback.outage import borrow
-from batchlimit.reservoir.instance import NoRules
 from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.options import NoRules
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Verdict, Waiter

@@ -38,7 +38,7 @@ class WaitingThread:
     def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
         warn_in_loop()
-        return self._result(self.entry.locked(self._join))
+        return self.result(self.entry.locked(self._join))
 
     def join_first(self) -> Step | None:
         """Join the queue if nobody is in it or asks the store, and return the first step; None: it did not join.
@@ -57,11 +57,8 @@ class WaitingThread:
         self.waited = self._asked = True
         return self.entry.reservoir.resume(self.waiter, fetch)
 
-    def result(self) -> AdmissionResult | None:
-        """Wait for the verdict of a caller that is in the queue; as `wait`."""
-        return self._result(None)
-
-    def _result(self, step: Step | None) -> AdmissionResult | None:
+    def result(self, step: Step | None = None) -> AdmissionResult | None:
+        """Wait for the verdict of a caller that is in the queue; as `wait`. The first `step` may be known."""
         try:
             verdict = self._verdict(step)
         finally:

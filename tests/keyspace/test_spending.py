@@ -20,8 +20,7 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance, NoRules
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
 from batchlimit.reservoir.waiter import NOBODY, Waiter
@@ -314,7 +313,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     assert reservoir.resume(waiter, fetch)
     reservoir.granted(fetch, spend.refusal(), NOW, 1.0)
     assert reservoir.state.view.losses == 1
-    assert reservoir.state.view.epoch(HUNDRED, NOW) == 8
+    assert reservoir.state.view.expected(HUNDRED, NOW)[0] == 8
     assert waiter.verdict is not None
     assert reservoir.forecast.denied_for(30, NOW) == pytest.approx(0.1, rel=1e-3)
     assert reservoir.state.view.known()[2] == 0  # a call that comes once this is dormant may spend

@@ -11,7 +11,7 @@ BREAKS = {
         *SEVERAL,
         Break(
             "the urgent take no turns",
-            "reservoir.turns:Turns._ends",
+            "reservoir.wait_queue:Turns._ends",
             "waiter.cost / priority, -priority",
             "waiter.cost, waiter.number",
             "urgent at one",

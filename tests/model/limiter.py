@@ -17,8 +17,7 @@ from batchlimit.quota.lookup import NOTHING, quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.known import OverridesCache, Published
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.instance import NoRules
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens

@@ -27,9 +27,8 @@ from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue

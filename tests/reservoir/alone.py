@@ -6,8 +6,7 @@ from random import Random
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.instance import Instance
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Retired, Wait, Waiter

@@ -8,8 +8,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
@@ -770,12 +770,12 @@ def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.Monke
         entry.reservoir.admission.join(each)
     entry.grant(entry.fetch(claims[0]), 0.0, 10)
 
-    def confirm_and_be_interrupted(self: Lease, waiter: Waiter) -> None:
+    def confirm_and_be_interrupted(self: QueueAdmission, waiter: Waiter) -> None:
         monkeypatch.undo()
-        self.confirm(waiter)
+        self._confirm(waiter)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Lease, "confirm", confirm_and_be_interrupted)
+    monkeypatch.setattr(QueueAdmission, "_confirm", confirm_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
         entry.reservoir.admission.confirm(claims[0])
     entry.reservoir.leave(claims[0], 0.0)

@@ -12,8 +12,7 @@ from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.instance import Instance, NoRules
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 
 SECOND = 1_000_000

@@ -13,8 +13,7 @@ from batchlimit.quota.overrides.known import OverridesCache, Published
 from batchlimit.quota.overrides.override import KeyRule, NotUnderstood
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.instance import Instance
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter

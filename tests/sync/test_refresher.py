@@ -12,8 +12,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.timer_heap import TimerHeap
-from batchlimit.reservoir.instance import Instance
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.stores import MemoryStore
