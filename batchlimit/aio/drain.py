@@ -25,9 +25,6 @@ class AsyncDrain:
         self._error = error
         self.wrong: Exception | None = None
 
-    def __repr__(self) -> str:
-        return f"<AsyncDrain, {self.wrong!r}>"
-
     def close(self, entry: KeyEntry) -> None:
         """Fail the waiters of this key; `run` follows when its request in flight has ended."""
         entry.reservoir.lifecycle.close(self._error, Waiter(0, NO_WAIT, NOBODY))

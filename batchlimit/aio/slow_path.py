@@ -22,9 +22,6 @@ class AsyncSlowPath:
     def __init__(self, registry: Registry) -> None:
         self._registry, self._clock = registry, registry.clock
 
-    def __repr__(self) -> str:
-        return f"<AsyncSlowPath of {self._registry!r}>"
-
     async def acquire(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Wait until a call is admitted; RateLimited if that cannot be in time."""
         if priority is not ONE:

@@ -3,43 +3,26 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from batchlimit.aio.home import Home
-from batchlimit.aio.waiting_task import LoopRefillGate
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Fail, Fetch, Waiter
 from batchlimit.stores.outage import addressed, unavailable
+
+if TYPE_CHECKING:
+    from batchlimit.aio.key_entry import KeyEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")
 CANCELLED = BucketUnavailable("the request was cancelled")
 
 
-class _AskingEntry(Protocol):
-    """The key entry that asks."""
-
-    key: str
-    reservoir: Reservoir
-    home: Home
-    refill_gate: LoopRefillGate
-
-    def report(self, request: Fetch, outcome: object) -> None:
-        """Report what became of a request."""
-        ...
-
-    def changed(self) -> None:
-        """Wake the waiters concerned by a change."""
-        ...
-
-
-def fetch_by_task(entry: _AskingEntry, request: Fetch) -> "asyncio.Future[Any] | None":
+def fetch_by_task(entry: "KeyEntry", request: Fetch) -> "asyncio.Future[Any] | None":
     """Ask the store by a task; return that, or None if there is none and the request has failed."""
     try:
         task = entry.home.start(outcome(entry.home.store.take, entry.key, request.quota, request.ask))
@@ -54,14 +37,14 @@ def fetch_by_task(entry: _AskingEntry, request: Fetch) -> "asyncio.Future[Any] |
     return task
 
 
-def give_back(entry: _AskingEntry, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
+def give_back(entry: "KeyEntry", back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
     """Return tokens, once; those that the store does not take expire there."""
     task = entry.home.start(outcome(entry.home.store.give_back, entry.key, entry.reservoir.quota, back))
     task.add_done_callback(partial(_gave, entry, back))
     return task
 
 
-def refund(entry: _AskingEntry, cost: int) -> "asyncio.Task[int | Exception] | None":
+def refund(entry: "KeyEntry", cost: int) -> "asyncio.Task[int | Exception] | None":
     """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
     back = entry.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
@@ -71,7 +54,7 @@ def refund(entry: _AskingEntry, cost: int) -> "asyncio.Task[int | Exception] | N
     return task
 
 
-def hold(entry: _AskingEntry, seconds: float) -> bool:
+def hold(entry: "KeyEntry", seconds: float) -> bool:
     """Let go of what is leased, and ask for nothing meanwhile; True, for no key entry retires between two awaits."""
     back = entry.reservoir.lifecycle.pause(seconds, entry.home.clock(), Waiter(0, NO_WAIT, NOBODY))
     if back is not None:
@@ -100,7 +83,7 @@ async def arrived(key: str, task: "asyncio.Task[int | Exception] | None") -> Non
         raise Fail(result).to_raise(key)
 
 
-async def _refunded(entry: _AskingEntry, task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
+async def _refunded(entry: "KeyEntry", task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
     """Return how many tokens arrived, or what its caller is told: nothing, unless the key fails closed."""
     if isinstance(result := await task, int):
         return result
@@ -109,12 +92,12 @@ async def _refunded(entry: _AskingEntry, task: "asyncio.Task[int | StoreUnavaila
     return entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
 
 
-def _taken(entry: _AskingEntry, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+def _taken(entry: "KeyEntry", request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
     """Report after the task, which may be cancelled before it begins."""
     entry.report(request, CANCELLED if task.cancelled() or task.exception() else task.result())
 
 
-def failure(entry: _AskingEntry, request: Fetch, outcome: object) -> Exception | None:
+def failure(entry: "KeyEntry", request: Fetch, outcome: object) -> Exception | None:
     """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
     if outcome is CANCELLED and not request.repeated:
         return None
@@ -123,7 +106,7 @@ def failure(entry: _AskingEntry, request: Fetch, outcome: object) -> Exception |
     return addressed(uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}")), entry.home.store.address)
 
 
-def _gave(entry: _AskingEntry, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
+def _gave(entry: "KeyEntry", back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
     error = None if task.cancelled() or task.exception() else task.result()
     if isinstance(error, StoreUnavailable):
         message = "tokens of %s were not given back; they will expire: %s"

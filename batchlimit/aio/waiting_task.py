@@ -4,35 +4,16 @@ import asyncio
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from batchlimit.aio.home import Home
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.outage import MANY
 
-
-class Steps(Protocol):
-    """The key entry that a caller is at."""
-
-    key: str
-    home: Home
-    reservoir: Reservoir
-
-    def step(self, caller: "WaitingTask") -> None:
-        """Do what the caller is to do next, in its place."""
-        ...
-
-    def leave(self, caller: "WaitingTask") -> None:
-        """Take a caller out of the queue."""
-        ...
-
-    def changed(self) -> None:
-        """Wake the waiters concerned by a change."""
-        ...
+if TYPE_CHECKING:
+    from batchlimit.aio.key_entry import KeyEntry
 
 
 class WaitingTask:
@@ -40,7 +21,9 @@ class WaitingTask:
 
     __slots__ = ("_error", "_woken", "due", "entry", "has_left", "waited", "waiter")
 
-    def __init__(self, entry: Steps, cost: int, deadline: float, *, prompt: bool = False, priority: int = 1) -> None:
+    def __init__(
+        self, entry: "KeyEntry", cost: int, deadline: float, *, prompt: bool = False, priority: int = 1
+    ) -> None:
         """See Waiter for `prompt` and `priority`."""
         # It may be cancelled before it wakes.
         self.waiter = Waiter(cost, deadline, self, tentative=True, prompt=prompt, priority=priority)

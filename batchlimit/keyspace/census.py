@@ -8,7 +8,7 @@ from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
 from batchlimit.quota.lookup import OTHER, Policies
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK
+from batchlimit.reservoir.fallback import NO_FALLBACK
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.statistics import Figures, PolicyStatistics
@@ -29,9 +29,6 @@ class Tallies:
         self.enter, self.leave = self._pages.enter, self._pages.leave
         self._waits: dict[int, Durations] = {}
         self._asks, self._tokens, self._losses = ([0] * len(policies.names) for _ in range(3))
-
-    def __repr__(self) -> str:
-        return f"<Tallies of {self._policies!r}>"
 
     def move(self, entry: Counted, quota: Quota) -> None:
         """Have a key go on with what it did left where it was counted; from now on it is counted by this quota."""
@@ -83,9 +80,6 @@ class Census:
         self._policies, self._rows, self._pages, self._waits = policies, rows, pages, waits
         self._keys = [0] * len(rows)
         self.keys = self.asks = 0  # in memory; those that spend just now, and are not in use
-
-    def __repr__(self) -> str:
-        return f"<Census of {len(self._pages)} pages>"
 
     def take(self, pause: Callable[[], None]) -> None:
         """Count the entries of all pages; `pause` is called whenever as many were counted as a page has at most."""

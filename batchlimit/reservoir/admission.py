@@ -27,9 +27,6 @@ class QueueAdmission:
     def __init__(self, state: KeyState, forecast: Forecast, prefetch: Prefetch) -> None:
         self._state, self._forecast, self._prefetch = state, forecast, prefetch
 
-    def __repr__(self) -> str:
-        return f"<QueueAdmission to {self._state}>"
-
     def join(self, waiter: Waiter) -> None:
         """Put a caller in the queue; one with a deadline of NO_WAIT takes the first answer."""
         if self._state.mode == "shadow":

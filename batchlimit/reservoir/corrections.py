@@ -18,9 +18,6 @@ class Corrections:
     def __init__(self, state: KeyState, admission: QueueAdmission, requests: Requests, lifecycle: Lifecycle) -> None:
         self._state, self._admission, self._requests, self._lifecycle = state, admission, requests, lifecycle
 
-    def __repr__(self) -> str:
-        return f"<Corrections of {self._state}>"
-
     def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
         """Take back the spent tokens of a waiter that was admitted.
 

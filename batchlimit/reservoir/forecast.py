@@ -42,9 +42,6 @@ class Forecast:
     def __init__(self, state: KeyState) -> None:
         self._state = state
 
-    def __repr__(self) -> str:
-        return f"<Forecast of {self._state}>"
-
     def denies(self, cost: int, now: float) -> bool:
         """Whether memory refuses `cost`."""
         state = self._state

@@ -13,7 +13,7 @@ from batchlimit.quota.overrides.override import Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import NO_DENIALS
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
+from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand

@@ -25,21 +25,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_recorded",
-        "_tokens",
-        "borrowed",
-        "counted_as_spent",
-        "exact",
-        "fills",
-        "generation",
-        "pending",
-        "pledged",
-        "prompt",
-        "reports",
-        "reserved_for_waiters",
-        "served",
-        "starts",
-        "void_before",
+        "_recorded", "_tokens", "borrowed", "counted_as_spent", "exact", "fills", "generation", "pending", "pledged",
+        "prompt", "reports", "reserved_for_waiters", "served", "starts", "void_before",
     )  # fmt: skip
 
     def __init__(self, tokens: FreeTokens, now: float) -> None:

@@ -29,16 +29,8 @@ class Lifecycle:
     """
 
     __slots__ = (
-        "_admission",
-        "_closer",
-        "_idle_after",
-        "_prefetch",
-        "_requests",
-        "_state",
-        "ended",
-        "snapshot",
-        "stays_awake",
-    )
+        "_admission", "_closer", "_idle_after", "_prefetch", "_requests", "_state", "ended", "snapshot", "stays_awake",
+    )  # fmt: skip
 
     def __init__(
         self, state: KeyState, admission: QueueAdmission, requests: Requests, prefetch: Prefetch, idle_after: float
@@ -49,9 +41,6 @@ class Lifecycle:
         self._closer: Waiter | None = None
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None
-
-    def __repr__(self) -> str:
-        return f"<Lifecycle: {'retired' if self._state.is_retired else 'open'}>"
 
     def restore(self, snapshot: KeySnapshot) -> None:
         """Begin with what the key's last reservoir knew."""

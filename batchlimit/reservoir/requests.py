@@ -43,16 +43,8 @@ class Requests:
     """
 
     __slots__ = (
-        "_instance",
-        "_options",
-        "_prefetch",
-        "_state",
-        "last_target",
-        "lost_number",
-        "refunds",
-        "refusals_told",
-        "rests_until",
-        "shadow_told",
+        "_instance", "_options", "_prefetch", "_state", "last_target", "lost_number", "refunds", "refusals_told",
+        "rests_until", "shadow_told",
     )  # fmt: skip
 
     def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
@@ -63,14 +55,6 @@ class Requests:
         self.refusals_told = 0  # tokens refused to callers, as far as the bucket knows of them
         self.shadow_told = 0  # and those that were only to be refused
         self.rests_until = LONG_AGO  # nothing is sent in the background before
-
-    def __repr__(self) -> str:
-        return f"<Requests of {self._instance.name}: {self.calls} sent, in flight {self._state.in_flight}>"
-
-    @property
-    def calls(self) -> int:
-        """How many requests were sent to the store."""
-        return self._state.calls
 
     def ask(
         self,

@@ -86,11 +86,11 @@ from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
-from batchlimit.reservoir.fallback.outage import Outage, fall_back
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Instance, Options
+from batchlimit.reservoir.outage import Outage, fall_back
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce

@@ -9,11 +9,10 @@ from batchlimit.quota.overrides.override import KeyRule, Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
-from batchlimit.reservoir.fallback.fallback import NO_FALLBACK, Fallback
-from batchlimit.reservoir.fallback.local_bucket import LEASE, OpenBucket
-from batchlimit.reservoir.fallback.outage import borrow
+from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import NoRules
+from batchlimit.reservoir.outage import borrow
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Verdict, Waiter

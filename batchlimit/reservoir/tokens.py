@@ -33,15 +33,7 @@ class FreeTokens:
     """
 
     __slots__ = (
-        "_singly",
-        "came",
-        "denied_until",
-        "expires",
-        "free",
-        "is_moving",
-        "lock_free",
-        "low_watermark",
-        "refused",
+        "_singly", "came", "denied_until", "expires", "free", "is_moving", "lock_free", "low_watermark", "refused",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:

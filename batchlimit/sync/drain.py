@@ -24,9 +24,6 @@ class Drain:
         self._error = error
         self.wrong: Exception | None = None
 
-    def __repr__(self) -> str:
-        return f"<Drain, {self.wrong!r}>"
-
     def run(self, entries: Sequence[KeyEntry], seconds: float) -> None:
         """Fail all waiters first, then return the tokens of each key; wait `seconds` for requests in flight."""
         deadline = time.monotonic() + seconds

@@ -96,19 +96,8 @@ class KeyEntry:
     """
 
     __slots__ = (
-        "clock",
-        "due",
-        "finish",
-        "key",
-        "lock",
-        "page",
-        "refill_gate",
-        "reservoir",
-        "seen",
-        "sender",
-        "store",
-        "tokens",
-        "watch",
+        "clock", "due", "finish", "key", "lock", "page", "refill_gate", "reservoir", "seen", "sender", "store",
+        "tokens", "watch",
     )  # fmt: skip
     page: Page
 

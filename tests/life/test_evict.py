@@ -110,7 +110,7 @@ def test_who_wakes_too_late_begins_anew() -> None:
     here, waiter = filled()
     assert here.lifecycle.evict()
     assert here.step(waiter, 2.0) == RETIRED
-    assert here.requests.calls == 1
+    assert here.state.calls == 1
     here.leave(waiter, 2.0)
 
 

@@ -93,7 +93,7 @@ def test_a_thread_that_still_has_the_key_entry_gets_nothing_of_it(clock: Clock, 
     assert limiter._slow_path.try_at(stale, "a", 1)
     assert limiter._entries["a"] is not stale
     assert stage.keys == ["a", "b", "a"]
-    assert (stale.tokens.available, stale.reservoir.requests.calls) == (0, 1)
+    assert (stale.tokens.available, stale.reservoir.state.calls) == (0, 1)
 
 
 def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(

@@ -11,7 +11,7 @@ from batchlimit.quota.overrides.known import UNTOLD
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.fallback import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
 from tests.reservoir.entry import HUNDRED, Entry

@@ -31,7 +31,7 @@ def test_one_fetch_is_in_flight_at_a_time() -> None:
     assert entry.step(first) == Wait(None)
     assert entry.reservoir.lifecycle.due() == math.inf
     assert entry.reservoir.lifecycle.tend(0.0) is None
-    assert entry.reservoir.requests.calls == 1
+    assert entry.reservoir.state.calls == 1
     entry.grant(fetch, 0.1, 1)
     assert entry.step(first, 0.1) == Admit(1.0)
 
@@ -48,7 +48,7 @@ def test_who_comes_meanwhile_is_asked_for_by_the_next_fetch() -> None:
     assert (following.ask.need, following.ask.queued, following.ask.want, following.cost) == (4, 9, 9, 4)
     entry.grant(following, 0.2, 9)
     assert {second.verdict, third.verdict} == {Admit(1.1)}
-    assert entry.reservoir.requests.calls == 2
+    assert entry.reservoir.state.calls == 2
 
 
 def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
@@ -415,7 +415,7 @@ def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> Non
     assert entry.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
     hasty = entry.join(5, 1.5)
     assert entry.step(hasty, 0.5) == Refuse(about(1.6))
-    assert entry.reservoir.requests.calls == 1
+    assert entry.reservoir.state.calls == 1
 
 
 def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
@@ -476,7 +476,7 @@ def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None
     big = entry.join(50)
     entry.refuse(entry.fetch(big), retry_after=0.5)
     assert [type(entry.step(entry.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
-    assert entry.reservoir.requests.calls == 1
+    assert entry.reservoir.state.calls == 1
 
 
 def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
@@ -822,7 +822,7 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
         ] * 3
     assert entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
     assert entry.step(entry.join(1, NO_WAIT), 1e9) == Refuse(math.inf)
-    assert entry.reservoir.requests.calls == 0
+    assert entry.reservoir.state.calls == 0
 
 
 @pytest.mark.parametrize("where", ["new", "rate 0", "expired", "dry", "behind one who waits"])
@@ -884,7 +884,7 @@ def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
     assert entry.reservoir.corrections.refund(Waiter(4, NO_WAIT, Waking()), 0.5) is None
     assert entry.held == 4
     assert entry.reservoir.tokens.take(4) == 1.0
-    assert entry.reservoir.requests.calls == 1
+    assert entry.reservoir.state.calls == 1
 
 
 def test_a_refund_wakes_who_waits() -> None:

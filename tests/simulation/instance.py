@@ -133,7 +133,7 @@ class Process:
     @property
     def calls(self) -> int:
         """Messages to the server."""
-        return self._past[2] + self.reservoir.requests.calls
+        return self._past[2] + self.reservoir.state.calls
 
     @property
     def held(self) -> int:

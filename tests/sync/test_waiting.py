@@ -22,9 +22,11 @@ from batchlimit.reservoir import (
     bucket_view,
     corrections,
     denial_cache,
+    fallback,
     forecast,
     key_state,
     lifecycle,
+    outage,
     prefetch,
     requests,
     reservoir,
@@ -32,7 +34,6 @@ from batchlimit.reservoir import (
     wait_queue,
 )
 from batchlimit.reservoir import tokens as tokens_module
-from batchlimit.reservoir.fallback import fallback, outage
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import (
     key_entry,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback.local_bucket import LocalBucket, OpenBucket, Wish, fallback
+from batchlimit.reservoir.fallback import LocalBucket, OpenBucket, Wish, fallback
 from tests.reservoir.world import SECOND, about, excess
 
 HUNDRED = Quota(100.0, 100)

@@ -10,7 +10,7 @@ from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
-from batchlimit.reservoir.fallback.local_bucket import LEASE
+from batchlimit.reservoir.fallback import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -310,9 +310,9 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     entry = away(FailurePolicy.closed(), tokens=20)
     back = entry.reservoir.corrections.refund(Waiter(30, NO_WAIT, Waking()), 0.1)
     assert back is not None
-    calls = entry.reservoir.requests.calls
+    calls = entry.reservoir.state.calls
     entry.reservoir.gave_back(0.2, unsent=back)
-    assert entry.reservoir.requests.calls == calls - 1
+    assert entry.reservoir.state.calls == calls - 1
     assert entry.reservoir.lifecycle.due() == about(1.2), "and rests, as long as the store is given up"
     again = entry.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)

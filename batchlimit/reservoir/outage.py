@@ -5,7 +5,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.fallback.local_bucket import FallbackBucket, Wish
+from batchlimit.reservoir.fallback import FallbackBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
 
