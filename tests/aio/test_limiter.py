@@ -15,7 +15,6 @@ from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.timelines import FOLLOWED_BY_REFUSALS
 
 HUNDRED = Quota(SLOW, 100)
 
@@ -28,61 +27,6 @@ def hundred(stage: Stage) -> AsyncRateLimiter:
 # Admitting
 
 
-async def test_a_burst_is_admitted_and_not_one_token_more() -> None:
-    limiter = hundred(Stage())
-    assert [await limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
-
-
-async def test_a_cost_is_spent_whole_or_not_at_all() -> None:
-    limiter = hundred(Stage())
-    assert await limiter.try_acquire(KEY, 70)
-    assert not await limiter.try_acquire(KEY, cost=31)
-    assert await limiter.try_acquire(KEY, 30)
-    assert not await limiter.try_acquire(KEY)
-
-
-async def test_time_brings_tokens_and_a_refusal_says_when(without_refresher: None) -> None:
-    """The same timeline as the threaded API's: the rules are the same."""
-    loop = virtual_loop()
-    limiter = AsyncRateLimiter(MemoryStore(loop.time), "10/s", clock=loop.time)
-    for at, cost, allowed, retry_after in FOLLOWED_BY_REFUSALS:
-        loop.now = 1000.0 + at + 0.0001
-        decision = await limiter.decide(KEY, cost)
-        assert (at, decision.allowed) == (at, allowed)
-        assert decision.retry_after == pytest.approx(retry_after, abs=0.001)
-
-
-async def test_acquire_returns_none_or_raises(without_refresher: None) -> None:
-    limiter = hundred(Stage())
-    await limiter.acquire(KEY)
-    await limiter.acquire(KEY, 99, timeout=0)
-    with pytest.raises(RateLimited) as caught:
-        await limiter.acquire(KEY, 5, timeout=0)
-    assert caught.value.key == KEY
-    assert caught.value.retry_after == pytest.approx(5 / SLOW)
-
-
-async def test_the_usual_call_asks_nobody() -> None:
-    stage = Stage()
-    limiter = hundred(stage)
-    for _ in range(5):
-        assert await limiter.try_acquire(KEY)
-        await limiter.acquire(KEY)
-    assert len(stage.asks) == 1
-
-
-async def test_a_refused_call_asks_nobody_either() -> None:
-    stage = Stage()
-    limiter = hundred(stage)
-    await limiter.acquire(KEY, 100)
-    assert not await limiter.try_acquire(KEY)
-    before = len(stage.asks)
-    for _ in range(10):
-        assert not await limiter.try_acquire(KEY)
-        assert not await limiter.decide(KEY, 7)
-    assert len(stage.asks) == before
-
-
 async def test_a_rate_of_zero_refuses_for_ever() -> None:
     limiter = limiter_on(Stage(), "0/s")
     assert not await limiter.try_acquire(KEY)
@@ -90,24 +34,6 @@ async def test_a_rate_of_zero_refuses_for_ever() -> None:
     assert (await limiter.peek(KEY)).retry_after == math.inf
     with pytest.raises(RateLimited):
         await limiter.acquire(KEY)
-
-
-async def test_a_refund_is_there_at_once() -> None:
-    limiter = hundred(Stage())
-    await limiter.acquire(KEY, 100)
-    assert not await limiter.try_acquire(KEY)
-    await limiter.refund(KEY, 3)
-    assert [await limiter.try_acquire(KEY) for _ in range(4)] == [True] * 3 + [False]
-
-
-async def test_a_refund_after_the_lease_goes_to_the_bucket() -> None:
-    stage = Stage()
-    limiter = hundred(stage)
-    await limiter.acquire(KEY, 100)
-    await asyncio.sleep(5.0)
-    await limiter.refund(KEY, 3)
-    assert [back.refund for back in stage.backs] == [3]
-    assert (await limiter.peek(KEY)).remaining == 3
 
 
 async def test_a_refund_that_does_not_arrive_says_so() -> None:
@@ -143,21 +69,6 @@ async def test_a_caller_whose_ask_failed_leaves_at_its_deadline() -> None:
         await asyncio.wait_for(limiter.acquire(KEY, timeout=0.3), 30.0)
     assert virtual_loop().time() == pytest.approx(began + 0.3)
     patient.cancel()
-
-
-async def test_peek_admits_nothing() -> None:
-    limiter = hundred(Stage())
-    assert [(await limiter.peek(KEY)).remaining for _ in range(3)] == [100] * 3
-    assert await limiter.try_acquire(KEY, 40)
-    assert (await limiter.peek(KEY)).remaining == 60
-
-
-async def test_statistics_count() -> None:
-    limiter = hundred(Stage())
-    await limiter.acquire(KEY, 98)
-    assert not await limiter.try_acquire(KEY, 3)
-    found = limiter.statistics()
-    assert (found.keys, found.admitted, found.refused, found.waiting) == (1, 98, 3, 0)
 
 
 # In the background

@@ -19,41 +19,6 @@ from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, no
 # In order
 
 
-async def test_whoever_came_first_is_served_first() -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    line = [await stand_in_line(limiter) for _ in range(6)]
-    for i, each in enumerate(line):
-        await limiter.refund(KEY)
-        await each
-        assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
-    await limiter.close()
-
-
-async def test_small_costs_do_not_starve_a_large_one() -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    large, small = await stand_in_line(limiter, 5), await stand_in_line(limiter, 1)
-    for _ in range(4):
-        await limiter.refund(KEY)
-        assert not await limiter.try_acquire(KEY)  # what came is set aside for the first in line
-    assert not any(each.done() for each in (large, small))
-    await limiter.refund(KEY)
-    await large
-    assert not small.done()
-    await limiter.refund(KEY)
-    await small
-
-
-async def test_many_who_wait_are_all_served_by_one_refund() -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    line = [await stand_in_line(limiter) for _ in range(10)]
-    await limiter.refund(KEY, 10)
-    await asyncio.gather(*line)
-    assert limiter.statistics().admitted == 20
-
-
 async def test_a_thousand_tasks_on_a_cold_key_are_served_in_order_by_two_asks() -> None:
     stage = Stage()
     gate = stage.before = Gate()
@@ -128,17 +93,6 @@ async def test_who_waits_wakes_for_its_verdict_alone() -> None:
 
 
 # Until a deadline
-
-
-@pytest.mark.parametrize("timeout", [0, 0.0, 1e-9, 1.0, 999])
-async def test_a_deadline_that_cannot_be_met_is_refused_at_once(timeout: float, without_refresher: None) -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    begun = virtual_loop().now
-    with pytest.raises(RateLimited) as caught:
-        await limiter.acquire(KEY, timeout=timeout)
-    assert caught.value.retry_after == pytest.approx(1 / SLOW)
-    assert (virtual_loop().now, limiter.statistics().waiting) == (begun, 0)
 
 
 async def test_a_deadline_that_can_be_met_is_waited_for() -> None:
@@ -458,16 +412,6 @@ async def test_a_caller_that_wakes_too_late_goes_back_to_its_place() -> None:
 # When the limiter is closed
 
 
-async def test_close_wakes_whoever_waits() -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    line = [await stand_in_line(limiter, cost) for cost in (1, 5, 10)]
-    await limiter.close()
-    for each in line:
-        with pytest.raises(LimiterClosed):
-            await each
-
-
 async def test_close_wakes_whoever_waits_for_an_answer() -> None:
     stage = Stage()
     gate = stage.before = Gate()
@@ -482,23 +426,6 @@ async def test_close_wakes_whoever_waits_for_an_answer() -> None:
     gate.open()
     await closing
     assert (await stage.peek(KEY, TEN)).level == 10  # what the ask brought went back
-
-
-async def test_close_wakes_whoever_waits_though_the_store_is_away() -> None:
-    async def fail() -> None:
-        raise StoreUnavailable("away")
-
-    stage = Stage()
-    limiter = limiter_on(stage)
-    await limiter.acquire("another", 5)
-    await limiter.refund("another", 2)
-    await limiter.acquire(KEY, 10)
-    waiter = await stand_in_line(limiter)
-    stage.before_back = fail
-    await limiter.close()
-    with pytest.raises(LimiterClosed):
-        await waiter
-    assert limiter.statistics().admitted == 15
 
 
 # What is left

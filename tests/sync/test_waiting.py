@@ -45,9 +45,10 @@ from batchlimit.sync import (
     waiting_thread,
 )
 from batchlimit.sync import limiter as limiter_module
+from tests.apis.test_waiting import is_empty, refund, stand_in_line
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, quiet, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
 
 SLOW = 0.001
 AGAIN = 0.06
@@ -67,70 +68,13 @@ def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
 
 
-def stand_in_line(limiter: RateLimiter, cost: int = 1, *, timeout: float | None = None) -> "Future[None]":
-    """Begin to acquire in another thread; return once it is in line."""
-    ahead = limiter.statistics().waiting
-    future = start(lambda: limiter.acquire(KEY, cost, timeout=timeout))
-    until(lambda: limiter.statistics().waiting == ahead + 1)
-    return future
-
-
-def refund(limiter: RateLimiter, tokens: int = 1) -> None:
-    """Give tokens to those in line, when all of them have asked in vain."""
-    until(lambda: quiet(limiter))
-    limiter.refund(KEY, tokens)
-
-
 def acquired(limiter: RateLimiter) -> bool:
     """Acquire, and say so: for a line of callers of both kinds."""
     limiter.acquire(KEY)
     return True
 
 
-def is_empty(limiter: RateLimiter) -> bool:
-    return not limiter.try_acquire(KEY)
-
-
 # In order
-
-
-def test_whoever_came_first_is_served_first(limiter: RateLimiter) -> None:
-    limiter.acquire(KEY, 10)
-    line = [stand_in_line(limiter) for _ in range(6)]
-    for i, each in enumerate(line):
-        refund(limiter)
-        each.result(DEADLINE)
-        assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
-
-
-def test_small_costs_do_not_starve_a_large_one(limiter: RateLimiter) -> None:
-    limiter.acquire(KEY, 10)
-    large = stand_in_line(limiter, 5)
-    small = stand_in_line(limiter, 1)
-    for _ in range(4):
-        refund(limiter)
-        assert is_empty(limiter)  # what came is set aside for the first in line
-    assert not large.done()
-    assert not small.done()
-    refund(limiter)
-    large.result(DEADLINE)
-    assert not small.done()
-    refund(limiter)
-    small.result(DEADLINE)
-
-
-def test_a_cost_above_the_batch_asks_for_itself(limiter: RateLimiter, stage: Stage) -> None:
-    limiter.acquire(KEY, 10)
-    assert (stage.asks[0].need, stage.asks[0].want) == (10, 10)
-
-
-def test_many_who_wait_are_all_served_by_one_refund(limiter: RateLimiter) -> None:
-    limiter.acquire(KEY, 10)
-    line = [stand_in_line(limiter) for _ in range(10)]
-    refund(limiter, 10)
-    for each in line:
-        each.result(DEADLINE)
-    assert limiter.statistics().admitted == 20
 
 
 def test_everybody_gets_through_at_a_real_server(valkey: Server, prefix: str) -> None:
@@ -160,25 +104,6 @@ def test_everybody_gets_through_whatever_the_cost() -> None:
 
 
 # Until a deadline
-
-
-def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: RateLimiter) -> None:
-    """Time stands still: had it waited, it would wait for ever."""
-    limiter.acquire(KEY, 10)
-    for timeout in (0, 0.0, 1e-9, 1.0, 999):
-        with pytest.raises(RateLimited) as caught:
-            limiter.acquire(KEY, timeout=timeout)
-        assert caught.value.retry_after == pytest.approx(1 / SLOW)
-    assert limiter.statistics().waiting == 0
-
-
-def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter: RateLimiter) -> None:
-    limiter.acquire(KEY, 10)
-    patient = stand_in_line(limiter, 3)
-    with pytest.raises(RateLimited):
-        limiter.acquire(KEY, timeout=5.0)
-    refund(limiter, 3)
-    patient.result(DEADLINE)
 
 
 def test_a_deadline_that_can_be_met_is_waited_for(valkey: Server, prefix: str) -> None:
@@ -266,15 +191,6 @@ def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout:
     second.result(DEADLINE)
 
 
-@pytest.mark.parametrize("rate", [1e-6, 1e-9])
-def test_a_wait_may_be_longer_than_the_system_can_wait(rate: float, clock: Clock, without_refresher: None) -> None:
-    limiter = RateLimiter(MemoryStore(clock), Quota(rate, 1), clock=clock)
-    limiter.acquire(KEY)
-    waiter = stand_in_line(limiter)
-    refund(limiter)
-    waiter.result(DEADLINE)
-
-
 # When the store fails
 
 
@@ -306,24 +222,6 @@ def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_n
     assert all(each.result(DEADLINE) for each in [*others, latecomer])
     found = limiter.statistics()
     assert (found.admitted, found.refused, found.waiting, found.failures) == (6, 4, 0, 1)
-
-
-def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: RateLimiter) -> None:
-    """One exception raised in many threads would mix up their tracebacks."""
-    raised = StoreUnavailable("away")
-
-    def fail() -> None:
-        raise raised
-
-    stage.before = fail
-    errors = []
-    for _ in range(2):
-        with pytest.raises(StoreUnavailable) as caught:
-            limiter.decide(KEY)
-        errors.append(caught.value)
-    assert raised not in errors
-    assert errors[0] is not errors[1]
-    assert all(each.__cause__ is raised for each in errors)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("timed out"), KeyboardInterrupt(), SystemExit(3), RuntimeError()])
@@ -618,15 +516,6 @@ def leaves_nobody_in_line(
 # When the limiter is closed
 
 
-def test_close_wakes_whoever_waits(limiter: RateLimiter) -> None:
-    limiter.acquire(KEY, 10)
-    line = [stand_in_line(limiter, cost) for cost in (1, 5, 10)]
-    limiter.close()
-    for each in line:
-        with pytest.raises(LimiterClosed):
-            each.result(DEADLINE)
-
-
 def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimiter) -> None:
     gate = stage.before = Gate()
     first = start(lambda: limiter.try_acquire(KEY))
@@ -639,23 +528,6 @@ def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimi
     with pytest.raises(LimiterClosed):
         first.result(DEADLINE)
     closing.result(DEADLINE)
-
-
-def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: RateLimiter) -> None:
-    """The give-back of one key fails; those who wait at the next must learn of the end all the same."""
-
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
-    limiter.acquire("another", 5)
-    limiter.refund("another", 2)
-    limiter.acquire(KEY, 10)
-    waiter = stand_in_line(limiter)
-    stage.before_back = fail
-    limiter.close()
-    with pytest.raises(LimiterClosed):
-        waiter.result(DEADLINE)
-    assert limiter.statistics().admitted == 15
 
 
 def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(

@@ -1,0 +1,158 @@
+"""Waiting for tokens, of either API: in order of arrival, and never for ever."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.stores import MemoryStore
+from tests.apis.blocking import Api
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, quiet, start, until
+
+SLOW = 0.001
+TEN = Quota(SLOW, 10)
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory; time stands still, so tokens come only by a refund."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture
+def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
+    """A limiter that leases no more than its callers ask for."""
+    return api(stage, TEN, sizer=FixedBatch(1), clock=clock)
+
+
+def stand_in_line(limiter: Any, cost: int = 1, *, timeout: float | None = None) -> "Future[None]":
+    """Begin to acquire in another thread; return once it is in line."""
+    ahead = limiter.statistics().waiting
+    future = start(lambda: limiter.acquire(KEY, cost, timeout=timeout))
+    until(lambda: limiter.statistics().waiting == ahead + 1)
+    return future
+
+
+def refund(limiter: Any, tokens: int = 1) -> None:
+    """Give tokens to those in line, when all of them have asked in vain."""
+    until(lambda: quiet(limiter))
+    limiter.refund(KEY, tokens)
+
+
+def is_empty(limiter: Any) -> bool:
+    return not limiter.try_acquire(KEY)
+
+
+def test_whoever_came_first_is_served_first(limiter: Any) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter) for _ in range(6)]
+    for i, each in enumerate(line):
+        refund(limiter)
+        each.result(DEADLINE)
+        assert [other.done() for other in line] == [True] * (i + 1) + [False] * (5 - i)
+
+
+def test_small_costs_do_not_starve_a_large_one(limiter: Any) -> None:
+    limiter.acquire(KEY, 10)
+    large = stand_in_line(limiter, 5)
+    small = stand_in_line(limiter, 1)
+    for _ in range(4):
+        refund(limiter)
+        assert is_empty(limiter)  # what came is set aside for the first in line
+    assert not large.done()
+    assert not small.done()
+    refund(limiter)
+    large.result(DEADLINE)
+    assert not small.done()
+    refund(limiter)
+    small.result(DEADLINE)
+
+
+def test_a_cost_above_the_batch_asks_for_itself(limiter: Any, stage: Stage) -> None:
+    limiter.acquire(KEY, 10)
+    assert (stage.asks[0].need, stage.asks[0].want) == (10, 10)
+
+
+def test_many_who_wait_are_all_served_by_one_refund(limiter: Any) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter) for _ in range(10)]
+    refund(limiter, 10)
+    for each in line:
+        each.result(DEADLINE)
+    assert limiter.statistics().admitted == 20
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: Any) -> None:
+    """Time stands still: had it waited, it would wait for ever."""
+    limiter.acquire(KEY, 10)
+    for timeout in (0, 0.0, 1e-9, 1.0, 999):
+        with pytest.raises(RateLimited) as caught:
+            limiter.acquire(KEY, timeout=timeout)
+        assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert limiter.statistics().waiting == 0
+
+
+def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter: Any) -> None:
+    limiter.acquire(KEY, 10)
+    patient = stand_in_line(limiter, 3)
+    with pytest.raises(RateLimited):
+        limiter.acquire(KEY, timeout=5.0)
+    refund(limiter, 3)
+    patient.result(DEADLINE)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-9])
+def test_a_wait_may_be_longer_than_the_system_can_wait(
+    rate: float, api: Api, clock: Clock, without_refresher: None
+) -> None:
+    limiter = api(MemoryStore(clock), Quota(rate, 1), clock=clock)
+    limiter.acquire(KEY)
+    waiter = stand_in_line(limiter)
+    refund(limiter)
+    waiter.result(DEADLINE)
+
+
+def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: Any) -> None:
+    """One exception raised in many threads would mix up their tracebacks."""
+    raised = StoreUnavailable("away")
+
+    def fail() -> None:
+        raise raised
+
+    stage.before = fail
+    errors = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable) as caught:
+            limiter.decide(KEY)
+        errors.append(caught.value)
+    assert raised not in errors
+    assert errors[0] is not errors[1]
+    assert all(each.__cause__ is raised for each in errors)
+
+
+def test_close_wakes_whoever_waits(limiter: Any) -> None:
+    limiter.acquire(KEY, 10)
+    line = [stand_in_line(limiter, cost) for cost in (1, 5, 10)]
+    limiter.close()
+    for each in line:
+        with pytest.raises(LimiterClosed):
+            each.result(DEADLINE)
+
+
+def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: Any) -> None:
+    """The give-back of one key fails; those who wait at the next must learn of the end all the same."""
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    limiter.acquire("another", 5)
+    limiter.refund("another", 2)
+    limiter.acquire(KEY, 10)
+    waiter = stand_in_line(limiter)
+    stage.before_back = fail
+    limiter.close()
+    with pytest.raises(LimiterClosed):
+        waiter.result(DEADLINE)
+    assert limiter.statistics().admitted == 15
