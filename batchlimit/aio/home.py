@@ -105,18 +105,15 @@ class Timer:
         for _ in range(AT_ONCE):
             if (thing := self._plans.take(now)) is None:
                 break
-            _ring_one(thing)
+            thing.due = math.inf
+            try:
+                thing.ring()
+            except Exception as error:  # noqa: BLE001  a sizer of the user's own
+                who = named(key) if (key := getattr(thing, "key", "")) else thing
+                message = "looking after %s failed; the others are looked after"
+                log_event("key.unattended", message, who, error=error)
         if self._plans.first_at < self._rings_at:
             self._set_timer(self._plans.first_at)
-
-
-def _ring_one(thing: Due) -> None:
-    thing.due = math.inf
-    try:
-        thing.ring()
-    except Exception as error:  # noqa: BLE001  a sizer of the user's own
-        message = "looking after %s failed; the others are looked after"
-        log_event("key.unattended", message, named(key) if (key := getattr(thing, "key", "")) else thing, error=error)
 
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Wait
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.stores.outage import MANY
 
 T = TypeVar("T")
@@ -127,7 +127,16 @@ class KeyEntry:
         except Exception as error:  # noqa: BLE001  a sizer of the user's own may raise whatever it likes: in its caller
             caller.fail(error)
         else:
-            self._do(step, caller)
+            match step:
+                case Wait(seconds):
+                    if seconds is not None:
+                        self._look_again(caller, self.home.clock() + seconds)
+                case Fetch() as fetch:
+                    self._asker = caller
+                    self._fetch(fetch)
+                    caller.waiter.request = None  # the limiter's own from here on: the caller may leave
+                case Admit() | Refuse() | Fail() | Retired():
+                    caller.wake()
         self.changed()
 
     def report(self, request: Fetch, outcome: object) -> None:
@@ -212,18 +221,6 @@ class KeyEntry:
             self._is_waking = False
         if self.reservoir.state.in_flight is None and self.due > self.reservoir.at_rest_until:
             self._look_again(self, self.reservoir.lifecycle.due())
-
-    def _do(self, step: Step, caller: WaitingTask) -> None:
-        match step:
-            case Wait(seconds):
-                if seconds is not None:
-                    self._look_again(caller, self.home.clock() + seconds)
-            case Fetch() as fetch:
-                self._asker = caller
-                self._fetch(fetch)
-                caller.waiter.request = None  # the limiter's own from here on: the caller may leave
-            case Admit() | Refuse() | Fail() | Retired():
-                caller.wake()
 
     def _fetch(self, request: Fetch) -> None:
         """Ask the store, in this turn of the loop if it can be."""

@@ -72,8 +72,8 @@ class Forecast:
     def pause(self, waiter: Waiter, now: float) -> float:
         """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""
         state = self._state
-        if pending := self._pending_for(now):
-            return pending
+        if (starts := state.pending_from) > now:
+            return starts - now
         if state.queue.highest_priority > state.asked_for:
             return 0.0  # the bucket has not heard yet that somebody is urgent here, and may have tokens for them
         pause = self._pause(state.first_cost, 0, now)
@@ -103,9 +103,6 @@ class Forecast:
         """Return the first waiter that cannot be served before its deadline."""
         return self._state.queue.first_late(self._horizon(now))
 
-    def _pending_for(self, now: float) -> float:
-        return max(0.0, self._state.pending_from - now)
-
     def _horizon(self, now: float) -> Horizon:
         """Say which waiters are hopeless: the bucket is known to be short until after their deadline, or for ever.
 
@@ -113,7 +110,7 @@ class Forecast:
         it, and its quota may have been raised.
         """
         state = self._state
-        wait = max(self._pending_for(now), state.denials.wait(state.first_cost, now))
+        wait = max(state.pending_from - now, state.denials.wait(state.first_cost, now))
         if wait == 0.0 or wait == math.inf:
             return NEVER if wait else NEAR
         fastest = fastest_rate(state.quota)

@@ -29,7 +29,7 @@ class Lifecycle:
     """
 
     __slots__ = (
-        "_admission", "_closer", "_idle_after", "_prefetch", "_requests", "_state", "ended", "snapshot", "stays_awake",
+        "_admission", "_idle_after", "_prefetch", "_requests", "_state", "closer", "ended", "snapshot", "stays_awake",
     )  # fmt: skip
 
     def __init__(
@@ -38,7 +38,7 @@ class Lifecycle:
         """`idle_after`: the key is forgotten so many seconds after its last use."""
         self._state, self._admission, self._requests, self._prefetch = state, admission, requests, prefetch
         self._idle_after, self.stays_awake = idle_after, min(_AWAKE, idle_after)  # seconds after its last use
-        self._closer: Waiter | None = None
+        self.closer: Waiter | None = None  # to be woken whenever a request has ended
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None
 
@@ -138,7 +138,7 @@ class Lifecycle:
         for waiter in state.queue:
             if waiter is not state.overdraft.waiter:
                 state.queue.dismiss(waiter, Fail(error))
-        self._closer = closer
+        self.closer = closer
         return state.in_flight is not None
 
     def last_ask(self, now: float) -> Fetch | None:
@@ -188,11 +188,6 @@ class Lifecycle:
             self._state.lease.void_before = LONG_AGO
             self._state.denials = NO_DENIALS
             self._state.queue.wake_leader()
-
-    def wake_closer(self) -> None:
-        """Wake the caller that closes, if there is one: a request has ended."""
-        if self._closer is not None:
-            self._state.queue.wake(self._closer)
 
     def _snapshot(self, now: float) -> KeySnapshot | None:
         """Return what is to be known when the key is asked for again; None once that is nothing any more."""

@@ -57,13 +57,12 @@ class Outage:
         return self._until - now
 
     def _fail(self, waiter: Waiter) -> Admit | Fail:
-        verdict = self._state.pass_in_shadow(waiter) or self._failed(waiter)
+        verdict: Admit | Fail | None = self._state.pass_in_shadow(waiter)
+        if verdict is None:
+            self._state.tokens.refused += waiter.cost
+            verdict = self._state.fallback.failure(self._error)
         self._state.queue.dismiss(waiter, verdict)
         return verdict
-
-    def _failed(self, waiter: Waiter) -> Fail:
-        self._state.tokens.refused += waiter.cost
-        return self._state.fallback.failure(self._error)
 
 
 def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: float) -> bool:

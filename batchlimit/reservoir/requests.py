@@ -6,7 +6,6 @@ from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.grammar import LARGEST_WEIGHT
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import Instance, Options
@@ -23,16 +22,6 @@ _REST = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
 _LONG_REST = 1.0
 """The same while the circuit is open: a thousand keys with refunds must not keep the background thread busy."""
-
-
-def furthest(quota: Quota) -> float:
-    """Return how far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
-
-    A grant that begins later keeps the bucket from filling meanwhile, for all instances. With it, four instances at a
-    burst of 1 that each waited for its share used 49 % of the rate.
-    """
-    fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
-    return fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
 
 
 class Requests:
@@ -144,8 +133,16 @@ class Requests:
 
     @property
     def _furthest(self) -> float:
-        """How far in the future a grant may begin. One that we began to spend early is paid back after a round trip."""
-        return furthest(self._state.quota) + (self._state.view.round_trip if self._state.lease.fills else 0.0)
+        """How far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
+
+        A grant that begins later keeps the bucket from filling meanwhile, for all instances. With it, four instances at
+        a burst of 1 that each waited for its share used 49 % of the rate. One that we began to spend early is paid back
+        after a round trip.
+        """
+        quota = self._state.quota
+        fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
+        furthest = fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
+        return furthest + (self._state.view.round_trip if self._state.lease.fills else 0.0)
 
     def _target(self, left: int) -> int:
         """Return how many tokens the sizer wants to be here, where `left` are."""

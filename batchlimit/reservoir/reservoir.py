@@ -285,5 +285,5 @@ class Reservoir:
     def _wake_next(self) -> None:
         """Wake the leader, who may send a request now, and the caller that closes."""
         self.state.queue.wake_leader()
-        if self.lifecycle.ended is not None:
-            self.lifecycle.wake_closer()
+        if self.lifecycle.closer is not None:
+            self.state.queue.wake(self.lifecycle.closer)

@@ -217,7 +217,9 @@ class WaitQueue:
             self._clear()
             return
         if waiter.priority != self._priority:
-            self._leave_line(waiter)
+            line = self._lines.get(waiter.priority)  # none where whoever joined was interrupted
+            if line is not None and waiter in line:
+                line._remove(waiter)
         elif self._depths is not None:
             self._depths.left(waiter.number)
         if waiter.deadline == NO_WAIT:
@@ -253,11 +255,6 @@ class WaitQueue:
             first = self._first_of_usual()
         if first is waiter or first is None:
             turns.begin(priority)
-
-    def _leave_line(self, waiter: Waiter) -> None:
-        line = self._lines.get(waiter.priority)  # none where whoever joined was interrupted
-        if line is not None and waiter in line:
-            line._remove(waiter)
 
     def _measured(self, seconds: float | None = None) -> Depths:
         """Return the tree as it is now; `seconds` is how long a token takes to refill, if that is asked."""
