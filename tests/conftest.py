@@ -176,6 +176,15 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchlimit.reservoir.requests.Ask", far)
 
 
+@pytest.fixture(params=["memory", "valkey"])
+def lasting_store(request: pytest.FixtureRequest, far_away: None) -> Store:
+    """Buckets in this process, and on a real server; their time is not the limiters', and leases last 4 s of it."""
+    if request.param == "memory":
+        return MemoryStore()
+    found: RedisStore = request.getfixturevalue("valkey_store")
+    return found
+
+
 @pytest.fixture
 def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens in the background, on either API, and pauses have no jitter."""

@@ -2,14 +2,22 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, RateLimiter
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Statistics, StoreUnavailable
+from batchlimit.batching import FixedBatch
+from batchlimit.bucket.messages import Level
+from batchlimit.stores import MemoryStore, Store
+from tests.apis.blocking import Api
 from tests.nodes import await_fact
 from tests.relay import Relay
 from tests.servers import Server
+from tests.sync.stage import KEY, Clock, Stage
+
+HUNDRED = Quota(0.001, 100)
 
 CALLS = pytest.mark.parametrize("call", ["peek", "refund"])  # a refund of what was not leased goes to the store
 
@@ -57,3 +65,68 @@ def test_a_task_that_asks_while_the_limiter_is_closed_is_told_so(
 ) -> None:
     asyncio.run(_closed_amid(call, valkey.url, prefix))
     assert caplog.messages == []
+
+
+def test_close_gives_all_tokens_back(api: Api, lasting_store: Store) -> None:
+    with api(lasting_store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+        for i in range(10):
+            limiter.acquire(f"key-{i}", i + 1)
+    for i in range(10):
+        assert Level(*lasting_store.peek(f"key-{i}", HUNDRED)[:3]) == Level(
+            level=99 - i, outstanding=0, active_instances=0
+        )
+
+
+def test_close_may_be_called_again(api: Api, clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with api(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
+        limiter.acquire(KEY)
+        limiter.close()
+        limiter.close()
+    assert len(stage.backs) == 1
+    assert stage.peek(KEY, HUNDRED).level == 99
+
+
+@pytest.mark.parametrize("key", ["used", "new"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda limiter, key: limiter.try_acquire(key),
+        lambda limiter, key: limiter.try_acquire(key, 5),
+        lambda limiter, key: limiter.acquire(key),
+        lambda limiter, key: limiter.acquire(key, timeout=0),
+        lambda limiter, key: limiter.decide(key),
+        lambda limiter, key: limiter.peek(key),
+        lambda limiter, key: limiter.refund(key),
+    ],
+)
+def test_nothing_works_after_close(api: Api, call: Callable[[Any, str], object], key: str) -> None:
+    limiter = api(MemoryStore(), HUNDRED)
+    limiter.acquire("used")
+    limiter.close()
+    with pytest.raises(LimiterClosed, match="closed"):
+        call(limiter, key)
+
+
+def test_the_figures_outlive_the_limiter(api: Api, clock: Clock) -> None:
+    limiter = api(MemoryStore(clock), HUNDRED, clock=clock)
+    limiter.acquire("a", 30)
+    limiter.acquire("b", 20)
+    assert not limiter.try_acquire("a", 80)
+    limiter.close()
+    after = limiter.statistics()
+    assert after == Statistics(keys=0, admitted=50, refused=80, calls=after.calls, held=0, waiting=0)
+
+
+def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(api: Api, clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    limiter = api(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
+    for i in range(5):
+        limiter.acquire(f"key-{i}")
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    stage.before_back = fail
+    limiter.close()
+    assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)

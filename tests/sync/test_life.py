@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimiter, Statistics, StoreUnavailable
+from batchlimit import LimiterClosed, Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
@@ -49,41 +49,14 @@ def keepers() -> Callable[[], int]:
     return count
 
 
-@pytest.fixture(params=["memory", "valkey"])
-def store(request: pytest.FixtureRequest, far_away: None) -> Store:
-    """Buckets in this process, and on a real server; their time is not the limiters', and leases last 4 s of it."""
-    if request.param == "memory":
-        return MemoryStore()
-    found: RedisStore = request.getfixturevalue("valkey_store")
-    return found
-
-
 # By close
 
 
-def test_close_gives_all_tokens_back(store: Store) -> None:
-    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
-        for i in range(10):
-            limiter.acquire(f"key-{i}", i + 1)
-    for i in range(10):
-        assert Level(*store.peek(f"key-{i}", HUNDRED)[:3]) == Level(level=99 - i, outstanding=0, active_instances=0)
-
-
-def test_what_was_spent_stays_spent(store: Store) -> None:
-    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50)) as limiter:
+def test_what_was_spent_stays_spent(lasting_store: Store) -> None:
+    with RateLimiter(lasting_store, HUNDRED, sizer=FixedBatch(50)) as limiter:
         assert sum(limiter.try_acquire(KEY) for _ in range(70)) == 70
-    with RateLimiter(store, HUNDRED) as limiter:
+    with RateLimiter(lasting_store, HUNDRED) as limiter:
         assert spend(limiter) == 30
-
-
-def test_close_may_be_called_again(clock: Clock) -> None:
-    stage = Stage(MemoryStore(clock))
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
-        limiter.acquire(KEY)
-        limiter.close()
-        limiter.close()
-    assert len(stage.backs) == 1
-    assert stage.peek(KEY, HUNDRED).level == 99
 
 
 @pytest.fixture
@@ -122,52 +95,6 @@ def test_close_from_many_threads_at_once(clock: Clock) -> None:
     together(8, limiter.close)
     until(lambda: stage.peek(KEY, HUNDRED).level == 99)
     assert len(stage.backs) == 1
-
-
-@pytest.mark.parametrize("key", ["used", "new"])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda limiter, key: limiter.try_acquire(key),
-        lambda limiter, key: limiter.try_acquire(key, 5),
-        lambda limiter, key: limiter.acquire(key),
-        lambda limiter, key: limiter.acquire(key, timeout=0),
-        lambda limiter, key: limiter.decide(key),
-        lambda limiter, key: limiter.peek(key),
-        lambda limiter, key: limiter.refund(key),
-    ],
-)
-def test_nothing_works_after_close(call: Callable[[RateLimiter, str], object], key: str) -> None:
-    limiter = RateLimiter(MemoryStore(), HUNDRED)
-    limiter.acquire("used")
-    limiter.close()
-    with pytest.raises(LimiterClosed, match="closed"):
-        call(limiter, key)
-
-
-def test_the_figures_outlive_the_limiter(clock: Clock) -> None:
-    limiter = RateLimiter(MemoryStore(clock), HUNDRED, clock=clock)
-    limiter.acquire("a", 30)
-    limiter.acquire("b", 20)
-    assert not limiter.try_acquire("a", 80)
-    limiter.close()
-    after = limiter.statistics()
-    assert after == Statistics(keys=0, admitted=50, refused=80, calls=after.calls, held=0, waiting=0)
-    assert repr(limiter) == "<RateLimiter on memory://: 0 keys>"
-
-
-def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(clock: Clock) -> None:
-    stage = Stage(MemoryStore(clock))
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
-    for i in range(5):
-        limiter.acquire(f"key-{i}")
-
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
-    stage.before_back = fail
-    limiter.close()
-    assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)
 
 
 def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
@@ -209,13 +136,13 @@ def test_callers_in_full_swing_end_with_limiter_closed_and_nothing_else() -> Non
 # By itself
 
 
-def test_a_limiter_that_is_garbage_gives_back(store: Store, keepers: Callable[[], int]) -> None:
-    limiter = RateLimiter(store, HUNDRED, sizer=FixedBatch(50))
+def test_a_limiter_that_is_garbage_gives_back(lasting_store: Store, keepers: Callable[[], int]) -> None:
+    limiter = RateLimiter(lasting_store, HUNDRED, sizer=FixedBatch(50))
     limiter.acquire(KEY)
     assert keepers() == 1
     del limiter
     gc.collect()
-    until(lambda: store.peek(KEY, HUNDRED)[:3] == (99, 0, 0))
+    until(lambda: lasting_store.peek(KEY, HUNDRED)[:3] == (99, 0, 0))
     until(lambda: keepers() == 0)
 
 
@@ -329,14 +256,14 @@ def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
 # The background thread
 
 
-def test_unused_tokens_go_back_before_they_expire(store: Store, clock: Clock) -> None:
+def test_unused_tokens_go_back_before_they_expire(lasting_store: Store, clock: Clock) -> None:
     """Had they expired, they would be lost. The limiter's time leaps to where it gives them back."""
-    with RateLimiter(store, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
+    with RateLimiter(lasting_store, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
         pass_to_due(limiter, clock)  # renewed, for they were in use
         pass_to_due(limiter, clock)
-        until(lambda: store.peek(KEY, HUNDRED).outstanding == 0)
-        assert store.peek(KEY, HUNDRED).level == 99
+        until(lambda: lasting_store.peek(KEY, HUNDRED).outstanding == 0)
+        assert lasting_store.peek(KEY, HUNDRED).level == 99
         assert limiter.statistics().held == 0
         assert spend(limiter) == 99
 
