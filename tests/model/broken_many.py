@@ -12,8 +12,8 @@ SEVERAL = [
     ),
     Break(
         "what several keys were charged is not confirmed",
-        "aio.acquire_all:AsyncAcquireAll._confirm",
-        "entry.reservoir.admission.confirm(caller.waiter)",
+        "keyspace.several:SeveralKeys._confirm",
+        "caller.confirm()",
         "pass",
         "two keys by slot",
     ),
