@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 53_121,
-    "functions": 4_266,
-    "files": 361,
+    "lines": 52_855,
+    "functions": 4_232,
+    "files": 359,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }
