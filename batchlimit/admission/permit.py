@@ -22,16 +22,7 @@ Names = str | Iterable[str]
 
 
 def acquirer(limiter: Any, names: Names, options: dict[str, Any]) -> Callable[[float | None], Any]:
-    """Return what asks a concurrency limiter for a permit, with a timeout.
-
-    Args:
-        limiter: of either API.
-        names: a key, several keys of a keyed limiter, or a partition.
-        options: as its `acquire` takes them.
-
-    Raises:
-        TypeError: several keys for a limiter that has one for each call.
-    """
+    """Return what asks a concurrency limiter of either API for a permit, with a timeout."""
     if isinstance(names, str):
         return lambda timeout: limiter.acquire(names, timeout=timeout, **options)
     if not isinstance(limiter, KEYED):

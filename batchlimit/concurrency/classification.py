@@ -48,22 +48,10 @@ _DROPPED = frozenset((429, 503, 504))
 
 
 def outcome_of_answer(answer: object) -> Outcome:
-    """Return what the answer of a service tells about its load.
+    """Return what the response of an HTTP client tells about the load, or a status; TypeError if there is no status.
 
-    Args:
-        answer: The response of an HTTP client, with `status_code` or `status` and `headers`; or the status alone.
-
-    Returns:
-        `Outcome.DROPPED` for 429, 503, 504 and any other error with `Retry-After`. `Outcome.IGNORED` for 499 and other
-        5xx, which are often faster than an answer. `Outcome.SUCCESS` for the rest.
-
-    Raises:
-        TypeError: The answer has no status.
-
-    Example:
-        >>> from batchlimit.concurrency.classification import outcome_of_answer
-        >>> outcome_of_answer(429), outcome_of_answer(404)
-        (<Outcome.DROPPED: 'dropped'>, <Outcome.SUCCESS: 'success'>)
+    429, 503, 504 and any other error with `Retry-After` are drops. 499 and other 5xx are ignored: they are often faster
+    than an answer.
     """
     status = _status(answer)
     if status is None:

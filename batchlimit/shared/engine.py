@@ -13,12 +13,11 @@ from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
 from batchlimit.shared.held_slots import Claim, Place
-from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
-from batchlimit.shared.renewer import CLOSED, FLUSH, LeaseRenewer
+from batchlimit.shared.renewer import CLOSED, LeaseRenewer
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -40,33 +39,33 @@ class Engine:
     ) -> None:
         self._store, self._limit_of, self._weight, self.clock = store, limit_of, weight, clock
         self._new_renewer = partial(LeaseRenewer, store, lender, policy_of, clock)
-        self._renewer = self._new_renewer()
-        self._holdings = self._renewer.holdings
+        self.renewer = self._new_renewer()
+        self.holdings = self.renewer.holdings
         self._inherited: object = None
         _living.add(self)
 
     def __repr__(self) -> str:
-        return f"<Engine of {len(self._holdings.keys)} keys>"
+        return f"<Engine of {len(self.holdings.keys)} keys>"
 
     def own_store(self, store: Store, connect_timeout: float) -> None:
         """Close this store at the end."""
-        self._renewer.owned = store
+        self.renewer.owned = store
         self._store.allow(connect_timeout)
 
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
     ) -> tuple[SlotWaiter, W, float] | None:
         """Let a permit have a free place; else return the waiter, what it waits for, and how long (s); or raise."""
-        holdings = self._holdings
+        holdings = self.holdings
         with not_reentered(holdings.lock):
-            if self._renewer.is_closed:
+            if self.renewer.is_closed:
                 raise LimiterClosed(CLOSED)
             if (slots := holdings.keys.by_key.get(permit.key)) is None:
                 shared = self._limit_of(check_key(permit.key))
-                slots = LocalSlots(permit.key, shared, self._renewer.new_name, self._weight)
-                self._renewer.start()
+                slots = LocalSlots(permit.key, shared, self.renewer.new_name, self._weight)
+                self.renewer.start()
                 holdings.keys.add(slots)
-            now, claim = self.clock(), Claim(permit, self._renewer.gone)
+            now, claim = self.clock(), Claim(permit, self.renewer.gone)
             claim.key = permit.key
             permit._place = slots.enter(now, claim)
             if permit._place is not None:
@@ -91,7 +90,7 @@ class Engine:
         permit._place = waiter.place  # final, for nobody but this caller gives it up
         if waiter.place is not None:
             return
-        holdings = self._holdings
+        holdings = self.holdings
         with holdings.lock:
             slots = holdings.keys.by_key.get(permit.key)
             if slots is not None and waiter in slots.line:
@@ -105,47 +104,31 @@ class Engine:
                 raise LimiterClosed("the process was forked while this caller waited")
             permit._place = waiter.place
 
-    def desert(self, key: str, waiter: SlotWaiter) -> None:
-        """End a wait whose caller wants nothing any more."""
-        self._holdings.desert(key, waiter)
-
     def leave(self, key: str, place: Place) -> None:
         """Take back the place of a permit; soon, if this came during another call of this thread."""
-        holdings = self._holdings
+        holdings = self.holdings
         if holdings.lock._is_owned():
-            self._renewer.abandon(key, place)
+            self.renewer.abandon(key, place)
         else:
             holdings.leave(key, place)
 
-    def abandon(self, key: str, place: Place) -> None:
-        """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""
-        self._renewer.abandon(key, place)
-
-    def statistics(self) -> SharedStatistics:
-        """Return what is held now, and what was counted."""
-        return self._holdings.statistics()
-
-    def close(self, seconds: float = FLUSH) -> None:
-        """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
-        self._renewer.close(seconds)
-
     def retire(self) -> None:
         """Close soon: for a limiter that was dropped unclosed. This may interrupt any code, and takes no lock."""
-        self._renewer.retire()
+        self.renewer.retire()
 
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
-        parents = self._renewer
+        parents = self.renewer
         for slots in parents.holdings.keys:
             forget(slots)
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
         self._store.after_fork()
-        self._renewer = self._new_renewer()
-        self._holdings = self._renewer.holdings
-        self._renewer.owned, self._renewer.is_closed = parents.owned, parents.is_closed
+        self.renewer = self._new_renewer()
+        self.holdings = self.renewer.holdings
+        self.renewer.owned, self.renewer.is_closed = parents.owned, parents.is_closed
 
     def _refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
-        self._holdings.refused += 1
+        self.holdings.refused += 1
         return refusal(slots, reason)
 
 

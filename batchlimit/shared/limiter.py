@@ -124,7 +124,7 @@ class BaseSharedLimiter(Unique):
         Returns:
             A copy, which changes no more.
         """
-        return self._engine.statistics()
+        return self._engine.holdings.statistics()
 
 
 class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
@@ -190,14 +190,14 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
         try:
             turn.wait(seconds)
         except BaseException:
-            self._engine.desert(permit.key, waiter)
+            self._engine.holdings.desert(permit.key, waiter)
             raise
         self._engine.stop_waiting(permit, waiter)
 
     def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
         self._end.detach()
-        self._engine.close()
+        self._engine.renewer.close()
 
 
 class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
@@ -245,4 +245,4 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
     async def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
         self._end.detach()
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._engine.renewer.close)

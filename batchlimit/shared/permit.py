@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class BaseSharedPermit(Unique):
     """What the permits of threads and of tasks share."""
 
-    __slots__ = ("__weakref__", "_is_lost", "_issuer", "_place", "key")
+    __slots__ = ("__weakref__", "_engine", "_is_lost", "_place", "key")
     _instead = "complete it where it was acquired, and acquire another one there"
     _place: Place | None
 
-    def __init__(self, issuer: "Engine", key: str) -> None:
+    def __init__(self, engine: "Engine", key: str) -> None:
         self._place: Place | None = None
         self._is_lost: bool | None = None  # known when it is released
-        self._issuer, self.key = issuer, key
+        self._engine, self.key = engine, key
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.key!r}: {self._state}>"
@@ -52,7 +52,7 @@ class BaseSharedPermit(Unique):
     def lost(self) -> bool:
         """Whether the slot may belong to somebody else by now; of a released permit: at its release."""
         if self._is_lost is None:
-            return self._held.is_lost(self._issuer.clock())
+            return self._held.is_lost(self._engine.clock())
         return self._is_lost
 
     def check(self) -> None:
@@ -68,8 +68,8 @@ class BaseSharedPermit(Unique):
         """Give the permit back, from any thread. A second time it changes nothing."""
         place = self._held
         if self._is_lost is None:
-            is_lost = place.is_lost(self._issuer.clock())
-            self._issuer.leave(self.key, place)
+            is_lost = place.is_lost(self._engine.clock())
+            self._engine.leave(self.key, place)
             self._is_lost = is_lost  # last: who is interrupted before has not released it
 
     @property
@@ -81,7 +81,7 @@ class BaseSharedPermit(Unique):
     def __del__(self) -> None:
         place = getattr(self, "_place", None)
         if place is not None and self._is_lost is None:
-            self._issuer.abandon(self.key, place)
+            self._engine.renewer.abandon(self.key, place)
             warnings.warn(f"{self!r} was never released", ResourceWarning, stacklevel=2, source=self)
 
 
@@ -142,11 +142,11 @@ class AsyncSharedPermit(BaseSharedPermit):
         False
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_engine", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
+    __slots__ = ("_cancelled", "_cancels", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
 
     def __init__(self, engine: "Engine", key: str, timeout: float, priority: int, may_cancel: bool) -> None:
         super().__init__(engine, key)
-        self._engine, self._timeout, self._priority, self._may_cancel = engine, timeout, priority, may_cancel
+        self._timeout, self._priority, self._may_cancel = timeout, priority, may_cancel
         self._task: asyncio.Task[Any] | None = None
         self._watch: LeaseWatch | None = None
         self._cancelled, self._cancels = False, 0
@@ -162,7 +162,7 @@ class AsyncSharedPermit(BaseSharedPermit):
             try:
                 await turn.wait(seconds, lambda: math.inf, lambda: None)
             except BaseException:
-                self._engine.desert(self.key, waiter)
+                self._engine.holdings.desert(self.key, waiter)
                 raise
             self._engine.stop_waiting(self, waiter)
         return self

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY
     found = Sources()
     found.add(name, *sources)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        return Exporter(found, deltas=Deltas(found, _Shared().add, every, then=_forget_dead_workers))
+        return Exporter(found, deltas=Deltas(found, _add, every, then=_forget_dead_workers))
     return Exporter(found, registry=registry)
 
 
@@ -116,21 +117,14 @@ def _told(value: Value) -> tuple[Any, ...]:
     return list(zip(bounds, value.up_to, strict=True)), sum(value.seconds)
 
 
-class _Shared:
-    """The counters and gauges that prometheus-client adds up over all workers: one for each metric of a process."""
-
-    _made: dict[metrics.Metric, Any] = {}  # noqa: RUF012  a process has each of them once
-
-    def add(self, labelled: Labelled, change: float) -> None:
-        """Add a change of one series; to a histogram, a duration."""
-        (metric, values), limiter = labelled
-        if metric not in self._made:
-            self._made[metric] = _made(metric)
-        child = self._made[metric].labels(limiter, *values)
-        if metric.kind == "histogram":
-            child.observe(change)
-        else:
-            child.inc(change)
+def _add(labelled: Labelled, change: float) -> None:
+    """Add a change of one series to what prometheus-client adds up over all workers; to a histogram, a duration."""
+    (metric, values), limiter = labelled
+    child = _made(metric).labels(limiter, *values)
+    if metric.kind == "histogram":
+        child.observe(change)
+    else:
+        child.inc(change)
 
 
 def _forget_dead_workers() -> None:
@@ -152,6 +146,7 @@ _MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]]
 _MODES = {"sum": "livesum", "min": "livemin", "max": "livemax"}
 
 
+@cache  # a process has each of them once
 def _made(metric: metrics.Metric) -> Any:
     names = ("limiter", *metric.labels)
     if metric.kind == "counter":

@@ -3,7 +3,8 @@
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 
@@ -57,3 +58,27 @@ def virtual_loop() -> VirtualLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     return loop
+
+
+P = ParamSpec("P")
+Test = Callable[P, Coroutine[Any, Any, None]]
+
+
+def virtual_time(test: Test[P]) -> Callable[P, None]:
+    """Run a test in virtual time."""
+
+    @wraps(test)
+    def tested(*args: P.args, **options: P.kwargs) -> None:
+        run(lambda: test(*args, **options))
+
+    return tested
+
+
+def on_a_loop(test: Test[P]) -> Callable[P, None]:
+    """Run a test on an ordinary event loop."""
+
+    @wraps(test)
+    def tested(*args: P.args, **options: P.kwargs) -> None:
+        asyncio.run(test(*args, **options))
+
+    return tested

@@ -23,6 +23,7 @@ from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
 from batchlimit.stores import outage
 from batchlimit.stores.memory import MemoryStore
+from tests.aio.loop import on_a_loop
 from tests.nodes import await_fact
 from tests.servers import Server
 
@@ -198,20 +199,18 @@ def test_who_waited_in_vain_is_told_so() -> None:
         assert limiter.statistics().refused == 1
 
 
-def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
-            async with limiter.acquire("gpu"):
-                task = asyncio.ensure_future(limiter.acquire("gpu")._entered())
-                await asyncio.sleep(0)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert limiter.statistics().keys["gpu"].waiting == 0
-            async with limiter.acquire("gpu"):
-                pass
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        async with limiter.acquire("gpu"):
+            task = asyncio.ensure_future(limiter.acquire("gpu")._entered())
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert limiter.statistics().keys["gpu"].waiting == 0
+        async with limiter.acquire("gpu"):
+            pass
 
 
 def test_a_permit_is_released_once_and_by_its_block() -> None:
@@ -236,24 +235,22 @@ def test_what_the_garbage_collector_finds_ends_long_before_the_next_renewal() ->
         await_fact(lambda: not any(each.in_flight for each in limiter.statistics().keys.values()), "no permit")
 
 
-def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
-    async def main() -> None:
-        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
-            permit = limiter.acquire("gpu")
-            with pytest.raises(RuntimeError, match="was it awaited"):
-                permit.release()
-            await permit
-            with pytest.raises(RuntimeError, match="awaited before"):
-                await permit
+@on_a_loop
+async def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        permit = limiter.acquire("gpu")
+        with pytest.raises(RuntimeError, match="was it awaited"):
             permit.release()
-
-    asyncio.run(main())
+        await permit
+        with pytest.raises(RuntimeError, match="awaited before"):
+            await permit
+        permit.release()
 
 
 def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_there_is_refused() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
         permit = limiter.acquire("gpu")
-        with limiter._engine._renewer.holdings.lock:
+        with limiter._engine.renewer.holdings.lock:
             permit.release()
             with pytest.raises(RuntimeError, match="another one of the same thread"):
                 limiter.acquire("gpu")
@@ -285,51 +282,45 @@ async def work(limiter: AsyncSharedConcurrencyLimiter, store: Cut) -> None:
         await asyncio.Event().wait()
 
 
-def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_error() -> None:
-    async def main() -> None:
-        store = Cut()
-        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
-            with pytest.raises(PermitLost):
-                await work(limiter, store)
-            task = asyncio.current_task()
-            assert task
-            assert task.cancelling() == 0
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_error() -> None:
+    store = Cut()
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+        with pytest.raises(PermitLost):
+            await work(limiter, store)
+        task = asyncio.current_task()
+        assert task
+        assert task.cancelling() == 0
 
 
-def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
-    async def main() -> None:
-        store = Cut()
-        limits = {"gpu": Shared(1, lease=0.1)}
-        async with (
-            AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter,
-            limiter.acquire("gpu", cancel=False) as permit,
-        ):
-            store.is_away = True
-            await asyncio.to_thread(await_fact, lambda: permit.lost, "it is lost")
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
+    store = Cut()
+    limits = {"gpu": Shared(1, lease=0.1)}
+    async with (
+        AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter,
+        limiter.acquire("gpu", cancel=False) as permit,
+    ):
+        store.is_away = True
+        await asyncio.to_thread(await_fact, lambda: permit.lost, "it is lost")
+        await asyncio.sleep(0)
 
 
-def test_a_cancellation_by_others_stays_one() -> None:
-    async def main() -> None:
-        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
-            entered = asyncio.Event()
+@on_a_loop
+async def test_a_cancellation_by_others_stays_one() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        entered = asyncio.Event()
 
-            async def block() -> None:
-                async with limiter.acquire("gpu"):
-                    entered.set()
-                    await asyncio.Event().wait()
+        async def block() -> None:
+            async with limiter.acquire("gpu"):
+                entered.set()
+                await asyncio.Event().wait()
 
-            task = asyncio.create_task(block())
-            await entered.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+        task = asyncio.create_task(block())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 # The store is away
@@ -408,7 +399,7 @@ def test_close_wakes_who_waits() -> None:
 def test_a_limiter_that_is_dropped_leaves_no_thread() -> None:
     limiter = limiter_of(MemoryStore(), {"gpu": 1})
     limiter.acquire("gpu").release()
-    thread = limiter._engine._renewer._thread
+    thread = limiter._engine.renewer._thread
     assert thread
     gone = weakref.ref(limiter)
     del limiter

@@ -109,7 +109,7 @@ def test_a_subscription_that_lasted_is_made_again_at_once(monkeypatch: pytest.Mo
 def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimiter) -> int:
     """How many connections listen for a limiter, as the server knows."""
     with server.client() as client:
-        ((_, count),) = client.pubsub_numsub(f"{prefix}:instance:{limiter._engine._renewer._instance}")
+        ((_, count),) = client.pubsub_numsub(f"{prefix}:instance:{limiter._engine.renewer._instance}")
     return int(count)
 
 
