@@ -11,8 +11,7 @@ from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.cli.simulate.result import ReplayTally
-from batchlimit.cli.simulate.screen import BucketTrust, Screen
-from batchlimit.quota.quota import Quota
+from batchlimit.cli.simulate.screen import Screen
 from batchlimit.rules import Rule, Statuses
 from batchlimit.rules.key import KeyTemplate
 
@@ -133,24 +132,13 @@ def pause(at: float, count: int) -> float:
 
 
 @dataclass(slots=True)
-class ReplayedBucket:
-    """One key; `name` is what the store has it under."""
-
-    key: str
-    name: str
-    quota: Quota
-    screen: Screen
-    trust: BucketTrust
-
-
-@dataclass(slots=True)
 class Charge:
     """One rule that a request is charged to."""
 
     cost: int
     statuses: Statuses | None
     tally: ReplayTally
-    bucket: ReplayedBucket
+    screen: Screen
 
 
 @dataclass(slots=True)

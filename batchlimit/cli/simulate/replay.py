@@ -5,15 +5,14 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import partial
 from types import SimpleNamespace
 from urllib.parse import unquote
 from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet
-from batchlimit.cli.simulate.log import Charge, Line, ReplayedBucket, Route, Way, client_of, instants, pause
+from batchlimit.cli.simulate.log import Charge, Line, Route, Way, client_of, instants, pause
 from batchlimit.cli.simulate.result import ReplayTally, Result
-from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
+from batchlimit.cli.simulate.screen import CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import NoKey
@@ -49,7 +48,7 @@ class Replay:
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
         self._known: dict[str, dict[str | tuple[str, str], Charge | ReplayTally]] = {rule.name: {} for rule in rules}
-        self._buckets: dict[str, ReplayedBucket] = {}
+        self._screens: dict[str, Screen] = {}  # by what the store has their keys under
         self._now = 0.0
         self.result = Result(without_key={rule.name: ReplayTally() for rule in rules})
 
@@ -64,10 +63,10 @@ class Replay:
             result.seconds[second] = before[0] + admitted, before[1] + len(together) - admitted
             result.requests, result.admitted = result.requests + len(together), result.admitted + admitted
             result.ended = at
-        for bucket in self._buckets.values():
-            self._settle(bucket)
-            bucket.trust.settle()
-        trusted = sum(bucket.trust.calls for bucket in self._buckets.values())
+        for screen in self._screens.values():
+            self._sample.settle(screen)
+            screen.trust.settle()
+        trusted = sum(screen.trust.calls for screen in self._screens.values())
         result.calls = self._fleet.store.calls + self._sample.calls + round(trusted)
         return result
 
@@ -79,16 +78,15 @@ class Replay:
             if way is not None:
                 charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else client_of(way, ip, user))
                 if charge.__class__ is Charge:
-                    bucket = charge.bucket
-                    if (screen := bucket.screen).is_open:
+                    if (screen := charge.screen).is_open:
                         if not screen.is_sampled:
                             if screen.passes(at, charge.cost):
                                 charge.tally.admitted += 1
                                 admitted += 1
                                 at += step
                                 continue
-                            self._open(bucket, at)
-                    elif (trust := bucket.trust).until > at:
+                            self._open(screen, at)
+                    elif (trust := screen.trust).until > at:
                         if screen.spends(at, charge.cost, trust.pace):
                             charge.tally.admitted += 1
                             admitted += 1
@@ -117,7 +115,7 @@ class Replay:
         for charge in enforced:
             if short is None:
                 charge.tally.admitted += 1
-            elif charge.bucket.key == short:
+            elif charge.screen.key == short:
                 charge.tally.refused += 1
         if short is None:
             for charge in shadows:
@@ -138,7 +136,7 @@ class Replay:
                 case True:
                     passed.append(charge)
                 case False:
-                    short = short or charge.bucket.key
+                    short = short or charge.screen.key
         if short is None:
             short = _asked(limiter, asked)
             self.result.asked += len(asked)
@@ -146,71 +144,60 @@ class Replay:
                 self._compare(charge, at, is_admitted=short is None, is_alone=len(charges) == 1)
         if short is not None:
             for charge in passed:
-                charge.bucket.screen.take_back(charge.cost)
+                charge.screen.take_back(charge.cost)
         return short
 
     def _passes(self, charge: Charge, at: float) -> bool | None:
         """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
-        bucket, screen = charge.bucket, charge.bucket.screen
-        if not (screen.is_open or (bucket.trust.until <= at and screen.reopens(at))):
-            trust = bucket.trust
+        screen, trust = charge.screen, charge.screen.trust
+        if not (screen.is_open or (trust.until <= at and screen.reopens(at))):
             if trust.until == -math.inf:
                 return None
             if trust.until <= at and not trust.lasts(at):
-                self._open(bucket, at)
+                self._open(screen, at)
                 return None
             trust.count += 1  # the plain bucket decides
             return screen.spends(at, charge.cost, trust.pace)
         is_sampled = screen.is_sampled
         if not screen.passes(at, charge.cost):
-            self._open(bucket, at)
+            self._open(screen, at)
             return None
         return None if is_sampled else True
 
     def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
         """Charge the plain bucket too, and compare; what another key may have refused is not charged."""
-        bucket, screen = charge.bucket, charge.bucket.screen
+        screen, trust = charge.screen, charge.screen.trust
         if screen.is_open or self._is_exact:
             return
         cost = charge.cost if is_alone or is_admitted else 0
-        bucket.trust.add(is_admitted * cost, screen.spends(at, cost) * cost)
-        if bucket.trust.is_due(at):
-            plain, screen.levels = screen.levels, self._fleet.levels(bucket.name)
-            bucket.trust.judge(at, screen.levels[0] - plain[0])
+        trust.add(is_admitted * cost, screen.spends(at, cost) * cost)
+        if trust.is_due(at):
+            plain, screen.levels = screen.levels, self._fleet.levels(stored(screen.key))
+            trust.judge(at, screen.levels[0] - plain[0])
 
     def _call(self, name: str) -> None:
         """Take note of a call of the store."""
-        self._sample.call(name)
-        self._buckets[name].trust.call()
+        screen = self._screens[name]
+        self._sample.call(screen.kind)
+        screen.trust.call()
 
-    def _end(self, name: str, screen: Screen) -> None:
+    def _end(self, screen: Screen) -> None:
         """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""
-        bucket = self._buckets[name]
-        self._settle(bucket)
-        screen.is_sampled = self._sample.begins(name, screen.count)
+        self._sample.settle(screen)
+        self._sample.begin(screen)
         if screen.is_sampled:
             self._fleet.move(screen.last)
-            self._fleet.store.begin(name, bucket.quota, screen.levels)
+            self._fleet.store.begin(stored(screen.key), screen.quota, screen.levels)
 
-    def _settle(self, bucket: ReplayedBucket) -> None:
-        """Count the requests of a stretch that has ended."""
-        screen = bucket.screen
-        if screen.is_sampled:
-            self._sample.add(bucket.name, screen.count)
-        else:
-            self._sample.screen(screen.count)
-
-    def _open(self, bucket: ReplayedBucket, at: float) -> None:
+    def _open(self, screen: Screen, at: float) -> None:
         """Have reservoirs decide from now on, with what is left; in a sampled stretch they have decided as well."""
-        screen = bucket.screen
         if screen.is_sampled:
-            self._settle(bucket)
+            self._sample.settle(screen)
         else:
             self._fleet.move(at)
-            self._fleet.store.begin(bucket.name, bucket.quota, screen.levels)
-        self._sample.leave(bucket.name)
-        screen.count, screen.is_sampled = 0, False
-        bucket.trust.begin(at)
+            self._fleet.store.begin(stored(screen.key), screen.quota, screen.levels)
+        screen.count, screen.is_sampled, screen.kind = 0, False, None
+        screen.trust.begin(at)
 
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
@@ -243,20 +230,19 @@ class Replay:
         if rule.charge is not None and not isinstance(rule.charge, Statuses):
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
         tally, name = self.result.keys.setdefault((rule.name, key), ReplayTally()), stored(key)
-        if (bucket := self._buckets.get(name)) is None:
-            screen = Screen(rule.quota, self._now, partial(self._end, name), is_exact=self._is_exact)
-            bucket = self._buckets[name] = ReplayedBucket(key, name, rule.quota, screen, BucketTrust())
-        return Charge(rule.cost, rule.charge, tally, bucket)
+        if (screen := self._screens.get(name)) is None:
+            screen = self._screens[name] = Screen(rule.quota, self._now, self._end, key, is_exact=self._is_exact)
+        return Charge(rule.cost, rule.charge, tally, screen)
 
 
 def _asked(limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
     """Charge all keys or none; return the one that is short."""
     if len(charges) == 1:
-        key = charges[0].bucket.key
+        key = charges[0].screen.key
         return None if limiter.try_acquire(key, charges[0].cost) else key
     costs = Counter[str]()
     for charge in charges:
-        costs[charge.bucket.key] += charge.cost
+        costs[charge.screen.key] += charge.cost
     for key, decision in limiter.decide_all(costs).items() if costs else ():
         if not decision.allowed:
             return key
@@ -267,7 +253,7 @@ def _take_back(limiter: RateLimiter, charges: Sequence[Charge], status: int, at:
     """Return what this status does not charge; to reservoirs too, if they were charged."""
     for charge in charges:
         if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=status)):
-            bucket = charge.bucket
-            if bucket.screen.is_sampled if bucket.screen.is_open else bucket.trust.until <= at:
-                limiter.refund(bucket.key, charge.cost)
-            bucket.screen.take_back(charge.cost)
+            screen = charge.screen
+            if screen.is_sampled if screen.is_open else screen.trust.until <= at:
+                limiter.refund(screen.key, charge.cost)
+            screen.take_back(charge.cost)

@@ -31,15 +31,19 @@ _STRETCH = 4.0
 
 
 class Screen:
-    """One key's plain bucket. Arithmetic decides where it `is_open`; reservoirs too in a stretch that `is_sampled`."""
+    """A key and its plain bucket. Arithmetic decides where it `is_open`, reservoirs too where a stretch `is_sampled`."""
 
     __slots__ = (
         "_fills_in", "_first", "_level", "_levels", "_on_end", "_others", "_since",
-        "count", "is_open", "is_sampled", "last",
+        "count", "is_open", "is_sampled", "key", "kind", "last", "quota", "trust",
     )  # fmt: skip
 
-    def __init__(self, quota: Quota, now: float, on_end: Callable[["Screen"], None], *, is_exact: bool = False) -> None:
+    def __init__(
+        self, quota: Quota, now: float, on_end: Callable[["Screen"], None], key: str = "", *, is_exact: bool = False
+    ) -> None:
         """Begin full; `on_end` is called when a stretch ends, `is_exact` has reservoirs decide all requests."""
+        self.key, self.quota, self.trust = key, quota, BucketTrust()
+        self.kind: int | None = None  # of the last stretch that was sampled, whose calls of the store count
         bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
         self._first, self._others = bands[0], bands[1:]  # most quotas have one
         self._fills_in = math.inf if quota.denies_all or is_exact else max(b.burst / b.rate for b in quota.bandwidths)
@@ -203,32 +207,25 @@ class CallSample:
         self._screened: defaultdict[int, int] = defaultdict(int)
         self._sampled: defaultdict[int, int] = defaultdict(int)
         self._calls: defaultdict[int, int] = defaultdict(int)
-        self._kinds: dict[str, int] = {}
 
-    def begins(self, key: str, count: int) -> bool:
-        """Whether the stretch that begins is to be sampled, as one of as many requests as the last one of this key."""
-        kind = count.bit_length()
-        if self._sampled[kind] >= _SAMPLED_OF_EACH + self._screened[kind] // _ONE_OF:
-            return False
-        self._kinds[key] = kind
-        return True
+    def begin(self, screen: Screen) -> None:
+        """Sample the stretch that begins, if one of as many requests as the last one of this key is to be sampled."""
+        kind = screen.count.bit_length()
+        screen.is_sampled = self._sampled[kind] < _SAMPLED_OF_EACH + self._screened[kind] // _ONE_OF
+        if screen.is_sampled:
+            screen.kind = kind
 
-    def call(self, key: str) -> None:
-        """Take note of a call of the store; it counts if the last sample of its key is of its making."""
-        if (kind := self._kinds.get(key)) is not None:
+    def call(self, kind: int | None) -> None:
+        """Take note of a call of the store, which a sample of this kind has made."""
+        if kind is not None:
             self._calls[kind] += 1
 
-    def screen(self, count: int) -> None:
-        """Take note of a stretch that arithmetic decided."""
-        self._screened[count.bit_length()] += count
-
-    def add(self, key: str, count: int) -> None:
-        """Take note of a stretch that reservoirs decided as well."""
-        self._sampled[self._kinds[key]] += count
-
-    def leave(self, key: str) -> None:
-        """Take note that reservoirs alone decide from now on."""
-        self._kinds.pop(key, None)
+    def settle(self, screen: Screen) -> None:
+        """Take note of a stretch that has ended: arithmetic decided it, and reservoirs as well if it was sampled."""
+        if screen.is_sampled and screen.kind is not None:
+            self._sampled[screen.kind] += screen.count
+        else:
+            self._screened[screen.count.bit_length()] += screen.count
 
     @property
     def calls(self) -> int:

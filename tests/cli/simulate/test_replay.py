@@ -311,16 +311,15 @@ def test_arithmetic_decides_again_when_the_bucket_has_been_full_for_a_while() ->
 
 
 def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
-    sample = CallSample()
+    sample, screen = CallSample(), Screen(Quota(1.0, 10), 0.0, ignore)
     assert sample.calls == 0
-    assert sample.begins("ann", 1)
-    for _ in range(2):
-        sample.call("ann")
-    sample.call("somebody else")
-    sample.add("ann", 2)
-    sample.screen(1)
-    sample.screen(300)
+    screen.count = 1
+    sample.begin(screen)
+    assert (screen.is_sampled, screen.kind) == (True, 1)
+    for kind in (1, 1, None):
+        sample.call(kind)
+    screen.count = 2
+    sample.settle(screen)
+    for screen.is_sampled, screen.count in ((False, 1), (False, 300)):
+        sample.settle(screen)
     assert sample.calls == 301, "one call for each; the nearest kind tells of those without a sample"
-    sample.leave("ann")
-    sample.call("ann")
-    assert sample.calls == 301
