@@ -197,11 +197,7 @@ class Loader:
             try:
                 found[field] = checked(field, self._converted(where, field, value, str(path[1])), None)
             except RulesError as error:
-                column = _COLUMN.search(error.problem)
-                exact = column is not None and isinstance(value, str) and field == "quota"
-                place = (
-                    self._document.place_within(where, value, int(column[1])) if exact and column else self._at(where)
-                )
+                place = self._where(where, field, value, error.problem)
                 raise self._error(error.problem, place, str(path[1]), field) from error
         return CodeLimit(**found)
 
@@ -224,7 +220,7 @@ class Loader:
         try:
             return Rule(**fields)
         except RulesError as error:
-            where = self._where(path, str(error.field), item, error.problem)
+            where = self._where((*path, str(error.field)), error.field, item.get(error.field), error.problem)
             raise self._error(error.problem, where, name, error.field) from error
 
     def _check_fields(
@@ -255,18 +251,17 @@ class Loader:
                 raise self._error(str(error), self._at(path), rule, field) from error
         return value
 
-    def _where(self, path: Path, field: str, item: Mapping[str, Any], problem: str) -> Position:
-        """Return the place of what is wrong with a field, as closely as it is known."""
-        value = item.get(field)
+    def _where(self, path: Path, field: str | None, value: Any, problem: str) -> Position:
+        """Return the place of what is wrong with the value of a field, as closely as it is known."""
         column = _COLUMN.search(problem)
         if field == "quota" and isinstance(value, str) and column:
-            return self._document.place_within((*path, field), value, int(column[1]))
+            return self._document.place_within(path, value, int(column[1]))
         for number, text in enumerate(value) if field == "match" and isinstance(value, list) else ():
             try:
                 Pattern.parse(text)
             except (ValueError, TypeError):
-                return self._at((*path, field, number))
-        return self._at((*path, field))
+                return self._at((*path, number))
+        return self._at(path)
 
     def _at(self, path: Path) -> Position:
         return self._document.place(path)

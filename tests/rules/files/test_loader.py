@@ -77,6 +77,7 @@ def test_a_file_says_what_python_says(tmp_path: Path, name: str, text: str, codi
     assert list(Rules.load(path, functions={"by_size": by_size}, identities={"ip", "user"})) == RULES
 
 
+A = '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n'
 GOOD = 'name = "good"\nquota = "1/s"\nkey = "good"'
 # each row is read as one
 TOML_ERRORS = [
@@ -89,37 +90,28 @@ TOML_ERRORS = [
         '[[rules]]\nname = "a"\nquota = "1/s"\n  ^mtach = "*"\nkey = "a"',
         "a rule has no field 'mtach': did you mean match?",
     ),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n^"x y" = 1', "a rule has no field 'x y': there are name, quota"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n^x.y = 1', "a rule has no field 'x'"),
+    (A + '^"x y" = 1', "a rule has no field 'x y': there are name, quota"),
+    (A + "^x.y = 1", "a rule has no field 'x'"),
     (f'[[rules]]\n{GOOD}\n\n[[^rules]]\nname = "a"\nkey = "a"', "rule 'a': the rule has no quota"),
     (f'[[rules]]\n{GOOD}\n[[ ^rules ]]\nquota = "1/s"\nkey = "a"', "the rule has no name"),
     ('[[rules]]\nname = ^7\nquota = "1/s"\nkey = "a"', "a name has 1 to 64 letters"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^2', "rule 'a': 2 tokens never fit a burst of 1"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^-1', "cost must be at least 0"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^true', "cost must be a whole number"),
-    (
-        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncost = ^"len"',
-        "cost names the function 'len'; functions= has: f",
-    ),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^"len"', "charge names the function 'len'"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^[4]', "a status is from 100 to 599"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^["x"]', "a status is from 100 to 599"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^[]', "no status is ever charged"),
-    (
-        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\ncharge = ^401',
-        "charge is a function of the response, or statuses",
-    ),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmode = ^"log"', "mode is 'enforce' or 'shadow', not 'log'"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = ^"no"', "a failure policy is 'closed', 'open' or"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = ^{instances = 2}', "only a 'local' policy divides"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\non_failure = {^x = 2}', "on_failure has no field 'x'"),
+    (A + "cost = ^2", "rule 'a': 2 tokens never fit a burst of 1"),
+    (A + "cost = ^-1", "cost must be at least 0"),
+    (A + "cost = ^true", "cost must be a whole number"),
+    (A + 'cost = ^"len"', "cost names the function 'len'; functions= has: f"),
+    (A + 'charge = ^"len"', "charge names the function 'len'"),
+    (A + "charge = ^[4]", "a status is from 100 to 599"),
+    (A + 'charge = ^["x"]', "a status is from 100 to 599"),
+    (A + "charge = ^[]", "no status is ever charged"),
+    (A + "charge = ^401", "charge is a function of the response, or statuses"),
+    (A + 'mode = ^"log"', "mode is 'enforce' or 'shadow', not 'log'"),
+    (A + 'on_failure = ^"no"', "a failure policy is 'closed', 'open' or"),
+    (A + "on_failure = ^{instances = 2}", "only a 'local' policy divides"),
+    (A + "on_failure = {^x = 2}", "on_failure has no field 'x'"),
     ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"a:"', "has an empty part"),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ^"x"', "rule 'a': match 'x' can never match"),
-    (
-        '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ["/a", # one\n  ^"x", "y"]',
-        "match 'x' can never match",
-    ),
-    ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\nmatch = ^[]', "match is empty"),
+    (A + 'match = ^"x"', "rule 'a': match 'x' can never match"),
+    (A + 'match = ["/a", # one\n  ^"x", "y"]', "match 'x' can never match"),
+    (A + "match = ^[]", "match is empty"),
     (
         f'[[rules]]\n{GOOD}\n[[rules]]\nname = ^"good"\nquota = "1/s"\nkey = "a"',
         "rule 'good': two rules have this name",
