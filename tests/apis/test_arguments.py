@@ -418,13 +418,27 @@ def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: py
         ({"weight": 101}, ValueError, "101"),
         ({"weight": 1.5}, TypeError, "1.5"),
         ({"weight": True}, TypeError, "True"),
+        ({"deadline": 0}, ValueError, "more than 0 seconds"),
+        ({"deadline": -1.0}, ValueError, "more than 0 seconds"),
+        ({"deadline": float("nan")}, ValueError, "more than 0 seconds"),
+        ({"deadline": float("inf")}, ValueError, "finite"),
+        ({"deadline": True}, TypeError, "a number of seconds"),
+        ({"deadline": "1"}, TypeError, "a number of seconds"),
+        ({"deadline": None}, TypeError, "a number of seconds"),
+        ({"connect_timeout": 0}, ValueError, "connect_timeout must be more than 0 seconds"),
+        ({"connect_timeout": float("inf")}, ValueError, "finite"),
+        ({"connect_timeout": None}, TypeError, "connect_timeout must be a number of seconds"),
+        ({"connect_timeout": "1"}, TypeError, "a number of seconds"),
+        ({"on_failure": "shut"}, ValueError, "'closed', 'open' or 'local'"),
+        ({"on_failure": None}, TypeError, "on_failure"),
+        ({"on_failure": {"a": 1}}, TypeError, "on_failure"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named_at_once(
     api: Api, option: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
-        api(MemoryStore(), "1/s", **option)
+        api.from_url("memory://", "1/s", **option)
 
 
 @pytest.mark.parametrize("tokens", [-5, 2.5, True])

@@ -340,30 +340,3 @@ def test_who_waits_for_a_share_is_served(outage: Begin) -> None:
     until(lambda: story.limiter.statistics().waiting == 1)
     story.clock.pass_by(0.05)
     waiter.result(60.0)
-
-
-# What is wrong is said at once
-
-
-@pytest.mark.parametrize(
-    ("option", "kind", "said"),
-    [
-        ({"deadline": 0}, ValueError, "more than 0 seconds"),
-        ({"deadline": -1.0}, ValueError, "more than 0 seconds"),
-        ({"deadline": float("nan")}, ValueError, "more than 0 seconds"),
-        ({"deadline": float("inf")}, ValueError, "finite"),
-        ({"deadline": True}, TypeError, "a number of seconds"),
-        ({"deadline": "1"}, TypeError, "a number of seconds"),
-        ({"deadline": None}, TypeError, "a number of seconds"),
-        ({"connect_timeout": 0}, ValueError, "connect_timeout must be more than 0 seconds"),
-        ({"connect_timeout": float("inf")}, ValueError, "finite"),
-        ({"connect_timeout": None}, TypeError, "connect_timeout must be a number of seconds"),
-        ({"connect_timeout": "1"}, TypeError, "a number of seconds"),
-        ({"on_failure": "shut"}, ValueError, "'closed', 'open' or 'local'"),
-        ({"on_failure": None}, TypeError, "on_failure"),
-        ({"on_failure": {"a": 1}}, TypeError, "on_failure"),
-    ],
-)
-def test_a_wrong_option_fails_at_the_start(api: Api, option: Any, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
-        api.from_url("memory://", "1/s", **option)

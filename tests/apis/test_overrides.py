@@ -14,6 +14,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.known import EVERY, UNTOLD
+from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
@@ -44,6 +45,19 @@ class Stage:
         """Have the limiter ask the store, until it knows what is there."""
         revision = self.store.rules.revision
         self.until(lambda: bool(self.limiter.rules.revision == revision))
+
+    def set(self, *words: Any, **terms: Any) -> None:
+        self.admin.set(*words, **terms)
+        self.hear()
+
+    def unset(self, name: str) -> None:
+        self.admin.unset(name)
+        self.hear()
+
+    def end(self, override: Override, margin: float = 0.1) -> None:
+        """Let time pass until an override has ended."""
+        assert override.until is not None
+        self.clock.now += override.until - self.admin.clock() + margin
 
     def until(self, fact: Callable[[], bool]) -> None:
         """Ask from time to time. While the overrides are read time stands still, so that it is clear when it was."""
@@ -80,38 +94,30 @@ def stage(api: Api, clock: Clock) -> Iterator[Stage]:
     made.limiter.close()
 
 
-def test_an_override_counts_for_the_keys_that_it_names_and_no_others(stage: Stage) -> None:
-    stage.admin.set("search:*", "20/s", why="slow index")
-    stage.hear()
-    assert stage.limit == 20
+def test_an_override_counts_for_the_keys_that_it_names_until_it_is_removed(stage: Stage) -> None:
+    stage.set("search:*", "20/s", why="slow index")
+    told = "search:ann: 20/s instead of 1000/s, by the override of search:*, set by ann: slow index"
+    assert (stage.limit, str(stage.limiter.rules.explain(KEY))) == (20, told)
     assert stage.limiter.decide("export", 0).limit == 1000
+    assert str(stage.limiter.rules.explain("export")) == "export: 1000/s, by the code"
+    assert [each.name for each in stage.limiter.rules.overrides] == ["search:*"]
     assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 20
+    stage.unset("search:*")
+    stage.until(lambda: stage.limit == 1000)
 
 
 def test_a_key_in_use_obeys(stage: Stage) -> None:
     assert [stage.limiter.try_acquire(KEY) for _ in range(500)] == [True] * 500
-    stage.admin.set(KEY, "20/s")
-    stage.hear()
+    stage.set(KEY, "20/s")
     stage.until(lambda: stage.limit == 20)
     assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 20
 
 
-def test_an_override_that_is_removed_leaves_the_quota_of_the_code(stage: Stage) -> None:
-    stage.admin.set("*", "20/s")
-    stage.hear()
-    assert stage.limit == 20
-    stage.admin.unset("*")
-    stage.hear()
-    stage.until(lambda: stage.limit == 1000)
-
-
 def test_an_override_ends_by_itself(stage: Stage) -> None:
-    stage.admin.set("search:*", "20/s", until="1h")
-    stage.hear()
+    stage.set("search:*", "20/s", until="1h")
     assert stage.limit == 20
     (override,) = stage.admin.overrides()
-    assert override.until is not None
-    stage.clock.now += override.until - stage.admin.clock() - 0.1
+    stage.end(override, -0.1)
     assert stage.limit == 20
     stage.clock.now += 0.2
     assert stage.limiter.rules.explain(KEY).override is not None, "nobody has looked at the clock yet"
@@ -122,16 +128,14 @@ def test_an_override_ends_by_itself(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", [KEY, "search:*"])
 def test_at_the_end_of_a_hold_the_quota_that_was_set_before_counts_again(stage: Stage, name: str) -> None:
-    stage.admin.set(name, "20/s")
-    stage.hear()
+    stage.set(name, "20/s")
     stage.until(lambda: stage.limit == 20)
     hold = stage.admin.hold(name, "1h")
     stage.hear()
     stage.until(lambda: not stage.limiter.try_acquire(KEY))
     assert str(stage.limiter.rules.explain(KEY)).startswith(f"{KEY}: 0/s instead of 1000/s, by the override of {name}")
     assert ", then 20/s, set by ann" in str(stage.limiter.rules.explain(KEY))
-    assert hold.until is not None
-    stage.clock.now += hold.until - stage.admin.clock() + 0.1
+    stage.end(hold)
     stage.look_at_the_clock()
     stage.until(lambda: stage.limit == 20)
     assert 0 < sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 20
@@ -141,8 +145,7 @@ def test_at_the_end_of_a_hold_the_quota_that_was_set_before_counts_again(stage: 
 
 def test_a_limiter_that_starts_later_obeys_too(stage: Stage, api: Api) -> None:
     """Neither a deployment nor a restarted pod undoes an override."""
-    stage.admin.set("search:*", "20/s")
-    stage.hear()
+    stage.set("search:*", "20/s")
     assert stage.limiter.decide(KEY).limit == 20
     later: Any = api(stage.store, "5000/s", revision=99, sizer=FixedBatch(1), clock=stage.clock)
     assert later.decide(KEY).limit == 20, "the bucket tells, even before it has read anything"
@@ -152,21 +155,17 @@ def test_a_limiter_that_starts_later_obeys_too(stage: Stage, api: Api) -> None:
 
 def test_an_override_of_nothing_refuses_all_until_it_is_removed(stage: Stage) -> None:
     assert stage.limiter.try_acquire(KEY)
-    stage.admin.set(KEY, "0/s")
-    stage.hear()
+    stage.set(KEY, "0/s")
     stage.until(lambda: not stage.limiter.try_acquire(KEY))
-    stage.admin.unset(KEY)
-    stage.hear()
+    stage.unset(KEY)
     stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
 
 
 def test_an_override_of_everything_admits_all_and_counts_it(stage: Stage) -> None:
-    stage.admin.set(KEY, "0/s")
-    stage.hear()
+    stage.set(KEY, "0/s")
     assert not stage.limiter.try_acquire(KEY)
     stage.admin.open("search:*", "1h", why="an incident")
-    stage.admin.unset(KEY)
-    stage.hear()
+    stage.unset(KEY)
     stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
     before = stage.limiter.statistics()
     assert [stage.limiter.try_acquire(KEY, cost) for cost in (1, 1, 1000)] == [True] * 3
@@ -183,8 +182,7 @@ def test_an_instance_that_admits_everything_hears_of_the_end_though_it_asks_for_
     stage.admin.open("*", None)
     stage.hear()
     stage.until(lambda: bool(stage.limiter.try_acquire(KEY, 900)))
-    stage.admin.set("*", "5/s")
-    stage.hear()
+    stage.set("*", "5/s")
     stage.until(lambda: stage.limit == 5)
     assert sum(stage.limiter.try_acquire(KEY) for _ in range(40)) <= 5
 
@@ -192,8 +190,7 @@ def test_an_instance_that_admits_everything_hears_of_the_end_though_it_asks_for_
 def test_what_is_admitted_freely_ends_by_itself(stage: Stage) -> None:
     override = stage.admin.open("*", "1h")
     stage.hear()
-    assert override.until is not None
-    stage.clock.now += override.until - stage.admin.clock() + 0.1
+    stage.end(override)
     stage.look_at_the_clock()
     stage.until(lambda: stage.limiter.rules.explain(KEY).override is None)
     assert stage.limiter.try_acquire(KEY)
@@ -222,8 +219,7 @@ def test_shadow_mode_by_the_code_admits_all_and_counts_by_policy_what_was_to_be_
 
 
 def test_shadow_mode_by_an_override_admits_all_until_it_is_removed(stage: Stage) -> None:
-    stage.admin.set(KEY, "5/s")
-    stage.hear()
+    stage.set(KEY, "5/s")
     stage.until(lambda: stage.limit == 5)
     while stage.limiter.try_acquire(KEY):
         pass
@@ -234,14 +230,12 @@ def test_shadow_mode_by_an_override_admits_all_until_it_is_removed(stage: Stage)
     admitted = [bool(stage.limiter.try_acquire(KEY, 500)) for _ in range(10)]
     assert admitted == [True] * 10
     assert stage.limiter.statistics().shadow_refused > 0
-    stage.admin.unset("*")
-    stage.hear()
+    stage.unset("*")
     stage.until(lambda: not (stage.limiter.try_acquire(KEY, 900) and stage.limiter.try_acquire(KEY, 900)))
 
 
 def test_an_override_of_the_failure_policy_reaches_the_keys_it_names(stage: Stage) -> None:
-    stage.admin.set("search:*", weight=3, on_failure="open", why="a migration")
-    stage.hear()
+    stage.set("search:*", weight=3, on_failure="open", why="a migration")
     stage.until(lambda: stage.limiter.rules.explain(KEY).override is not None)
     assert "weight 3, on_failure open beside 1000/s" in str(stage.limiter.rules.explain(KEY))
     assert stage.limit == 1000
@@ -257,21 +251,18 @@ def test_an_override_of_the_failure_policy_reaches_the_keys_it_names(stage: Stag
 
 
 def test_a_trial_beside_what_counts_is_counted_and_refuses_nobody(stage: Stage) -> None:
-    stage.admin.set("search:*", "10/s", mode="shadow", why="is that enough?")
-    stage.hear()
+    stage.set("search:*", "10/s", mode="shadow", why="is that enough?")
     stage.until(lambda: stage.limiter.rules.explain(KEY).trial is not None)
     assert [stage.limiter.try_acquire(KEY) for _ in range(500)] == [True] * 500
     assert "beside it the trial of 10/s of search:*" in str(stage.limiter.rules.explain(KEY))
-    stage.admin.unset("search:*")
-    stage.hear()
+    stage.unset("search:*")
     stage.until(lambda: bool(stage.limiter.statistics().shadow_refused))
     assert 400 <= stage.limiter.statistics().shadow_refused <= 490
     assert stage.limit == 1000
 
 
 def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mistake(stage: Stage) -> None:
-    stage.admin.set(KEY, "5/s")
-    stage.hear()
+    stage.set(KEY, "5/s")
     assert not stage.limiter.try_acquire(KEY, 40)
     assert (stage.limiter.decide(KEY, 40).allowed, stage.limiter.decide(KEY, 40).retry_after) == (False, math.inf)
     with pytest.raises(RateLimited):
@@ -283,26 +274,13 @@ def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mista
 def test_where_buckets_cannot_tell_a_limiter_looks_for_itself(api: Api, clock: Clock) -> None:
     stage = Stage(api, clock, kind=Blind)
     for quota in ("20/s", "30/s"):
-        stage.admin.set("search:*", quota)
-        stage.hear()
+        stage.set("search:*", quota)
         stage.until(lambda quota=quota: f"{stage.limit}/s" == quota)  # type: ignore[misc]
     stage.limiter.close()
 
 
-def test_a_limiter_explains_which_quota_counts_and_why(stage: Stage) -> None:
-    stage.admin.set("search:*", "20/s", why="slow index")
-    stage.hear()
-    explanation = stage.limiter.rules.explain(KEY)
-    assert str(explanation) == (
-        "search:ann: 20/s instead of 1000/s, by the override of search:*, set by ann: slow index"
-    )
-    assert str(stage.limiter.rules.explain("export")) == "export: 1000/s, by the code"
-    assert [each.name for each in stage.limiter.rules.overrides] == ["search:*"]
-
-
 def test_damage_leaves_overrides_in_force_and_is_said_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    stage.admin.set("search:*", "20/s")
-    stage.hear()
+    stage.set("search:*", "20/s")
     stage.store.rules._fields["rule:search:*"] = "garbage"
     stage.store.rules.revision += 1
     with caplog.at_level(logging.ERROR, "batchlimit"):
@@ -315,8 +293,7 @@ def test_damage_leaves_overrides_in_force_and_is_said_once(stage: Stage, caplog:
 
 
 def test_a_hash_that_has_gone_leaves_overrides_in_force(stage: Stage) -> None:
-    stage.admin.set("search:*", "20/s")
-    stage.hear()
+    stage.set("search:*", "20/s")
     stage.store.rules._fields.clear()
     stage.store.rules.revision = 0
     stage.until(lambda: stage.limiter.rules.failures == 1)
@@ -338,8 +315,7 @@ def test_many_overrides_are_obeyed(stage: Stage) -> None:
 
 def test_no_thread_is_left_that_reads(stage: Stage) -> None:
     others = set(threading.enumerate())
-    stage.admin.set("search:*", "20/s")
-    stage.hear()
+    stage.set("search:*", "20/s")
     await_fact(
         lambda: not any(each.name == "batchlimit-rules" for each in set(threading.enumerate()) - others), "it ended"
     )
