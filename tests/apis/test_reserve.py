@@ -38,35 +38,22 @@ def left(limiter: Any) -> int:
     return spent
 
 
-@pytest.mark.parametrize(("actual", "remaining"), [(0, 100), (1, 99), (39, 61), (40, 60), (41, 59), (100, 0)])
-def test_what_it_really_was_is_charged(limiter: Any, actual: int, remaining: int) -> None:
-    with limiter.reserve(KEY, 40) as reservation:
-        assert (reservation.cost, reservation.settled) == (40, False)
-        assert limiter.peek(KEY).remaining == 60
-        reservation.settle(actual)
-        assert reservation.settled
-    assert left(limiter) == remaining
-
-
-def test_it_may_be_kept_without_a_block(limiter: Any) -> None:
-    reservation = limiter.reserve(KEY, 40)
+@pytest.mark.parametrize(
+    ("cost", "actual", "remaining"),
+    [
+        *[(40, actual, 100 - actual) for actual in (0, 1, 39, 40, 41, 100)],
+        (40, None, 60),  # who does not settle keeps the estimate
+        (0, 30, 70),
+    ],
+)
+def test_what_it_really_was_is_charged(limiter: Any, cost: int, actual: int | None, remaining: int) -> None:
+    reservation = limiter.reserve(KEY, cost)
+    assert (reservation.cost, reservation.settled, limiter.peek(KEY).remaining) == (cost, False, 100 - cost)
     with reservation:
-        reservation.settle(30)
-    assert left(limiter) == 70
-
-
-def test_a_second_block_is_an_error(limiter: Any) -> None:
-    """It would be charged to nobody."""
-    with limiter.reserve(KEY, 40) as reservation:
-        pass
-    with pytest.raises(RuntimeError, match="was settled before"), reservation:
-        pytest.fail("it was entered")
-
-
-def test_who_leaves_the_block_without_settling_keeps_the_estimate(limiter: Any) -> None:
-    with limiter.reserve(KEY, 40):
-        pass
-    assert left(limiter) == 60
+        if actual is not None:
+            reservation.settle(actual)
+            assert reservation.settled
+    assert left(limiter) == remaining
 
 
 @pytest.mark.parametrize(("on_error", "remaining"), [("keep", 60), ("refund", 100)])
@@ -119,11 +106,14 @@ def test_settling_twice_is_an_error_and_charges_once(limiter: Any, again: int) -
     assert left(limiter) == 90
 
 
-def test_settling_after_the_block_is_an_error(limiter: Any) -> None:
+def test_after_the_block_it_is_neither_settled_nor_entered(limiter: Any) -> None:
+    """It would be charged to nobody."""
     with limiter.reserve(KEY, 40) as reservation:
         pass
     with pytest.raises(RuntimeError, match="or at the end of its block"):
         reservation.settle(10)
+    with pytest.raises(RuntimeError, match="was settled before"), reservation:
+        pytest.fail("it was entered")
     assert left(limiter) == 60
 
 
@@ -161,12 +151,6 @@ def test_what_is_to_happen_on_an_error_is_one_of_two(limiter: Any, on_error: Any
     with pytest.raises(ValueError, match="on_error must be 'keep' or 'refund', not"):
         limiter.reserve(KEY, 40, on_error=on_error)
     assert left(limiter) == 100
-
-
-def test_a_reservation_of_nothing_may_turn_out_to_be_something(limiter: Any) -> None:
-    with limiter.reserve(KEY, 0) as reservation:
-        reservation.settle(30)
-    assert left(limiter) == 70
 
 
 # Estimates that were too low

@@ -42,10 +42,14 @@ def levels(limiter: Any) -> list[int]:
     return [limiter.peek(key).remaining for key in QUOTAS]
 
 
-def test_all_are_charged(limiter: Any) -> None:
+def test_all_are_charged_and_a_decision_tells_of_each(limiter: Any) -> None:
     limiter.acquire_all({"user": 1, "tenant": 2, "global": 3})
     assert levels(limiter) == [4, 18, 97]
-    assert limiter.statistics().admitted == 6
+    decisions = limiter.decide_all({"user": 1, "tenant": 2, "global": 3})
+    told = {key: (each.allowed, each.limit, each.remaining) for key, each in decisions.items()}
+    assert told == {"user": (True, 5, 3), "tenant": (True, 20, 16), "global": (True, 100, 94)}
+    assert levels(limiter) == [3, 16, 94]
+    assert limiter.statistics().admitted == 12
 
 
 def test_one_key_is_decided_as_decide_does(limiter: Any) -> None:
@@ -67,10 +71,12 @@ def test_if_one_is_short_none_is_charged(limiter: Any, order: tuple[str, ...], w
     limiter.acquire("user", 5)
     if warm:  # then the refusal is known by memory
         assert not limiter.try_acquire("user")
+    decisions = limiter.decide_all(dict.fromkeys(order, 1))
+    assert [(key, each.allowed, each.remaining) for key, each in decisions.items()] == [("user", False, 0)]
     with pytest.raises(RateLimited) as caught:
         limiter.acquire_all(dict.fromkeys(order, 1), timeout=0)
     assert caught.value.key == "user"
-    assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert caught.value.retry_after == decisions["user"].retry_after == pytest.approx(1 / SLOW)
     assert levels(limiter) == [0, 20, 100]
     assert limiter.statistics().admitted == 5
     limiter.acquire("tenant", 20, timeout=0)
@@ -80,11 +86,12 @@ def test_if_one_is_short_none_is_charged(limiter: Any, order: tuple[str, ...], w
 def test_what_is_refused_by_memory_asks_nobody(limiter: Any, stage: Stage) -> None:
     limiter.acquire("user", 5)
     assert not limiter.try_acquire("user")
-    before = len(stage.asks)
+    before, refused = len(stage.asks), limiter.statistics().refused
     for _ in range(5):
         with pytest.raises(RateLimited):
             limiter.acquire_all({"global": 1, "tenant": 1, "user": 1}, timeout=0)
-    assert len(stage.asks) == before
+    assert limiter.decide_all({"user": 1})["user"].source == "denied"
+    assert (len(stage.asks), limiter.statistics().refused) == (before, refused + 6)
 
 
 def test_who_is_short_waits_holding_nothing(limiter: Any) -> None:
@@ -143,7 +150,9 @@ def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(
 def test_nothing_is_charged_where_nothing_is_asked_for(limiter: Any) -> None:
     limiter.acquire_all({})
     limiter.acquire_all({"user": 0})
-    assert levels(limiter) == [5, 20, 100]
+    assert (limiter.decide_all({}), levels(limiter)) == ({}, [5, 20, 100])
+    limiter.acquire("user", 5)
+    assert all(limiter.decide_all({"user": 0, "global": 1}).values())
 
 
 def test_close_wakes_who_waits(limiter: Any) -> None:
@@ -153,8 +162,9 @@ def test_close_wakes_who_waits(limiter: Any) -> None:
     limiter.close()
     with pytest.raises(LimiterClosed):
         waiter.result(DEADLINE)
-    with pytest.raises(LimiterClosed):
-        limiter.acquire_all({"global": 1})
+    for call in (limiter.acquire_all, limiter.decide_all):
+        with pytest.raises(LimiterClosed):
+            call({"global": 1})
 
 
 @pytest.mark.parametrize(
@@ -177,9 +187,11 @@ def test_close_wakes_who_waits(limiter: Any) -> None:
 def test_what_makes_no_sense_is_named_at_once_and_charges_nothing(
     limiter: Any, costs: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        limiter.acquire_all(costs)
-    assert levels(limiter) == [5, 20, 100]
+    for call in (limiter.acquire_all, limiter.decide_all):
+        with pytest.raises(error, match=message):
+            call(costs)
+        assert levels(limiter) == [5, 20, 100]
+        limiter.acquire("global", 0)  # in use from now on: it is asked for first
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
@@ -250,32 +262,6 @@ def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> Non
         while limiter.try_acquire("a"):
             spent += 1
         assert spent == 100
-
-
-def test_a_decision_on_several_charges_all_and_tells_of_each(limiter: Any) -> None:
-    decisions = limiter.decide_all({"user": 1, "tenant": 2, "global": 3})
-    assert {key: (each.allowed, each.limit) for key, each in decisions.items()} == {
-        "user": (True, 5),
-        "tenant": (True, 20),
-        "global": (True, 100),
-    }
-    assert {key: each.remaining for key, each in decisions.items()} == dict(zip(QUOTAS, levels(limiter), strict=True))
-    assert limiter.statistics().admitted == 6
-
-
-@pytest.mark.parametrize("order", [("user", "tenant", "global"), ("global", "tenant", "user")])
-@pytest.mark.parametrize("warm", [True, False])
-def test_a_decision_on_several_of_which_one_is_short_charges_none_and_tells_of_that_one(
-    limiter: Any, order: tuple[str, ...], warm: bool
-) -> None:
-    limiter.acquire("user", 5)
-    if warm:  # then the refusal is known by memory
-        assert not limiter.try_acquire("user")
-    decisions = limiter.decide_all(dict.fromkeys(order, 1))
-    assert [(key, each.allowed, each.remaining) for key, each in decisions.items()] == [("user", False, 0)]
-    assert decisions["user"].retry_after == pytest.approx(1 / SLOW)
-    assert levels(limiter) == [0, 20, 100]
-    assert limiter.statistics().admitted == 5
 
 
 def test_a_decision_on_several_that_memory_knows_asks_nobody(api: Api, stage: Stage, clock: Clock) -> None:
@@ -350,41 +336,6 @@ def test_what_was_borrowed_while_the_store_is_away_is_left_to_a_decision(api: Ap
     assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
     assert limiter.statistics().admitted == 2
     limiter.close()
-
-
-def test_a_decision_on_several_that_memory_refuses_asks_nobody_and_is_counted(limiter: Any, stage: Stage) -> None:
-    limiter.acquire("user", 5)
-    assert not limiter.try_acquire("user")
-    before, refused = len(stage.asks), limiter.statistics().refused
-    assert limiter.decide_all({"user": 1})["user"].source == "denied"
-    assert len(stage.asks) == before
-    assert limiter.statistics().refused == refused + 1
-
-
-@pytest.mark.parametrize(
-    ("costs", "error"),
-    [({"user": 6}, ValueError), ({"user": -1}, ValueError), ({"user": True}, TypeError), ({"other": 1}, ValueError)],
-)
-def test_a_decision_on_several_refuses_what_can_never_work_and_charges_nothing(
-    limiter: Any, costs: dict[str, int], error: type[Exception]
-) -> None:
-    limiter.decide_all({"user": 1, "global": 1})
-    with pytest.raises(error):
-        limiter.decide_all({"global": 1, **costs})
-    assert levels(limiter) == [4, 20, 99]
-
-
-def test_a_decision_on_a_key_without_cost_is_always_yes(limiter: Any) -> None:
-    limiter.acquire("user", 5)
-    assert all(limiter.decide_all({"user": 0, "global": 1}).values())
-    assert limiter.decide_all({}) == {}
-
-
-def test_a_closed_limiter_decides_on_nothing(limiter: Any) -> None:
-    limiter.decide_all({"user": 1})
-    limiter.close()
-    with pytest.raises(LimiterClosed):
-        limiter.decide_all({"user": 1})
 
 
 @pytest.mark.parametrize("name", ["u" * 300])

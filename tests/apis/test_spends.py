@@ -3,6 +3,7 @@
 import math
 import random
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -189,23 +190,21 @@ def test_several_keys_are_acquired_and_refunded_after_spends(limiter: Any, store
     assert levels(store, "user", "tenant") == [0, 19]
 
 
-def test_a_refund_after_a_spend_comes_back_to_the_bucket(limiter: Any, store: MemoryStore) -> None:
-    assert limiter.try_acquire("user", 4)
-    limiter.refund("user", 3)
+@pytest.mark.parametrize(
+    ("spend", "level"),
+    [
+        (lambda limiter: limiter.try_acquire("user", 4) and limiter.refund("user", 3), 4),
+        (lambda limiter: limiter.reserve("user", 4).settle(1), 4),
+        (lambda limiter: limiter.reserve("user", 2).settle(4), 1),
+    ],
+    ids=["a refund", "a reservation of too much", "a reservation of too little"],
+)
+def test_a_spend_is_corrected_at_the_bucket(
+    limiter: Any, store: MemoryStore, spend: Callable[[Any], object], level: int
+) -> None:
+    spend(limiter)
     limiter.close()
-    assert levels(store, "user") == [4]
-
-
-def test_what_was_reserved_by_a_spend_is_settled(limiter: Any, store: MemoryStore) -> None:
-    limiter.reserve("user", 4).settle(1)
-    limiter.close()
-    assert levels(store, "user") == [4]
-
-
-def test_what_is_used_beyond_a_reservation_is_charged(limiter: Any, store: MemoryStore) -> None:
-    limiter.reserve("tenant", 4).settle(7)
-    limiter.close()
-    assert levels(store, "tenant") == [13]
+    assert levels(store, "user") == [level]
 
 
 def test_a_lost_bucket_is_counted_and_begins_with_a_share(api: Api, clock: Clock, without_refresher: None) -> None:
