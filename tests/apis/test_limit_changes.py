@@ -44,13 +44,13 @@ def test_a_listener_is_told_of_each_change_that_a_call_brings_and_of_no_other_ca
     assert told == [(30, 27), (27, 24)]
 
 
-def test_a_listener_is_told_of_a_limit_that_was_set_once_it_holds(limiter: Any) -> None:
+def test_a_listener_is_told_of_a_limit_that_an_operator_set_once_it_holds(limiter: Any) -> None:
     law, told = Settable(3), []
     with closing(limiter(law)) as here:
-        here.listen(lambda before, after: told.append((before, after, here.limit)))
+        here.listen(lambda before, after, why: told.append((before, after, why, here.limit)), why=True)
         for limit in (5, 5, 2):
             law.set_limit(limit)
-    assert told == [(3, 5, 5), (5, 2, 2)]
+    assert told == [(3, 5, "operator", 5), (5, 2, "operator", 2)]
 
 
 def test_a_listener_that_asks_why_is_told(limiter: Any) -> None:
@@ -68,15 +68,6 @@ def test_a_listener_that_asks_why_is_told(limiter: Any) -> None:
     assert told == [(30, 27, "loss"), (27, 24, "late"), (24, 25, "room")]
     assert (seen.lowered_by, seen.raised_by) == ({"loss": 1, "late": 1}, {"room": 1})
     assert (seen.lowered, seen.raised) == (2, 1)
-
-
-def test_an_operator_is_told_from_the_law(limiter: Any) -> None:
-    law, told = Settable(3), list[str]()
-    with closing(limiter(law)) as here:
-        here.listen(lambda before, after, why: told.append(why), why=True)
-        law.set_limit(5)
-        law.set_limit(2)
-    assert told == ["operator", "operator"]
 
 
 @pytest.mark.parametrize("wrapped", [lambda law: law, Watched])

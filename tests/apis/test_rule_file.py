@@ -54,8 +54,13 @@ class Stage:
     """A limiter that goes by a file, on a store in this process, whose clock stands still."""
 
     def __init__(self, api: Api, clock: Clock, path: Path, **options: Any) -> None:
-        self.file, self.clock, self.store = RuleFile(path), clock, MemoryStore(clock)
+        self.path, self.file, self.clock, self.store = path, RuleFile(path), clock, MemoryStore(clock)
         self.limiter: Any = api(self.store, self.file, sizer=FixedBatch(1), clock=clock, **options)
+
+    def says(self, text: str) -> bool:
+        """Have the file say this, and look at it."""
+        put(self.path, text)
+        return self.file.look()
 
     def limit(self, key: str = KEY) -> int:
         return int(self.limiter.decide(key, 0).limit)
@@ -78,10 +83,9 @@ def stage(api: Api, clock: Clock, path: Path) -> Iterator[Stage]:
     made.limiter.close()
 
 
-def test_a_limiter_goes_by_a_file_and_by_the_one_that_takes_its_place(stage: Stage, path: Path) -> None:
+def test_a_limiter_goes_by_a_file_and_by_the_one_that_takes_its_place(stage: Stage) -> None:
     assert (stage.limit(), stage.limit("another")) == (100, 1000)
-    put(path, SECOND)
-    assert stage.file.look()
+    assert stage.says(SECOND)
     assert (stage.limit(), stage.limit("another")) == (10, 1000)
     assert stage.limiter.rules.explain(KEY).code.burst == 10
     assert stage.limiter.rules.file is stage.file
@@ -99,23 +103,19 @@ def test_links_may_be_swapped_as_kubernetes_does_it(api: Api, clock: Clock, tmp_
     stage.limiter.close()
 
 
-def test_what_was_used_stays_used_as_a_share_of_the_burst(stage: Stage, path: Path) -> None:
+def test_what_was_used_stays_used_as_a_share_of_the_burst(stage: Stage) -> None:
     for _ in range(50):
         assert stage.limiter.try_acquire(KEY)
-    put(path, SECOND)
-    stage.file.look()
+    stage.says(SECOND)
     assert 1 <= sum(stage.limiter.try_acquire(KEY) for _ in range(20)) <= 5
-    put(path, FIRST)
-    stage.file.look()
+    stage.says(FIRST)
     assert sum(stage.limiter.try_acquire(KEY) for _ in range(200)) <= 20, "there and back adds no tokens"
 
 
-def test_a_key_that_nobody_may_use_can_be_used_again_at_once(stage: Stage, path: Path) -> None:
-    put(path, FIRST.replace("100/s", "0/s"))
-    stage.file.look()
+def test_a_key_that_nobody_may_use_can_be_used_again_at_once(stage: Stage) -> None:
+    stage.says(FIRST.replace("100/s", "0/s"))
     assert not stage.limiter.try_acquire(KEY)
-    put(path, FIRST)
-    stage.file.look()
+    stage.says(FIRST)
     stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
 
 
@@ -135,8 +135,7 @@ def test_a_file_that_cannot_be_used_is_refused_whole_and_told_once(
     assert stage.limiter.statistics().rules_failures == 1
     told = [each for each in caplog.records if getattr(each, "batchlimit_event", "") == "rules.refused"]
     assert (len(told), told[0].levelno) == (1, logging.ERROR)
-    put(path, SECOND)
-    assert stage.file.look()
+    assert stage.says(SECOND)
     assert (stage.limit(), stage.file.problem) == (10, "")
 
 
@@ -149,20 +148,17 @@ def test_a_file_that_is_gone_is_told_of_once_and_what_it_said_stays(stage: Stage
     assert stage.file.problem == ""
 
 
-def test_a_name_that_the_file_has_no_more_keeps_its_quota_unless_another_name_matches(stage: Stage, path: Path) -> None:
-    put(path, '[limits]\n"search:*" = "10/s"\n')
-    stage.file.look()
+def test_a_name_that_the_file_has_no_more_keeps_its_quota_unless_another_name_matches(stage: Stage) -> None:
+    stage.says('[limits]\n"search:*" = "10/s"\n')
     assert (stage.limit(), stage.limit("another")) == (10, 1000), "no key in use is left without a quota"
-    put(path, '[limits]\n"*" = "7/s"\n')
-    stage.file.look()
+    stage.says('[limits]\n"*" = "7/s"\n')
     assert (stage.limit(), stage.limit("another")) == (7, 7)
 
 
-def test_counts_stay_with_the_name_by_which_a_key_went(stage: Stage, path: Path) -> None:
+def test_counts_stay_with_the_name_by_which_a_key_went(stage: Stage) -> None:
     for _ in range(5):
         stage.limiter.try_acquire(KEY)
-    put(path, '[limits]\n"search:ann" = "100/s"\n"*" = "1000/s"\n')
-    stage.file.look()
+    stage.says('[limits]\n"search:ann" = "100/s"\n"*" = "1000/s"\n')
     for _ in range(3):
         stage.limiter.try_acquire(KEY)
     statistics = stage.limiter.statistics()
@@ -172,11 +168,10 @@ def test_counts_stay_with_the_name_by_which_a_key_went(stage: Stage, path: Path)
     assert statistics.admitted == 8
 
 
-def test_an_override_outranks_a_file(stage: Stage, path: Path) -> None:
+def test_an_override_outranks_a_file(stage: Stage) -> None:
     Admin(stage.store).set(KEY, "3/s")
     stage.until(lambda: stage.limit() == 3)
-    put(path, SECOND)
-    stage.file.look()
+    stage.says(SECOND)
     assert stage.limit() == 3
     Admin(stage.store).unset(KEY)
     stage.until(lambda: stage.limit() == 10)
@@ -194,8 +189,7 @@ def test_a_file_says_mode_and_failure_policy_of_its_names(api: Api, clock: Clock
     stage.store.take = stage.store.spend = away  # type: ignore[method-assign]
     assert stage.limiter.try_acquire("another")
     assert stage.limiter.statistics().fallback >= 1
-    put(path, '[limits]\n"*" = "1/s"\n')
-    stage.file.look()
+    stage.says('[limits]\n"*" = "1/s"\n')
     assert not stage.limiter.try_acquire("a third one")
     stage.limiter.close()
 
