@@ -31,7 +31,7 @@ _STRETCH = 4.0
 
 
 class Screen:
-    """A key and its plain bucket. Arithmetic decides where it `is_open`, reservoirs too where a stretch `is_sampled`."""
+    """A key and its plain bucket. Arithmetic decides where it `is_open`; reservoirs too if a stretch `is_sampled`."""
 
     __slots__ = (
         "_fills_in", "_first", "_level", "_levels", "_on_end", "_others", "_since",
