@@ -43,13 +43,14 @@ def take_leased(registry: Registry, costs: Mapping[str, int]) -> dict[str, Remai
     else:
         if registry.clock() < until:
             return left
-    _put_back([(entries[key], key, costs[key], entries[key].tokens.expires) for key in left], registry.clock())
+    if left:
+        _put_back([(entries[key], key, costs[key], entries[key].tokens.expires) for key in left], registry.clock())
     return None
 
 
 def decide_from_memory(registry: Registry, costs: Any) -> dict[str, Decision] | None:
     """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
-    if costs.__class__ is not dict or registry.thread != get_ident():
+    if costs.__class__ is not dict or registry.thread != get_ident() or registry.entries.keys().isdisjoint(costs):
         return None
     taken, now = _take(registry.entries, costs, registry.clock)
     if taken is None:

@@ -193,7 +193,7 @@ class AsyncRateLimiter(
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
-            return {key: await self.decide(key, cost)}
+            return {key: await self._slow_path.decide(key, cost)}
         if (known := await spend_cold(self._registry, costs)) is not None:
             return known
         return await AsyncAcquireAll(costs, self._registry).decide()

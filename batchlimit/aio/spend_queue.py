@@ -127,4 +127,7 @@ def _answers(reply: object, calls: Sequence[Call]) -> bool:
     """Whether it is an answer to all of these: a store of the user's own may say whatever it likes."""
     if not isinstance(reply, SpendReply) or len(reply.groups) != len(calls):
         return False
-    return all(told is None or len(told) == len(begun) for told, (begun, _) in zip(reply.groups, calls, strict=True))
+    for told, (begun, _) in zip(reply.groups, calls, strict=True):
+        if told is not None and len(told) != len(begun):
+            return False
+    return True

@@ -235,10 +235,15 @@ class Prepared:
         secret: bytes | None,
         legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
-        items = [] if secret is None else [policy.key(key, binding, secret) for policy, _, key, binding in rules]
-        self._policies, self._limits = (b", ".join(each) for each in zip(*items, strict=True)) if items else (b"", b"")
+        policies, limits, self._parts = list[bytes](), list[bytes](), []
+        for policy, quota, key, binding in rules:
+            if secret is not None:
+                named, limit = policy.key(key, binding, secret)
+                policies.append(named)
+                limits.append(limit)
+            self._parts.append((key, quota, binding, policy.most, policy.rate(binding)))
+        self._policies, self._limits = b", ".join(policies), b", ".join(limits)
         self._legacy = legacy if rules else None
-        self._parts = [(key, quota, bind, policy.most, policy.rate(bind)) for policy, quota, key, bind in rules]
         if not self._policies and self._legacy is None:
             self._parts = []
 

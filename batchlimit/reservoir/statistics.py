@@ -129,10 +129,10 @@ def decision(
     """
     largest = quota.largest_cost
     remaining = min(remaining, largest)
-    full_after = quota.full_after(remaining)
-    if levels:
+    full_after = quota.full_after(levels[0] if levels else remaining)
+    if quota.also and levels:
         full_after = max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
-    elif 0.0 < retry_after < math.inf:  # by then one more is there
+    elif not levels and 0.0 < retry_after < math.inf:  # by then one more is there
         full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
     if full_after < retry_after < math.inf:  # as in a pause
         full_after = retry_after

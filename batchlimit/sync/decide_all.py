@@ -48,7 +48,7 @@ def take_leased(entries: Entries, costs: Mapping[str, int], clock: Clock) -> dic
 
 def decide_from_memory(entries: Entries, costs: Any, clock: Clock) -> dict[str, Decision] | None:
     """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
-    if costs.__class__ is not dict:
+    if costs.__class__ is not dict or entries.keys().isdisjoint(costs):
         return None
     now = clock()
     found, is_enough = _found(entries, costs, now)

@@ -20,11 +20,15 @@ class Bill:
 
     def __init__(self, charged: Iterable[Charged]) -> None:
         self.charged = tuple(charged)
-        # The fields tell of all but those in shadow mode; some charge by the response.
-        self.told = tuple(each for each in self.charged if each[0].mode == "enforce")
-        self.settled = tuple(each for each in self.charged if each[0].charge is not None)
+        self.told: list[Charged] = []  # by the fields: all but those in shadow mode
+        self.settled: list[Charged] = []  # in the end: those that charge by the response
         self.costs: dict[str, int] = {}
-        for _, key, cost in self.charged:
+        for each in self.charged:
+            rule, key, cost = each
+            if rule.mode == "enforce":
+                self.told.append(each)
+            if rule.charge is not None:
+                self.settled.append(each)
             self.costs[key] = self.costs.get(key, 0) + cost
         self.prepared: Prepared | None = None
 

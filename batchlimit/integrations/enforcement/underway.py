@@ -44,7 +44,7 @@ class Underway:
 
     def among(self, rules: Iterable[Charged]) -> set[str]:
         """Return the keys of which responses are under way."""
-        return {key for rule, key, _ in rules if rule.charge is not None and key in self._open}
+        return {key for rule, key, _ in rules if rule.charge is not None and key in self._open} if self._open else set()
 
     def patience(self) -> float:
         """Return until when a request waits that was refused now."""

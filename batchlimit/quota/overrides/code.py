@@ -91,7 +91,7 @@ class Code:
     def __init__(self, quota: Rule, on_failure: FailureSource, mode: ModeSource, rank: Rank) -> None:
         self.quota, self.rank = quota, rank
         self.policy, self.mode = failure_rule(on_failure), mode_rule(mode)
-        self.is_enforced = mode == "enforce"  # for all keys
+        self.is_enforced = all(each == "enforce" for each in (mode.values() if isinstance(mode, Mapping) else [mode]))
         self.policies = policies_of(quota)  # by which keys are counted
         self.named: _Named | None = None
 

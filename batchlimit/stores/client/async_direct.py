@@ -115,8 +115,9 @@ class MultiplexedConnection(asyncio.Protocol):
     def _flush(self) -> None:
         try:
             outbox, self._outbox = self._outbox, []
-            self._asked.extend(answer for _, answer in outbox)
-            self._writer.transport.write(b"".join([command for command, _ in outbox]))
+            commands, answers = zip(*outbox, strict=True)
+            self._asked.extend(answers)
+            self._writer.transport.write(b"".join(commands))
         except BaseException:
             self._abort()
             raise
