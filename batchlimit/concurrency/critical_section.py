@@ -133,8 +133,8 @@ class GateQueue:
     def leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
         is_held = self._section.do(lambda: self._leave(permit, waiter))
-        if self._section.gate.behind:
-            self.serve()
+        if (gate := self._section.gate).behind:
+            self._section.change(lambda: gate.serve(self._section.clock()))
         return is_held
 
     def _leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
@@ -155,11 +155,6 @@ class GateQueue:
             return LimiterClosed(CLOSED)
         reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
         return section.do(lambda: self._counts.refusal(section.gate, reason, section.clock()))
-
-    def serve(self) -> None:
-        """Let waiters enter that may enter by now."""
-        section = self._section
-        section.change(lambda: section.gate.serve(section.clock()))
 
     def look(self) -> None:
         """Serve, and do what nobody does who was interrupted: take back places, and wake who is not woken yet."""

@@ -152,13 +152,10 @@ class LockedGate:
         finally:
             section.is_changing = nested
 
-    def refusal(self, reason: Reason) -> ConcurrencyLimited | LimiterClosed:
+    def refusal(self, reason: Reason) -> ConcurrencyLimited:
         """Count a refusal; return the error to raise."""
-        section = self._section
-        if section.gate.is_closed and reason != "shed":
-            return LimiterClosed(CLOSED)
-        with section.lock:
-            return self.counts.refusal(section.gate, reason, self.clock())
+        with self._section.lock:
+            return self.counts.refusal(self._section.gate, reason, self.clock())
 
     def leave(self, permit: BasePermit, outcome: Outcome) -> None:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""

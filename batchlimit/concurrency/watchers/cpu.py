@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,16 +10,12 @@ from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(NamedTuple):
     """What a group's `cpu.stat` counts."""
 
-    periods: int
-    """In how many periods of its quota it wanted to run."""
-    throttled: int
-    """In how many of them it used the quota up, and was held back."""
-    seconds: float
-    """How long it was held back, summed over processors."""
+    periods: int  # in how many periods of its quota it wanted to run
+    throttled: int  # in how many of them it used the quota up, and was held back
+    seconds: float  # how long it was held back, summed over processors
 
     @property
     def share(self) -> float:
@@ -138,12 +133,11 @@ def quota_of(group: Group) -> float | None:
 
 
 class ProcessorTimes(NamedTuple):
-    """What processors did so far, all in one unit of time."""
+    """What processors did so far, in one unit of time, and how many of them may be used at the same time."""
 
     used: float
     passed: float
     at_once: float
-    """How many of them may be used at the same time."""
 
     def since(self, before: "ProcessorTimes") -> float | None:
         """Return which share was used since then; None where no time has passed, or the counts began anew."""
@@ -151,42 +145,30 @@ class ProcessorTimes(NamedTuple):
         return None if passed <= 0 or used < 0 else used / (passed * self.at_once)
 
 
-@dataclass(frozen=True, slots=True)
-class Processors:
-    """Those of the whole machine."""
+Read = Callable[[float], ProcessorTimes]
+"""Returns the times of a part of the processors, at a time (s)."""
 
-    stat: Path
 
-    def __str__(self) -> str:
-        return "the machine"
+def _of_machine(stat: Path) -> Read:
+    """Return how long all processors were busy so far, of all of their time."""
 
-    def count(self) -> int:
-        """Return how many there are."""
-        return sum(line.startswith("cpu") for line in self.stat.read_text().splitlines()) - 1
-
-    def read(self, now: float) -> "ProcessorTimes":
-        """Return how long they were busy so far, of all of their time."""
-        numbers = [int(each) for each in self.stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
+    def read(_now: float) -> ProcessorTimes:
+        numbers = [int(each) for each in stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
         return ProcessorTimes(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
 
+    return read
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Those that a group may use: by its quota, or else all of the machine."""
 
-    usage: Group
-    quota: Group
-    machine: Processors
+def _of_group(usage: Group, quota: Group, stat: Path) -> Read:
+    """Return for how long a group used a processor so far, and how many it may: by its quota, or else all."""
 
-    def __str__(self) -> str:
-        return f"{self.usage.path}"
+    def read(now: float) -> ProcessorTimes:
+        if (used := used_by(usage)) is None:
+            raise FileNotFoundError(f"the control group {usage.path} is gone")
+        count = sum(line.startswith("cpu") for line in stat.read_text().splitlines()) - 1
+        return ProcessorTimes(used, now, quota_of(quota) or count)
 
-    def read(self, now: float) -> "ProcessorTimes":
-        """Return for how long it used a processor so far; and how many it may use at once."""
-        used = used_by(self.usage)
-        if used is None:
-            raise FileNotFoundError(f"the control group {self.usage.path} is gone")
-        return ProcessorTimes(used, now, quota_of(self.quota) or self.machine.count())
+    return read
 
 
 class ProcessorWatcher:
@@ -233,14 +215,14 @@ class ProcessorWatcher:
         self.name = "processors" if group is None else f"processors {group}"
         self._threshold = of_shares(threshold, low)
         self._clock = clock
-        machine = Processors(proc / "stat")
-        self._parts = _ours(machine, root, proc) if group is None else (_named(machine, root, group),)
-        self._before: dict[Processors | Part, ProcessorTimes] = {}
-        if not machine.stat.is_file():
-            raise WatcherUnavailable(f"no {machine.stat} tells what the processors do: this needs Linux")
+        stat = proc / "stat"
+        self._parts = _ours(stat, root, proc) if group is None else _named(stat, root, group)
+        self._before: dict[str, ProcessorTimes] = {}
+        if not stat.is_file():
+            raise WatcherUnavailable(f"no {stat} tells what the processors do: this needs Linux")
 
     def __repr__(self) -> str:
-        return f"<ProcessorWatcher of {', '.join(map(str, self._parts))}: {self._threshold!r}>"
+        return f"<ProcessorWatcher of {', '.join(self._parts)}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
         """Return a reason to back off if too much was used since the last poll."""
@@ -254,26 +236,27 @@ class ProcessorWatcher:
             return None
         return f"{shares[worst]:.2f} of the processors of {worst} in use"
 
-    def _share(self, part: Processors | Part, now: float) -> float | None:
+    def _share(self, part: str, now: float) -> float | None:
         """Return what was used of what there was since the last poll; None where there is nothing to compare."""
-        seen = part.read(now)
+        seen = self._parts[part](now)
         before, self._before[part] = self._before.get(part, seen), seen
         return seen.since(before)
 
 
-def _ours(machine: Processors, root: Path, proc: Path) -> tuple[Processors | Part, ...]:
-    """Return the groups of this process that have a quota; the machine if none has."""
+def _ours(stat: Path, root: Path, proc: Path) -> dict[str, Read]:
+    """Return the groups of this process that have a quota, by their paths; the machine if none has."""
     membership = Membership(root, proc)
     quotas = membership.of("cpu")
     usages = membership.of("cpuacct") if quotas and quotas[0].version == 1 else quotas
     pairs = zip(reversed(usages), reversed(quotas), strict=False)  # from the root: their paths may differ in depth
     bounded = [(usage, quota) for usage, quota in pairs if used_by(usage) is not None and quota_of(quota) is not None]
-    return tuple([Part(usage, quota, machine) for usage, quota in bounded]) or (machine,)
+    parts = {f"{usage.path}": _of_group(usage, quota, stat) for usage, quota in bounded}
+    return parts or {"the machine": _of_machine(stat)}
 
 
-def _named(machine: Processors, root: Path, group: str) -> Part:
+def _named(stat: Path, root: Path, group: str) -> dict[str, Read]:
     quota = named(group, "cpu", root)
     usage = quota if quota.version == 2 else named(group, "cpuacct", root)
     if used_by(usage) is None:
         raise WatcherUnavailable(f"the control group {usage.path} does not tell what it uses of the processors")
-    return Part(usage, quota, machine)
+    return {f"{usage.path}": _of_group(usage, quota, stat)}
