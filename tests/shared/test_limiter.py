@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import gc
-import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -26,6 +24,7 @@ from batchlimit.stores.memory import MemoryStore
 from tests.aio.loop import on_a_loop
 from tests.nodes import await_fact
 from tests.servers import Server
+from tests.sync.stage import in_child
 
 
 class Cut(MemoryStore):
@@ -433,17 +432,6 @@ limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, pref
 
 
 # Forks
-
-
-def in_child(work: Callable[[], bool]) -> bool:
-    """Whether `work` returns True in a forked child."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os._exit(0 if work() else 1)
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_forked_child_holds_nothing_and_acquires_for_itself(on_server: OnServer) -> None:

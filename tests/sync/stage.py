@@ -131,6 +131,17 @@ def until(fact: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+def in_child(work: Callable[[], bool]) -> bool:
+    """Whether `work` returns True in a forked child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def quiet(limiter: Any, key: str = KEY) -> bool:
     """Whether nothing is under way to the store, and whoever is first in line knows that it has nothing to ask.
 

@@ -1,6 +1,5 @@
 """Counters that outlive their process: each change is told once, and a forked child tells of its own alone."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from batchlimit.telemetry import deltas as deltas_module
 from batchlimit.telemetry.deltas import Deltas
 from batchlimit.telemetry.metrics import HELD, TOKENS
 from batchlimit.telemetry.reading import Labelled, Series, Sources
+from tests.sync.stage import in_child
 
 
 class Told:
@@ -71,21 +71,19 @@ def test_the_last_look_is_at_the_end() -> None:
     assert told.acquired == 5
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_tells_of_its_own_calls_alone() -> None:
     told = Told()
     told.calls(3)
     told.deltas.look()
     told.calls(2)  # nobody told of these yet: the parent will
-    if (child := os.fork()) == 0:
-        try:
-            told.sums.clear()
-            told.calls(4)
-            told.deltas.look()
-            os._exit(0 if told.acquired == 4 else 1)
-        except BaseException:  # noqa: BLE001
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def child() -> bool:
+        told.sums.clear()
+        told.calls(4)
+        told.deltas.look()
+        return told.acquired == 4
+
+    assert in_child(child)
     told.deltas.look()
     assert told.acquired == 5
 
@@ -122,12 +120,10 @@ deltas.look()
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_process_forks_between_two_looks() -> None:
     subprocess.run([sys.executable, "-c", FORK_AMID_A_LOOK], check=True)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_thread_that_has_forked_ends_no_pause_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deltas_module, "_PATIENCE", 0)
     one = Told().deltas

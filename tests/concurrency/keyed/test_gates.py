@@ -1,7 +1,6 @@
 """The gates of a keyed limiter: a key never has two, memory is bounded, and what was counted stays counted."""
 
 import gc
-import os
 import sys
 import threading
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from batchlimit import ConcurrencyLimited, LimiterClosed
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Permit, Sample
 from batchlimit.laws import AIMD, Fixed, Vegas
+from tests.sync.stage import in_child
 
 SECOND = 1_000_000_000
 
@@ -166,22 +166,14 @@ def test_a_dropped_limiter_leaves_nothing_behind() -> None:
     gc.collect()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_holds_nothing_of_its_parents_calls() -> None:
     limiter = KeyedConcurrencyLimiter({"*": 1})
     with limiter.acquire("a"):
-        if (child := os.fork()) == 0:
-            try:
-                limiter.acquire("a").success()
-                os._exit(0)
-            except BaseException:  # noqa: BLE001
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_child(lambda: limiter.acquire("a").operation == "")
         with pytest.raises(ConcurrencyLimited):
             limiter.acquire("a")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_forgets_that_a_thread_of_its_parent_held_the_lock_of_the_table() -> None:
     limiter = KeyedConcurrencyLimiter({"*": 1})
     gates, held, forked = limiter._gates, threading.Event(), threading.Event()
@@ -194,11 +186,10 @@ def test_a_child_forgets_that_a_thread_of_its_parent_held_the_lock_of_the_table(
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait()
-    if (child := os.fork()) == 0:
-        os._exit(0 if gates._lock.acquire(blocking=False) else 1)
+    is_free = in_child(lambda: gates._lock.acquire(blocking=False))
     forked.set()
     holder.join()
-    assert os.waitpid(child, 0)[1] == 0
+    assert is_free
 
 
 def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
