@@ -9,6 +9,7 @@ from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.keyspace import several
 from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_queue
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
@@ -21,17 +22,9 @@ THREE = ["a", "b", "c"]
 RULES = [
     str(each.__file__)
     for each in (
-        acquire_all,
-        waiting_thread,
-        store_calls,
-        key_entry,
-        requests,
-        wait_queue,
-        admission,
-        reservoir,
-        tokens,
+        acquire_all, several, waiting_thread, store_calls, key_entry, requests, wait_queue, admission, reservoir, tokens
     )
-]
+]  # fmt: skip
 
 
 class Piped(Stage):
