@@ -427,8 +427,9 @@ def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[
         (0, lambda limiter: limiter.try_acquire(KEY, 4)),
         (3, lambda limiter: limiter.try_acquire(KEY, 4)),
         (4, lambda limiter: limiter.refund(KEY, 4)),
+        (4, lambda limiter: (limiter.acquire(KEY), limiter.refund(KEY), limiter.pause(KEY, 1.0))),
     ],
-    ids=["first call", "later call", "refund"],
+    ids=["first call", "later call", "refund", "pause"],
 )
 def test_an_interrupt_anywhere_loses_tokens_at_most(
     without_refresher: None, spent: int, call: Callable[[RateLimiter], object]
