@@ -135,9 +135,8 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
     """Return the refusal of the key that memory refuses for longest, if there is one."""
     if any(cost.__class__ is not int or cost < 1 for cost in costs.values()):
         return None
-    found = {key: entry for key in costs if (entry := entries.get(key)) is not None}
-    if (denial := longest_denial({key: entry.reservoir for key, entry in found.items()}, costs, now)) is None:
+    if (denial := longest_denial(entries, costs, now)) is None:
         return None
     key, wait = denial
-    reservoir = found[key].reservoir
+    reservoir = entries[key].reservoir
     return {key: reservoir.forecast.told(wait, "denied", now)} if reservoir.admission.deny(costs[key], now) else None

@@ -63,5 +63,5 @@ class SeveralKeys(Generic[C]):
 
     def _longest(self, refusal: RateLimited) -> RateLimited:
         """Return the refusal of the call, by the key that memory refuses for longest."""
-        found = {key: self._find(key).reservoir for key in self._costs}
+        found = {key: self._find(key) for key in self._costs}
         return longest_refusal(refusal, found, self._costs, self._clock())

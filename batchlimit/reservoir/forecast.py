@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
 from operator import length_hint
-from typing import TYPE_CHECKING
+from typing import Any
 
 from batchlimit.base.decision import Decision, Source
 from batchlimit.base.waiting import NO_WAIT
@@ -17,9 +17,6 @@ from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import decision, outlook
 from batchlimit.reservoir.waiter import Waiter
-
-if TYPE_CHECKING:
-    from batchlimit.reservoir.reservoir import Reservoir
 
 
 class Prospect(IntEnum):
@@ -196,24 +193,24 @@ class Forecast:
 
 
 def longest_refusal(
-    refusal: RateLimited, reservoirs: "Mapping[str, Reservoir]", costs: Mapping[str, int], now: float
+    refusal: RateLimited, entries: Mapping[str, Any], costs: Mapping[str, int], now: float
 ) -> RateLimited:
     """Return the refusal of a call of several keys, by the one that memory refuses for longest."""
-    denial = longest_denial(reservoirs, costs, now)
+    denial = longest_denial(entries, costs, now)
     if denial is None or denial[1] <= refusal.retry_after:
         return refusal
     key, wait = denial
-    return RateLimited(key, wait, reservoirs[key].forecast.told(wait, "denied", now))
+    return RateLimited(key, wait, entries[key].reservoir.forecast.told(wait, "denied", now))
 
 
-def longest_denial(
-    reservoirs: "Mapping[str, Reservoir]", costs: Mapping[str, int], now: float
-) -> tuple[str, float] | None:
+def longest_denial(entries: Mapping[str, Any], costs: Mapping[str, int], now: float) -> tuple[str, float] | None:
     """Return which of several keys memory refuses for longest, and for how many seconds; None: it refuses none.
 
-    A call of several keys is admitted once all of them have its tokens. None also while the store is away.
+    A call of several keys is admitted once all of them have its tokens; of one without an entry memory says nothing.
+    None also while the store is away.
     """
-    short = {key: each for key, each in reservoirs.items() if not each.state.tokens.has(costs[key], now)}
+    there = {key: entry.reservoir for key in costs if (entry := entries.get(key)) is not None}
+    short = {key: each for key, each in there.items() if not each.state.tokens.has(costs[key], now)}
     if any(now < each.state.failing_until for each in short.values()):
         return None  # callers are told so rather than asked to come back
     waits = {key: each.forecast.denied_for(costs[key], now) for key, each in short.items()}
