@@ -162,7 +162,9 @@ def _from_forwarded(value: str) -> Iterator[str]:
         for pair in _from_right(element, ";"):
             name, _, found = pair.partition("=")
             if name.strip(" \t").lower() == "for":
-                told = "" if told else _unquoted(found.strip(" \t"))  # said twice, it is not said
+                found = found.strip(" \t")
+                is_quoted = len(found) > 1 and found[0] == found[-1] == '"'
+                told = "" if told else found[1:-1] if is_quoted else found  # said twice, it is not said
         yield told
 
 
@@ -176,10 +178,6 @@ def _from_right(value: str, mark: str) -> Iterator[str]:
             yield value[at + 1 : end]
             end = at
     yield value[:end]
-
-
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def _network(text: str) -> Network:

@@ -59,7 +59,10 @@ class Arguments:
         if not isinstance(enabled, bool):
             raise TypeError(f"enabled is True or False, not {enabled!r}")
         self._of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
-        self._of_messages = message_rules_of(messages)
+        self._of_messages = rules_of(messages)
+        for rule in self._of_messages:
+            if rule.charge is not None:
+                raise RulesError("a message has no response to charge by: leave it out", rule=rule.name, field="charge")
         if self._of_messages and isinstance(rules, RuleFile):
             raise ValueError("messages cannot have rules beside those of a RuleFile: put both into Rules")
         of_requests, of_messages = rules_of(self._of_requests), self._of_messages
@@ -96,12 +99,3 @@ def counted(of_requests: E, of_messages: E | None) -> EnforcementStatistics:
     if of_messages is None:
         return counts
     return replace(counts, rules={**counts.rules, **of_messages.statistics().rules})
-
-
-def message_rules_of(given: Rules | Iterable[Rule]) -> Rules:
-    """Return the rules for messages, which have no response."""
-    rules = rules_of(given)
-    for rule in rules:
-        if rule.charge is not None:
-            raise RulesError("a message has no response to charge by: leave it out", rule=rule.name, field="charge")
-    return rules

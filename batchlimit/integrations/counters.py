@@ -135,7 +135,8 @@ class Counters:
             self._silent_until = float("inf")
             for name in self.rules:
                 if not self._has_matched(name):
-                    self.checks.tell("silent-rule", read(self._requests), self._remedy(name), rule=name)
+                    remedy = "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
+                    self.checks.tell("silent-rule", read(self._requests), remedy, rule=name)
 
     def tell_of_unmatched(self, method: str, path: str) -> None:
         """Have the log told, once, of a request that no rule matched."""
@@ -176,9 +177,6 @@ class Counters:
 
     def _has_matched(self, name: str) -> bool:
         return bool(read(self.rules[name].matched) or self._hits(name))
-
-    def _remedy(self, name: str) -> str:
-        return "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
 
     def _look(self, identity: Mapping[str, object]) -> None:
         """See which values stay the same for all of the first requests, and which rules have no other ones."""

@@ -71,10 +71,6 @@ def _text(name: object) -> str:
     return name
 
 
-def _nameless(request: object) -> str:
-    return ""
-
-
 def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
     """Complete a permit by what its request told about the load."""
     match outcome:
@@ -150,7 +146,9 @@ class WebPermits:
 
     def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
         self._limits, partition = limits, limits.partition
-        named = _nameless if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
+        named = (
+            (lambda _: "") if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
+        )
         self._source = PermitSource(kinds, limits.limiter, named, limits.key)
         self.is_shared = self._source.is_shared
 

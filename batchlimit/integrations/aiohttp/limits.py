@@ -80,39 +80,32 @@ class Limits:
         Raises:
             RuntimeError: the application is being served.
         """
-        app.middlewares.insert(0, self._middleware())
+        app.middlewares.insert(0, self._hold_rules)
         app.on_response_prepare.append(_prepare)
         app.cleanup_ctx.append(self._life)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule; the rules for messages count messages.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
+        """Return the EnforcementStatistics of this process, by rule; the rules for messages count messages."""
         return self._front.statistics()
 
-    def _middleware(self) -> Any:
-        @web.middleware
-        async def hold_rules(request: web.Request, handler: _Handler) -> web.StreamResponse:
-            peer, is_answered = request.remote or None, request.method == "OPTIONS" and _is_answered(request)
-            outcome = await self._front.admit(
-                request.method, _path(request), peer, _fields(request), request, is_answered=is_answered
-            )
-            if outcome.refusal is not None:
-                return await self._reject(request, outcome.refusal)
-            request[HOLD] = hold = AiohttpHold(self._front, outcome, self._reject)
-            vars(request)[HOLD_NAME] = hold
-            try:
-                response = await handler(request)
-            except BaseException as error:
-                hold.settle(error)
-                raise
-            if isinstance(response, web.StreamResponse):
-                await hold.finish(request, response)
-            return response
-
-        return hold_rules
+    @web.middleware
+    async def _hold_rules(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        peer, is_answered = request.remote or None, request.method == "OPTIONS" and _is_answered(request)
+        outcome = await self._front.admit(
+            request.method, _path(request), peer, _fields(request), request, is_answered=is_answered
+        )
+        if outcome.refusal is not None:
+            return await self._reject(request, outcome.refusal)
+        request[HOLD] = hold = AiohttpHold(self._front, outcome, self._reject)
+        vars(request)[HOLD_NAME] = hold
+        try:
+            response = await handler(request)
+        except BaseException as error:
+            hold.settle(error)
+            raise
+        if isinstance(response, web.StreamResponse):
+            await hold.finish(request, response)
+        return response
 
     async def _life(self, app: web.Application) -> AsyncIterator[None]:
         check_routes(app, self._front.enforcer)

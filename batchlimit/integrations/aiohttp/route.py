@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, AiohttpHold, answer
-from batchlimit.integrations.enforcement import AsyncEnforcer, Refusal, RouteLimit, unprotected
+from batchlimit.integrations.enforcement import AsyncEnforcer, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.held_permit import PERMIT, spared
 from batchlimit.rules.rule import Charge, RuleCost
 
+_MISSING = "call setup(app) of Limits whose rules have this key and match=None"
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
@@ -52,7 +53,7 @@ def limited(
         async def asks_first(*args: Any, **kwargs: Any) -> Any:
             request: Any = args[-1] if isinstance(args[-1], web.BaseRequest) else args[-1].request
             hold: AiohttpHold | None = request.get(HOLD)
-            refusal = _unlimited(limit) if hold is None else await hold.ask(limit, request)
+            refusal = unprotected(limit.key, _MISSING) if hold is None else await hold.ask(limit, request)
             if refusal is None:
                 return await handler(*args, **kwargs)
             spared({PERMIT: request.get(CALL_PERMIT)})
@@ -71,7 +72,3 @@ def check_routes(app: web.Application, enforcer: AsyncEnforcer) -> None:
         for handler in (route.handler, *methods):
             for limit in marks_of(handler):
                 enforcer.check(limit)
-
-
-def _unlimited(limit: RouteLimit) -> Refusal:
-    return unprotected(limit.key, "call setup(app) of Limits whose rules have this key and match=None")

@@ -57,23 +57,17 @@ class Answers:
 
 async def answer(refusal: Refusal, scope: Scope, receive: Receive, send: Send, fields: list[Header]) -> None:
     """Answer a request, or the handshake of a websocket, with problem details and these fields."""
+    kind = "http"
+    if scope["type"] == "websocket":
+        if (await receive())["type"] != "websocket.connect":
+            return
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "over the limit"})
+            return
+        kind = "websocket.http"
     headers = [*refusal.kind, *fields, (b"content-length", b"%d" % len(refusal.body))]
-    if scope["type"] == "http":
-        await _respond("http", refusal.status, headers, refusal.body, send)
-    elif (await receive())["type"] == "websocket.connect":
-        await _refuse_websocket(refusal.status, headers, refusal.body, scope, send)
-
-
-async def _refuse_websocket(status: int, headers: list[Header], body: bytes, scope: Scope, send: Send) -> None:
-    if "websocket.http.response" in (scope.get("extensions") or {}):
-        await _respond("websocket.http", status, headers, body, send)
-    else:
-        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "over the limit"})
-
-
-async def _respond(kind: str, status: int, headers: list[Header], body: bytes, send: Send) -> None:
-    await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
-    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+    await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": refusal.body, "more_body": False})
 
 
 _GONE = 499
@@ -120,9 +114,9 @@ class Exchange:
         "_receive",
         "_send",
         "_sent",
-        "_started",
         "_status",
         "_told",
+        "has_started",
         "is_watched",
     )
 
@@ -134,15 +128,10 @@ class Exchange:
         ended: Callable[[Response], None] | None = None,
     ) -> None:
         self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
-        self._status, self._sent, self._started, self._is_complete, self._is_over = 0, 0, False, False, False
+        self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False
         self._told: Sequence[Header] = ()
         # Whether anybody wants to know how the response ends: whoever made this, or a route that is charged by it.
         self.is_watched = ended is not None
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the response has begun."""
-        return self._started
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Run the application; what it raises goes on to the server."""
@@ -167,7 +156,7 @@ class Exchange:
     def send(self, message: Message) -> Awaitable[None]:
         """Send, and notice how the response starts and ends."""
         kind = message["type"]
-        if not self._started and kind in _OPENINGS:
+        if not self.has_started and kind in _OPENINGS:
             message = self._start(kind, message)
         if self.is_watched:
             return self._watch(kind, message)
@@ -196,7 +185,7 @@ class Exchange:
 
     def _start(self, kind: str, message: Message) -> Message:
         """Take note of the start of a response; return it with the fields."""
-        self._started = True
+        self.has_started = True
         self._status = _OPENINGS[kind] or message["status"]
         if kind == "websocket.close":
             return message

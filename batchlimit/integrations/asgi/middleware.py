@@ -222,11 +222,7 @@ class RateLimitMiddleware:
             await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule; the rules for messages count messages.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
+        """Return the EnforcementStatistics of this process, by rule; the rules for messages count messages."""
         return counted(self.enforcer, self._of_messages)
 
     async def close(self) -> None:

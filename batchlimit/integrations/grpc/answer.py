@@ -13,7 +13,7 @@ from batchlimit.concurrency import Outcome
 from batchlimit.concurrency.classification import STATUSES
 from batchlimit.errors import PermitLost
 from batchlimit.integrations import enforcement
-from batchlimit.integrations.headers import RETRY_AFTER, Header, texts
+from batchlimit.integrations.headers import RETRY_AFTER, Header
 
 OutcomeOf = Callable[[grpc.StatusCode], Outcome]
 """Returns what a status tells about the load."""
@@ -105,15 +105,6 @@ class CallResponse(enforcement.Response):
         return cls(status, fields_of(metadata), error, code is grpc.StatusCode.OK, sent, code)
 
 
-def ended_with(
-    context: Any, code: grpc.StatusCode | None, error: BaseException | None, sent: int
-) -> enforcement.Response:
-    """Return the response of a call that a server has ended; an error without a status is UNKNOWN, as grpcio says."""
-    if code is None:
-        code = grpc.StatusCode.OK if error is None else grpc.StatusCode.UNKNOWN
-    return CallResponse.of(code, context.trailing_metadata(), error, sent)
-
-
 PUSHBACK = "grpc-retry-pushback-ms"
 """gRPC's own key: a client whose channel retries comes back after so many ms, and not by its own backoff."""
 REASON = "batchlimit-reason"
@@ -181,11 +172,6 @@ def _details(code: grpc.StatusCode, names: str, wait: float | None) -> str:
 def fields_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> list[Header]:
     """Return metadata as header fields."""
     return [(key.encode(), value if isinstance(value, bytes) else value.encode()) for key, value in metadata or ()]
-
-
-def metadata_of(fields: Iterable[Header]) -> tuple[tuple[str, str], ...]:
-    """Return header fields as metadata."""
-    return tuple(texts(fields))
 
 
 def address_of(peer: str) -> str | None:

@@ -10,10 +10,10 @@ from batchlimit.integrations import source
 from batchlimit.integrations.arguments import FrontOptions
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.grpc.answer import address_of, ended_with, fields_of, metadata_of, refused_by_rules
+from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.identity import Identity
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 
@@ -87,7 +87,7 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
                 ignore_for_load()
                 refused_by_rules(outcome.refusal).end(context)
             if outcome.headers:
-                context.set_trailing_metadata(metadata_of(outcome.headers))
+                context.set_trailing_metadata(tuple(texts(outcome.headers)))
             return CallEnd(context, _charging(self._front, outcome, context))
 
         def run(requests: Any, context: Any) -> Any:
@@ -161,7 +161,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
                 ignore_for_load()
                 await refused_by_rules(outcome.refusal).end_async(context)
             if outcome.headers:
-                context.set_trailing_metadata(metadata_of(outcome.headers))
+                context.set_trailing_metadata(tuple(texts(outcome.headers)))
             ended = _charging(self._front, outcome, context)
             if not outcome.charges and not limits:
                 return await call.run(requests, context, ended)
@@ -219,7 +219,8 @@ def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ende
 
     def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
         if outcome.charges:
-            front.settle(outcome, ended_with(context, code, error, sent))
+            status = code or (grpc.StatusCode.OK if error is None else grpc.StatusCode.UNKNOWN)  # as grpcio says
+            front.settle(outcome, CallResponse.of(status, context.trailing_metadata(), error, sent))
 
     return ended
 

@@ -30,13 +30,8 @@ _FAILED = 500
 def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer a request with a refusal; HEAD gets no body."""
     length = (b"content-length", b"%d" % len(refusal.body))
-    start_response(status_line(refusal.status), texts([*refusal.headers, length]))
+    start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", texts([*refusal.headers, length]))
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
-
-
-def status_line(status: int) -> str:
-    """Return the text of a status, such as "429 Too Many Requests"."""
-    return f"{status} {HTTPStatus(status).phrase}"
 
 
 def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> StartResponse:

@@ -89,11 +89,7 @@ class RateLimitMiddleware:
         return serve(environ, start_response)
 
     def statistics(self) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule.
-
-        Returns:
-            The EnforcementStatistics of this process.
-        """
+        """Return the EnforcementStatistics of this process: what became of the requests so far, by rule."""
         return self.front.statistics()
 
     def _limited(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
