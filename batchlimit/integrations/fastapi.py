@@ -100,9 +100,7 @@ def limited(
     Use it with `Depends`, for a route, a router or the application. It is asynchronous, so a `def` route may have it.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields: "search:{user}".
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
         identify: a dependency of yours that returns values for the key, such as {"user": "ann"}, or None (default None:
             the key is made of what the middleware's `identify` tells, and of path parameters). What it raises is your
             application's to answer, as from every dependency.

@@ -111,9 +111,7 @@ def limited(
     A websocket that it refuses is closed with code 1008; `route_limit` answers 429 instead.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields: "search:{user}".
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
         identify: a function of the connection, which may be asynchronous. It returns values for the key (default None:
             the key is made of what the middleware's `identify` tells, and of path parameters).
 

@@ -25,10 +25,7 @@ def limited(
     application and has the rule. A key that no rule has is an error when the application starts.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
-            identity, and then from the path parameters of the route.
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: as for Rule (default None: that of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
 
     Returns:
         The decorator.

@@ -160,9 +160,7 @@ class RouteLimitMiddleware:
 
     Args:
         app: the application.
-        key: the key of a rule with `match=None`, with its fields: "search:{user}".
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: a function of the response, or statuses (default None: the `charge` of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
         identify: a function of the scope, which may be asynchronous. It returns values for the key, before those of
             the request (default None: those of the request and the path parameters of the route).
 

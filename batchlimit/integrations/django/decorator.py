@@ -28,10 +28,7 @@ def limited(
     middleware has to be in MIDDLEWARE: without it the view is answered 503, and the log says why.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
-            identity, and then from the path parameters of the route.
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: as for Rule (default None: that of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
 
     Returns:
         The decorator. A key that no rule has is an error of `manage.py check`; at a request, a 503.

@@ -35,9 +35,7 @@ def throttle(
     `IDENTIFY` is asked with the request of REST framework, so `request.user` is whom it has authenticated.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields, such as "search:{user}".
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: as for Rule (default None: that of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
 
     Returns:
         The class. REST framework answers a refusal 429 with `Retry-After`; the middleware adds the other fields.

@@ -29,7 +29,8 @@ class RouteLimit(_Limit):
     """The limit that one route asks for. Two that are equal are the same limit.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields: "search:{user}".
+        key: the key of a rule with `match=None`, with its fields: "search:{user}". Its values come from the identity,
+            and then from the path parameters of the route.
         cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
         charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
 

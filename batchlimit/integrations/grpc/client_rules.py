@@ -196,7 +196,8 @@ class ConcurrencyClientInterceptor(EveryCall):
 
     def _admit(self, details: Any, timeout: float | None) -> Ended:
         try:
-            return _completing(self._permits.acquire(details, timeout=timeout), self._outcome)
+            permit = self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
+            return _completing(permit, self._outcome)
         except BatchLimitError as error:
             raise RefusedCall(refusal_of(error), refused_by_limiter(error)) from error
 
@@ -250,7 +251,8 @@ class AsyncConcurrencyClient(AsyncEveryCall):
 
     async def _admit(self, details: Any, timeout: float | None) -> Ended:
         try:
-            return _completing(await self._permits.acquire(details, timeout=timeout), self._outcome)
+            permit = await self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
+            return _completing(permit, self._outcome)
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refused_by_limiter(error)) from error
 

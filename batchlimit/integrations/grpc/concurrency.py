@@ -90,11 +90,12 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         sheddable = self._permits.is_sheddable(handler_call_details)
         queued = None if self._workers is None else QueuedCall(self._workers)
         try:
+            asked = self._permits.options(handler_call_details, sheddable)
             if queued is None:
-                permit = self._permits.acquire(handler_call_details, sheddable, timeout=0)
+                permit = self._permits.acquire(handler_call_details, timeout=0, **asked)
             else:
                 back = queued.admitted, queued.refused
-                permit = self._permits.acquire_later(back, handler_call_details, sheddable, self._timeout)
+                permit = self._permits.acquire_later(back, handler_call_details, timeout=self._timeout, **asked)
         except BatchLimitError as error:
             return _refusing(refused_by_limiter(error))
         handler = None
@@ -116,7 +117,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
 
         def permit_of(context: Any) -> Any:
             try:
-                return self._permits.acquire(details, timeout=0)
+                return self._permits.acquire(details, timeout=0, **self._permits.options(details))
             except BatchLimitError as error:
                 refused_by_limiter(error).end(context)
                 raise
@@ -205,7 +206,8 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         """Let a call in, or refuse it; grpcio calls this."""
         details = handler_call_details
         try:
-            permit = await self._permits.acquire(details, self._permits.is_sheddable(details))
+            asked = self._permits.options(details, self._permits.is_sheddable(details))
+            permit = await self._permits.acquire(details, **asked)
         except BatchLimitError as error:
             return _refusing_async(refused_by_limiter(error))
         handler = None

@@ -96,8 +96,8 @@ class HoldsRules:
         return self._front.statistics()
 
 
-class CallPermits:
-    """The permits of calls, each by what its details say; TypeError: the options do not go with the limiter."""
+class CallPermits(PermitSource):
+    """The permits of calls, each by what its details say."""
 
     def __init__(
         self,
@@ -110,23 +110,13 @@ class CallPermits:
     ) -> None:
         if key is not None and sheddable is not not_sheddable:
             raise TypeError("sheddable= is for a limiter without keys")
-        self._source, self._is_keyed = PermitSource(kinds, limiter, partition, key), key is not None
-        self._priority, self.is_sheddable, self.is_shared = priority, sheddable, self._source.is_shared
+        super().__init__(kinds, limiter, partition, key)
+        self._priority, self.is_sheddable = priority, sheddable
 
-    def __repr__(self) -> str:
-        return repr(self._source)
-
-    def acquire(self, details: Any, sheddable: bool = False, **options: Any) -> Any:
-        """Return the permit of a call, to be awaited if it is of asyncio; or raise BatchLimitError."""
-        return self._source.acquire(details, **self._options(details, sheddable), **options)
-
-    def acquire_later(self, back: tuple[Any, Any], details: Any, sheddable: bool, timeout: float | None) -> Any:
-        """Return the permit of a call, or None: one of `back` is called then, with a permit or a refusal."""
-        return self._source.acquire_later(back, details, timeout=timeout, **self._options(details, sheddable))
-
-    def _options(self, details: Any, sheddable: bool) -> dict[str, Any]:
+    def options(self, details: Any, sheddable: bool = False) -> dict[str, Any]:
+        """Return what a call asks of the limiter."""
         options = {"operation": details.method, "priority": self._priority(details)}
-        return options if self._is_keyed else options | {"sheddable": sheddable}
+        return options if self.is_keyed else options | {"sheddable": sheddable}
 
 
 HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)

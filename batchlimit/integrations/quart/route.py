@@ -53,10 +53,7 @@ def limited(
     an error if no rule has the key, or if the decorator stands above `@app.route`.
 
     Args:
-        key: the key of a rule with `match=None`, with its fields, such as "search:{user}". Its values come from the
-            identity, and then from the path parameters of the route.
-        cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
-        charge: as for Rule (default None: that of the rule).
+        key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
         identify: a function of the `quart.Request` or `quart.Websocket`, which may be asynchronous. It returns values
             for the key, such as {"user": g.user} (default None: those of the `identify` of `Limits`).
 
