@@ -21,9 +21,8 @@ from batchlimit.integrations.enforcement import Outcome, Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores import MemoryStore
-from tests import servers
-from tests.aio.loop import run, virtual_loop
-from tests.integrations.asgi import App, Hello, call, http, part, start, websocket
+from tests.aio.loop import virtual_loop
+from tests.integrations.asgi import App, Hello, call, http, in_virtual_time, part, start, websocket
 from tests.integrations.garbage import kept
 
 Test = Callable[[], Coroutine[Any, Any, None]]
@@ -47,38 +46,6 @@ async def left(middleware: RateLimitMiddleware, key: str) -> int:
     """What is left of a key."""
     limiter: AsyncRateLimiter = middleware.enforcer._limiter()
     return (await limiter.peek(key)).remaining
-
-
-def in_virtual_time(test: Test) -> Callable[[], None]:
-    def wrapped() -> None:
-        run(test)
-
-    wrapped.__name__ = test.__name__
-    return wrapped
-
-
-def test_users_seen_once_leave_nothing_for_the_garbage_collector(valkey: servers.Server, prefix: str) -> None:
-    """Else it looks at all objects of the service again and again: 50 ms each time, in which no request is served."""
-    rules = [Rule(f"by-{number}", "9/minute", key=f"by-{number}:{{user}}") for number in range(4)]
-    sent: list[str] = []
-
-    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
-        sent.append("served")
-
-    async def requests(limiter: AsyncRateLimiter, users: Iterable[str]) -> None:
-        limited = RateLimitMiddleware(app, limiter, rules, identify=lambda scope: {"user": scope["path"]})
-        for user in users:
-            await limited(http(user), None, None)  # type: ignore[arg-type]  # nothing is received or sent
-
-    async def main() -> list[object]:
-        async with AsyncRateLimiter.from_url(valkey.url, Rules(rules).quotas, prefix=prefix) as limiter:
-            await requests(limiter, ["/first"])
-            with kept(object) as left:
-                await requests(limiter, (f"/{number}" for number in range(500)))
-        return left
-
-    assert len(asyncio.run(main())) < 500
-    assert len(sent) == 501
 
 
 @in_virtual_time
@@ -172,13 +139,11 @@ async def _ann(scope: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("identify", [lambda _: {"user": "ann"}, _ann])
-def test_who_asks_is_told_by_a_function_of_either_kind(identify: Any) -> None:
-    async def test() -> None:
-        async with limited(Hello(), Rule("user", "1/minute", key="user:{user}"), identify=identify) as middleware:
-            assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
-            assert await left(middleware, "user:ann") == 0
-
-    run(test)
+@in_virtual_time
+async def test_who_asks_is_told_by_a_function_of_either_kind(identify: Any) -> None:
+    async with limited(Hello(), Rule("user", "1/minute", key="user:{user}"), identify=identify) as middleware:
+        assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
+        assert await left(middleware, "user:ann") == 0
 
 
 async def _raises(scope: Any) -> Any:
@@ -200,17 +165,15 @@ def _raises_at_once(scope: Any) -> Any:
         (lambda _: "ann", "refuse", 503),
     ],
 )
-def test_who_cannot_be_told_is_refused_or_admitted_and_never_a_500(
+@in_virtual_time
+async def test_who_cannot_be_told_is_refused_or_admitted_and_never_a_500(
     identify: Any, unidentified: str, status: int
 ) -> None:
-    async def test() -> None:
-        rules = [Rule("user", "1/minute", key="user:{user}"), Rule("ip", "9/minute", key="ip:{ip}")]
-        async with limited(Hello(), *rules, identify=identify, unidentified=unidentified) as middleware:
-            assert (await call(middleware, http())).status == status
-            assert middleware.statistics().rules["user"].no_key == 1
-            assert await left(middleware, "ip:192.0.2.1") == (9 if status != 200 else 8)
-
-    run(test)
+    rules = [Rule("user", "1/minute", key="user:{user}"), Rule("ip", "9/minute", key="ip:{ip}")]
+    async with limited(Hello(), *rules, identify=identify, unidentified=unidentified) as middleware:
+        assert (await call(middleware, http())).status == status
+        assert middleware.statistics().rules["user"].no_key == 1
+        assert await left(middleware, "ip:192.0.2.1") == (9 if status != 200 else 8)
 
 
 @in_virtual_time
@@ -278,7 +241,8 @@ async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
 
 
 @pytest.mark.parametrize("by_cancelling", [False, True])
-def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_cancelling: bool) -> None:
+@in_virtual_time
+async def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_cancelling: bool) -> None:
     """A server that closes the connection by itself tells of the disconnect before its `send` returns."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -298,29 +262,24 @@ def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_
     async def gone() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
-    async def test() -> None:
-        responses: list[Response] = []
-        async with limited(app, rule_that_notes(responses)) as middleware:
-            with pytest.raises(asyncio.CancelledError):
-                await middleware(http(), gone, hold)  # type: ignore[arg-type]
-        assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
-
-    run(test)
+    responses: list[Response] = []
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        with pytest.raises(asyncio.CancelledError):
+            await middleware(http(), gone, hold)  # type: ignore[arg-type]
+    assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
 
 
 @pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
-def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
+@in_virtual_time
+async def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(start(200, [(b"Content-Length", b"5")]))
         await send({"type": f"http.response.{kind}"})
 
-    async def test() -> None:
-        responses: list[Response] = []
-        async with limited(app, rule_that_notes(responses)) as middleware:
-            await call(middleware, http())
-        assert [(each.sent, each.complete) for each in responses] == [(5, True)]
-
-    run(test)
+    responses: list[Response] = []
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        await call(middleware, http())
+    assert [(each.sent, each.complete) for each in responses] == [(5, True)]
 
 
 @in_virtual_time
@@ -336,24 +295,20 @@ async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_exception_of_the_application_goes_on_and_is_settled(begun: bool) -> None:
-    async def test() -> None:
-        responses: list[Response] = []
+@in_virtual_time
+async def test_an_exception_of_the_application_goes_on_and_is_settled(begun: bool) -> None:
+    responses: list[Response] = []
 
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if begun:
-                await send(start())
-            raise ZeroDivisionError
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if begun:
+            await send(start())
+        raise ZeroDivisionError
 
-        async with limited(app, rule_that_notes(responses)) as middleware:
-            with pytest.raises(ZeroDivisionError):
-                await call(middleware, http())
-            assert [(each.status, type(each.error)) for each in responses] == [
-                (200 if begun else 500, ZeroDivisionError)
-            ]
-            assert await left(middleware, "noted") == 9
-
-    run(test)
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        with pytest.raises(ZeroDivisionError):
+            await call(middleware, http())
+        assert [(each.status, type(each.error)) for each in responses] == [(200 if begun else 500, ZeroDivisionError)]
+        assert await left(middleware, "noted") == 9
 
 
 @in_virtual_time
@@ -371,30 +326,28 @@ async def test_an_exception_of_send_goes_on_and_is_settled() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: bool) -> None:
-    async def test() -> None:
-        responses: list[Response] = []
-        waits = asyncio.Event()
+@in_virtual_time
+async def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: bool) -> None:
+    responses: list[Response] = []
+    waits = asyncio.Event()
 
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if begun:
-                await send(start())
-            waits.set()
-            await receive()
-            await receive()
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if begun:
+            await send(start())
+        waits.set()
+        await receive()
+        await receive()
 
-        async with limited(app, rule_that_notes(responses)) as middleware:
-            request = asyncio.create_task(call(middleware, http()))
-            await waits.wait()
-            request.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await request
-            await asyncio.sleep(0.01)
-            assert [(each.status, each.complete) for each in responses] == [(200 if begun else 499, False)]
-            assert await left(middleware, "noted") == 9
-            assert not middleware._home._settling
-
-    run(test)
+    async with limited(app, rule_that_notes(responses)) as middleware:
+        request = asyncio.create_task(call(middleware, http()))
+        await waits.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await asyncio.sleep(0.01)
+        assert [(each.status, each.complete) for each in responses] == [(200 if begun else 499, False)]
+        assert await left(middleware, "noted") == 9
+        assert not middleware._home._settling
 
 
 def rule_that_notes(responses: list[Response]) -> Rule:
@@ -421,13 +374,11 @@ async def test_an_application_that_never_responds_costs_what_charge_says_of_a_50
 PREFLIGHT = [(b"origin", b"https://x.example"), (b"access-control-request-method", b"POST")]
 
 
-def test_a_preflight_is_charged_for_it_may_run_the_application() -> None:
-    async def test() -> None:
-        async with limited(Hello(), IP) as middleware:
-            found = [(await call(middleware, http(method="OPTIONS", headers=PREFLIGHT))).status for _ in range(3)]
-            assert found == [200, 200, 429]
-
-    run(test)
+@in_virtual_time
+async def test_a_preflight_is_charged_for_it_may_run_the_application() -> None:
+    async with limited(Hello(), IP) as middleware:
+        found = [(await call(middleware, http(method="OPTIONS", headers=PREFLIGHT))).status for _ in range(3)]
+        assert found == [200, 200, 429]
 
 
 async def _own(scope: Any, refusal: Any) -> Any:
@@ -443,30 +394,26 @@ def _plain(scope: Any, refusal: Any) -> Any:
 
 
 @pytest.mark.parametrize("on_rejected", [_plain, _own])
-def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -> None:
-    async def test() -> None:
-        async with limited(Hello(), Rule("off", "1/hour", key="off"), on_rejected=on_rejected) as middleware:
-            await call(middleware, http())
-            reply = await call(middleware, http())
-            assert (reply.status, reply.body) == (429, b"slow down, off")
-            assert reply.fields[b"content-type"] == b"text/plain"
-            assert reply.fields[b"cache-control"] == b"no-store"
-            assert {b"retry-after", b"ratelimit"} <= reply.fields.keys()
-
-    run(test)
+@in_virtual_time
+async def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -> None:
+    async with limited(Hello(), Rule("off", "1/hour", key="off"), on_rejected=on_rejected) as middleware:
+        await call(middleware, http())
+        reply = await call(middleware, http())
+        assert (reply.status, reply.body) == (429, b"slow down, off")
+        assert reply.fields[b"content-type"] == b"text/plain"
+        assert reply.fields[b"cache-control"] == b"no-store"
+        assert {b"retry-after", b"ratelimit"} <= reply.fields.keys()
 
 
-def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with limited(Hello(), IP) as middleware:
-            await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")], client=("127.0.0.1", 0)))
-            assert "proxies=" not in caplog.text  # the server itself has read it
-            for _ in range(2):
-                await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")]))
-        async with limited(Hello(), IP, checks=False) as middleware:
+@in_virtual_time
+async def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with limited(Hello(), IP) as middleware:
+        await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")], client=("127.0.0.1", 0)))
+        assert "proxies=" not in caplog.text  # the server itself has read it
+        for _ in range(2):
             await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")]))
-
-    run(test)
+    async with limited(Hello(), IP, checks=False) as middleware:
+        await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")]))
     assert len([each for each in caplog.records if "proxies=TrustedProxies" in each.getMessage()]) == 1
 
 
@@ -732,17 +679,15 @@ def test_what_cannot_work_is_told_when_it_is_made(limiter: Any, options: Any, er
 
 
 @pytest.mark.parametrize("path", ["/login", "/login\n", "/v1/login", "/v1/login\n"])
-def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None:
+@in_virtual_time
+async def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None:
     async def seen(request: Any) -> PlainTextResponse:
         return PlainTextResponse("seen")
 
-    async def test() -> None:
-        rule = Rule("login", "1/hour", key="login", match="GET /login")
-        async with limited(Starlette(routes=[Route("/login", seen)]), rule) as app:
-            replies = [await call(app, http(path) | {"root_path": "/v1"}) for _ in range(2)]
-            assert [(each.status, each.body[:4]) for each in replies] == [(200, b"seen"), (429, b'{"ty')]
-
-    run(test)
+    rule = Rule("login", "1/hour", key="login", match="GET /login")
+    async with limited(Starlette(routes=[Route("/login", seen)]), rule) as app:
+        replies = [await call(app, http(path) | {"root_path": "/v1"}) for _ in range(2)]
+        assert [(each.status, each.body[:4]) for each in replies] == [(200, b"seen"), (429, b'{"ty')]
 
 
 @in_virtual_time

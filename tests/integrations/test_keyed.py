@@ -14,8 +14,7 @@ from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.laws import Fixed
-from tests.aio.loop import run
-from tests.integrations.asgi import Hello, call, http
+from tests.integrations.asgi import Hello, call, http, in_virtual_time
 from tests.integrations.stage import Recording, SetUp
 from tests.integrations.test_asgi_concurrency import Held
 from tests.integrations.test_wsgi import App, Reply, request
@@ -33,23 +32,21 @@ def path_and_all(scope: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "statuses"), [(path, [503, 200, 200]), (path_and_all, [503, 200, 503])])
-def test_asgi_requests_count_by_their_keys(key: KeyOf, statuses: list[int]) -> None:
-    async def test() -> None:
-        async with AsyncKeyedConcurrencyLimiter({"path:*": 1, "all": 2}) as limiter:
-            held, other = Held(), Held()
-            first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, key=key), http(path="/a")))
-            await held.begun.wait()
-            hello = ConcurrencyLimitMiddleware(Hello(), limiter, key=key)
-            seen = [(await call(hello, http(path=each))).status for each in ("/a", "/b")]
-            second = asyncio.create_task(call(ConcurrencyLimitMiddleware(other, limiter, key=key), http(path="/b")))
-            await other.begun.wait()
-            assert [*seen, (await call(hello, http(path="/c"))).status] == statuses
-            held.end.set()
-            other.end.set()
-            assert [(await each).status for each in (first, second)] == [200, 200]
-            assert limiter.busiest() == []
-
-    run(test)
+@in_virtual_time
+async def test_asgi_requests_count_by_their_keys(key: KeyOf, statuses: list[int]) -> None:
+    async with AsyncKeyedConcurrencyLimiter({"path:*": 1, "all": 2}) as limiter:
+        held, other = Held(), Held()
+        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, key=key), http(path="/a")))
+        await held.begun.wait()
+        hello = ConcurrencyLimitMiddleware(Hello(), limiter, key=key)
+        seen = [(await call(hello, http(path=each))).status for each in ("/a", "/b")]
+        second = asyncio.create_task(call(ConcurrencyLimitMiddleware(other, limiter, key=key), http(path="/b")))
+        await other.begun.wait()
+        assert [*seen, (await call(hello, http(path="/c"))).status] == statuses
+        held.end.set()
+        other.end.set()
+        assert [(await each).status for each in (first, second)] == [200, 200]
+        assert limiter.busiest() == []
 
 
 def test_wsgi_requests_count_by_their_keys() -> None:
