@@ -119,11 +119,3 @@ def test_the_state_is_text(store: Any) -> None:
     fields = {name.decode(): text.decode() for name, text in pairs}
     assert fields.pop("instance:a.1").split()[0] == "3"
     assert fields == {"limit": "4", "token": str(reply.token)}
-
-
-def test_a_lost_script_is_loaded_again(store: Any) -> None:
-    if not isinstance(store, RedisStore):
-        pytest.skip("memory has no scripts")
-    lend(store, "a", 1)
-    store._ask(store.slots.name("gpu"), ("SCRIPT", "FLUSH"))
-    assert lend(store, "a", 2).granted == 2

@@ -228,11 +228,6 @@ def test_a_bucket_that_is_spent_of_expires_when_it_is_full(redis_store: RedisSto
     assert 30_000 <= client.pttl(bucket_name(prefix, "a")) <= 30_000 + 10_000
 
 
-def test_a_server_that_lost_the_script_is_told_it_again(redis_store: RedisStore, client: Any) -> None:
-    client.script_flush()
-    assert charged(redis_store.spend([group("a"), group("b")])) == [[True], [True]]
-
-
 @pytest.mark.parametrize("store", ["cluster"], indirect=True)
 def test_a_cluster_spends_one_key_at_a_time(store: Any) -> None:
     assert isinstance(store, Spender)

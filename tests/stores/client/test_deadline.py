@@ -18,7 +18,7 @@ from batchlimit.stores.client.deadline import NeedsConnection, RespSocket, curre
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.protocols import Remote
-from tests.servers import SERVERS, Server
+from tests.servers import Server
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -195,17 +195,6 @@ def test_a_deadline_scope_leaves_the_pool_as_it_was(store: RedisStore, valkey: S
             store.peek(KEY, HUNDRED)
         store.peek(KEY, HUNDRED)
     assert len(_connections(valkey, prefix)) == 1
-
-
-def test_lost_scripts_are_loaded_within_a_deadline_scope(prefix: str) -> None:
-    with SERVERS["valkey"]() as url:
-        store = RedisStore.from_url(url, prefix=prefix, deadline=LONG)
-        store.peek(KEY, HUNDRED)
-        with redis.Redis.from_url(url) as client:
-            client.script_flush()
-        with deadline_scope(time.monotonic() + LONG):
-            assert store.take(KEY, HUNDRED, FIFTY).granted == 50
-        store.close()
 
 
 @pytest.mark.parametrize("piece", [b"", b"x"], ids=["stands still", "dribbles"])

@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fail
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.address import Address, read_url
+from batchlimit.stores.client.deadline import deadline_scope
 from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
 from batchlimit.stores.client.scripts import bucket_name, read_grant
 from batchlimit.stores.open import open_async_store, open_store
@@ -240,9 +242,11 @@ def test_a_failure_of_tls_says_so(api: str, change: object, told: str) -> None:
 
 def test_lost_scripts_do_not_show(api: str) -> None:
     with node(valkey_binary()) as one, opened(api, one.url) as store:
+        store.peek(KEY, HUNDRED)
         for seq in range(1, 4):
             one.ask("SCRIPT", "FLUSH")
-            assert store.take(KEY, HUNDRED, Ask("a", seq, need=1, queued=1, want=1)).granted == 1
+            with deadline_scope(time.monotonic() + 30.0):
+                assert store.take(KEY, HUNDRED, Ask("a", seq, need=1, queued=1, want=1)).granted == 1
 
 
 @pytest.mark.parametrize("api", ["threads", "tasks"])
