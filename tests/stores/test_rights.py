@@ -148,8 +148,9 @@ def one(server: Node) -> Node:
     return server
 
 
-def test_a_user_of_one_server_can_do_everything(one: Node) -> None:
-    with stores(named(one.url)) as both:
+@pytest.mark.parametrize("options", ["", "?protocol=3"])
+def test_a_user_of_one_server_can_do_everything(one: Node, options: str) -> None:
+    with stores(named(one.url, options)) as both:
         for n, store in enumerate(both):
             use(store, f"k{n}", lambda: one.ask("SCRIPT", "FLUSH"))
         do_everything(both[0], one)
@@ -174,9 +175,16 @@ def test_the_rule_of_operators_names_the_commands_of_their_script_and_what_they_
     assert set(rights(OPERATOR)) == called_by("change") | of_readers
 
 
-def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node) -> None:
+@pytest.fixture
+def operator(one: Node) -> Iterator[RedisStore]:
+    """An operator with the rights of the document."""
     allow(one, "SETUSER operator reset", OPERATOR)
-    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+    store = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+    yield store
+    store.close()
+
+
+def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node, operator: RedisStore) -> None:
     with stores(named(one.url)) as both:
         assert operator.rules.change(Change(0, {"ann": '{"quota": "5/s"}'}))[0]
         assert len(operator.rules.log(9)) == 1
@@ -189,23 +197,17 @@ def test_an_operator_sets_what_a_limiter_may_read_and_not_change(one: Node) -> N
         assert (operator.rules.read(0).fields or {})["rule:ann"] == '{"quota": "5/s"}'
     with pytest.raises(StoreUnavailable):
         operator.take("k0", HUNDRED, Ask("a", 2, 5, 5, 5))
-    operator.close()
 
 
-def test_an_operator_reads_what_limiters_obey_and_the_store_has_lost(one: Node) -> None:
-    allow(one, "SETUSER operator reset", OPERATOR)
-    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+def test_an_operator_reads_what_limiters_obey_and_the_store_has_lost(one: Node, operator: RedisStore) -> None:
     with stores(named(one.url)) as both:
         for revision, store in enumerate(both, 7):
             rules_of(store).remind(Overrides(revision, [Override("ann", HUNDRED)]))
             found = operator.rules.obeyed()
             assert (found.revision, [each.name for each in found]) == (revision, ["ann"])
-    operator.close()
 
 
-def test_an_operator_fills_buckets_by_rights_of_their_own(one: Node) -> None:
-    allow(one, "SETUSER operator reset", OPERATOR)
-    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
+def test_an_operator_fills_buckets_by_rights_of_their_own(one: Node, operator: RedisStore) -> None:
     with stores(named(one.url)) as both:
         assert both[0].take("k", HUNDRED, Ask("a", 1, 5, 5, 5)).granted == 5
         with pytest.raises(StoreUnavailable):
@@ -214,14 +216,12 @@ def test_an_operator_fills_buckets_by_rights_of_their_own(one: Node) -> None:
         assert operator.reset("k", forget=True) is not None
         operator.note("k", "95", "cleared", "ann", "because")
         assert [each.new for each in operator.rules.log(9)] == ["cleared"]
-    operator.close()
 
 
 @pytest.mark.parametrize("command", sorted(rights(OPERATOR)))
-def test_an_operator_needs_every_right(one: Node, command: str) -> None:
-    allow(one, "SETUSER operator reset", OPERATOR, f"SETUSER operator -{command}")
+def test_an_operator_needs_every_right(one: Node, operator: RedisStore, command: str) -> None:
+    allow(one, f"SETUSER operator -{command}")
     one.ask("SCRIPT", "FLUSH")
-    operator = RedisStore.from_url(named(one.url).replace("limiter:", "operator:"), deadline=30.0)
 
     def work() -> None:
         operator.rules.change(Change(0, {"ann": "text"}))
@@ -230,7 +230,6 @@ def test_an_operator_needs_every_right(one: Node, command: str) -> None:
 
     with pytest.raises(StoreUnavailable):
         work()
-    operator.close()
 
 
 def test_a_limiter_that_may_not_read_the_rules_serves_by_its_code(one: Node) -> None:
@@ -284,12 +283,6 @@ def test_an_option_needs_its_right(one: Node, command: str, api: int) -> None:
     with stores(url) as both:
         use(both[api], "k", lambda: one.ask("SCRIPT", "FLUSH"))
         use_twice(both[api])
-
-
-def test_resp3_needs_no_right_of_its_own(one: Node) -> None:
-    with stores(named(one.url, "?protocol=3")) as both:
-        for n, store in enumerate(both):
-            use(store, f"k{n}", lambda: one.ask("SCRIPT", "FLUSH"))
 
 
 # A cluster
