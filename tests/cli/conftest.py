@@ -1,11 +1,12 @@
 """Commands as they are typed, on a real server."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from batchlimit.admin import Admin
 from batchlimit.cli.app import app
 from tests.servers import Server
 
@@ -26,6 +27,13 @@ def typed_at(url: str, prefix: str) -> Run:
 def run(valkey: Server, prefix: str) -> Run:
     """A command, as it is typed."""
     return typed_at(valkey.url, prefix)
+
+
+@pytest.fixture
+def admin(valkey: Server, prefix: str) -> Iterator[Admin]:
+    """What an operator's own program does, on the same store."""
+    with Admin.from_url(valkey.url, prefix=prefix) as admin:
+        yield admin
 
 
 @pytest.fixture

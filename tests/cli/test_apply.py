@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from batchlimit.admin import Admin
 from tests.cli.conftest import Run
 from tests.depth import only_deep
-from tests.servers import Server
 
 TOML = """[overrides]
 "search:*" = "20/s"
@@ -17,12 +15,6 @@ TOML = """[overrides]
 "bo\\u001Bb" = "1/s"
 """
 YAML = "overrides:\n  search:*: 20/s\n  export:*: {mode: open, why: an incident}\n"
-
-
-@pytest.fixture
-def admin(valkey: Server, prefix: str) -> Any:
-    with Admin.from_url(valkey.url, prefix=prefix) as admin:
-        yield admin
 
 
 def written(folder: Path, text: str, name: str = "live.toml") -> str:
