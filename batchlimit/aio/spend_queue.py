@@ -60,7 +60,8 @@ class SpendQueue:
                 self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
                 del waiting[: len(portion)]
         finally:
-            self._tell(zip(waiting, repeat(store_calls.CANCELLED)))
+            if waiting:
+                self._tell(zip(waiting, repeat(store_calls.CANCELLED)))
 
     def _send(self, calls: Sequence[Call]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""

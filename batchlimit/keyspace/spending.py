@@ -162,7 +162,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
             return None
         now, snapshot = self._clock(), self._dormant.take(place)
-        if (before := self._last(place)) is not None:
+        if (last := self._in_flight.get(place)) is not None and (before := last()) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -182,12 +182,8 @@ class Spending(Generic[E]):
         self._in_flight[place] = ref(begun)
         return begun
 
-    def _last(self, place: str) -> KeySpend | None:
-        found = self._in_flight.get(place)
-        return None if found is None else found()
-
     def _answered(self, spend: KeySpend) -> None:
-        if self._last(spend.place) is spend:
+        if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
             del self._in_flight[spend.place]
 
     def _keep(self, spend: KeySpend, now: float) -> float:

@@ -608,7 +608,8 @@ class World:
         walk.names = {limiter.name: 0}
         is_awaited = state is not None and state.in_flight is message.body
         whose = [each.begun is message.body for each in limiter.callers]
-        is_last = isinstance(message.body, list) and limiter.keyspace.spending._last(KEY) is message.body[0]
+        last = limiter.keyspace.spending._in_flight.get(KEY)
+        is_last = isinstance(message.body, list) and last is not None and last() is message.body[0]
         return hash((is_awaited, *whose, is_last, walk.along(message[2:], limiter.clock(), limiter.numbers.sent)))
 
     def _say(self, line: str) -> None:

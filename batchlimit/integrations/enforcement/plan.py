@@ -34,8 +34,11 @@ class Bill:
 
     def telling(self, left: Left) -> list[Told]:
         """Return what the fields tell, by what remains of each key."""
-        found = [(rule, key, *left[key]) for rule, key, _ in self.told]
-        return [(rule.name, quota or rule.quota, key, remaining, bind) for rule, key, remaining, quota, bind in found]
+        found: list[Told] = []
+        for rule, key, _ in self.told:
+            remaining, quota, binding = left[key]
+            found.append((rule.name, quota or rule.quota, key, remaining, binding))
+        return found
 
 
 NOTHING_CHARGED = Bill(())
