@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_679,
-    "functions": 4_208,
+    "lines": 52_705,
+    "functions": 4_211,
     "files": 359,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

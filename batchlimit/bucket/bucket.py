@@ -30,6 +30,7 @@ from batchlimit.bucket.fair_share import (
     pace_of,
     quickest,
     rounded,
+    soonest,
     spends,
     waits_for,
 )
@@ -118,11 +119,6 @@ class Bucket(SpendableBucket):
         self._paused, gate = None, self._gate
         self._levels[gate] = max(self._levels[gate], min(0, -self._table.outstanding))
         return True
-
-    @property
-    def _left(self) -> int:
-        """How long (us) the bucket is paused yet."""
-        return 0 if self._paused is None else max(0, self._paused - self._now)
 
     @property
     def _gate(self) -> int:
@@ -214,14 +210,12 @@ class Bucket(SpendableBucket):
 
     def _answer(self, quota: Quota, instance: InstanceEntry, ask: Ask) -> Grant:
         granted, wait, told, accrued = self._offer(instance, ask)
-        starts_in, max_wait = 0, round(ask.max_wait * _SECOND)
-        if refused := granted < ask.need:
-            starts_in = max(wait, math.ceil(min(self._pace, max_wait)))
-            granted = self._later(instance, ask, starts_in) if wait <= max_wait else 0
-            refused = granted < ask.need
+        starts_in, overweight = 0, self._table.overweight(instance)
+        if granted < ask.need:
+            granted, starts_in = self._later(instance, ask, wait, overweight)
         kept, instance.seq, instance.seen, instance.granted = instance.held, ask.seq, self._now, 0
-        if refused:
-            if accrued >= ask.need > 1:
+        if granted < ask.need:
+            if accrued >= ask.need > (overweight <= 0 or ask.max_wait == 0):
                 self._reserve(ask, wait)
             return self._grant(quota, instance, 0, kept, 0, told)
         if ask.need > 0 and self._reserved and self._reserved.name == ask.instance:
@@ -229,6 +223,8 @@ class Bucket(SpendableBucket):
         self._lend(instance, ask, granted, self._now + starts_in)
         if ask.need > 0 or (granted > 0 and granted >= accrued):
             self._table.serve(instance, self._now + starts_in)
+        if overweight > 0 and granted >= ask.queued > 0:
+            self._table.ease(instance, self._now)
         return self._grant(quota, instance, granted, kept, starts_in, 0)
 
     def _reserve(self, ask: Ask, wait: int) -> None:
@@ -256,15 +252,22 @@ class Bucket(SpendableBucket):
             wait, told, accrued = max(wait, by_share), max(told, short, 0 if is_spent else beside), min(accrued, mine)
         return max(0, math.floor(granted)), rounded(wait), rounded(told), accrued
 
-    def _later(self, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
-        if self._reserved and self._reserved.name != ask.instance:
-            return 0
+    def _later(self, instance: InstanceEntry, ask: Ask, wait: int, overweight: int) -> tuple[int, int]:
+        max_wait = round(ask.max_wait * _SECOND)
+        near = max(self._pace, *(ask.need / band.rate for band in self._bands))
+        most = min(max_wait, near) if overweight < 0 else max_wait
+        if wait > most or (self._reserved and self._reserved.name != ask.instance):
+            return 0, 0
         granted: float = ask.queued
+        claims, ahead = self._table.claims(instance), max(wait, math.ceil(min(self._pace, max_wait)))
         for band, level in self._each():
-            part, _, fair = division(band, level, self._table.claims(instance), self._now, ask.need)
+            part, _, fair = division(band, level, claims, self._now, ask.need)
             flow = band.rate * ahead
             granted = min(granted, level + flow, fair + flow * part, band.burst - self._table.outstanding)
-        return math.floor(granted)
+        tokens = math.floor(granted)
+        if overweight > 0:
+            ahead = soonest(self._each(), tokens, claims, self._now, ask.need)
+        return tokens, ahead
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
         is_spent = spends(self._bands, self._table.claims(instance))

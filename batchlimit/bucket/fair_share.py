@@ -1,6 +1,7 @@
 """How a bucket divides itself: the bandwidths of a quota in microseconds, and one instance's fair share of each."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchlimit.quota.quota import Quota
@@ -162,6 +163,15 @@ def waits_for(need: int, band: Band, level: float, part: float, fair: float) -> 
     """Return after how many us `need` fits this instance's share, and after how many it fits whatever is set aside."""
     share, aside = (need - fair) / (band.rate * part), ((need - 1) / (1 - ALPHA) + 1 - level) / band.rate
     return max((need - level) / band.rate, share), min(share, aside)
+
+
+def soonest(each: Iterable[tuple[Band, float]], granted: int, claims: Claims, now: int, need: int) -> int:
+    """Return after how many us all bandwidths, with these levels, have so many tokens for one instance."""
+    starts = 0.0
+    for band, level in each:
+        part, _, fair = division(band, level, claims, now, need)
+        starts = max(starts, waits_for(granted, band, level, part, fair)[0])
+    return rounded(starts)
 
 
 def ahead_of(band: Band, level: float, part: float, mine: float, held: int, outstanding: int) -> float:

@@ -44,7 +44,7 @@ class Reserved(NamedTuple):
 class InstanceTable:
     """The instances by name, and the sums over them that the bucket needs at every call: so none of them is a loop.
 
-    It has 11 public methods: all change the sums together with what they are of.
+    It has 13 public methods: all change the sums together with what they are of, or answer by the sums.
     """
 
     __slots__ = ("_swept", "active", "instances", "lasts", "outstanding", "weights")
@@ -89,6 +89,14 @@ class InstanceTable:
             self.active -= 1
         instance.weight = weight
         self.weights, self.lasts = self.weights + weight, self.lasts + weight * instance.last
+
+    def overweight(self, instance: InstanceEntry) -> int:
+        """Return how much heavier it is than all are on average, times how many there are; below 0: lighter."""
+        return instance.weight * self.active - self.weights
+
+    def ease(self, instance: InstanceEntry, now: int) -> None:
+        """Have a heavier instance weigh one more than the others do on average, until it asks again."""
+        self.weigh(instance, (self.weights - instance.weight) // (self.active - 1) + 1, now)
 
     def forget_idle(self, name: str, instance: InstanceEntry, now: int) -> None:
         """Forget an instance that holds nothing and asked long ago."""

@@ -91,6 +91,11 @@ class SpendableBucket:
     def _is_leased(self) -> bool:
         return self._table.active > 0 or self._reserved is not None
 
+    @property
+    def _left(self) -> int:
+        """How long (us) the bucket is paused yet."""
+        return 0 if self._paused is None else max(0, self._paused - self._now)
+
     def _is_plain(self, now: int) -> bool:
         """Whether nobody leases of it, or nobody was heard for so long that all leases are over."""
         is_quiet = now - self._time >= QUIET and self._known <= now

@@ -203,6 +203,29 @@ def test_the_scripts_and_their_twin_answer_alike(quotas: list[Quota], steps: lis
         pair.check(quota)
 
 
+_asks = st.tuples(
+    st.integers(0, 150_000),
+    st.sampled_from(_HOSTS),
+    st.integers(1, 3),
+    st.sampled_from((0, 0, 0, 1, 3)),
+    st.sampled_from((0.0, 0.005, 0.1, 0.3, 1.0)),
+)
+_BUSY = Quota(10.0, 10), Quota(100.0, 20), Quota(10.0, 1), Quota(10.0, 4, (Quota(5.0, 10),))
+
+
+@settings(max_examples=depth(75, 300), deadline=None)
+@given(st.sampled_from(_BUSY), st.lists(_asks, min_size=20, max_size=40))
+def test_the_scripts_and_their_twin_answer_alike_where_callers_wait_at_instances_of_unequal_weights(
+    quota: Quota, asks: list[tuple[int, str, int, int, float]]
+) -> None:
+    pair = Pair([quota])
+    pair.take("a", "next", (quota.largest_cost, 0, 0, 0, 0), 0.0, 0.0, (0, 0), quota)
+    for elapsed, instance, need, more, max_wait in asks:
+        pair.lua.now += elapsed
+        pair.take(instance, "next", (min(need, quota.largest_cost), more, 0, 0, 0), max_wait, 0.0, (0, 0), quota)
+        pair.check(quota)
+
+
 _HUNDRED, _FAST = Quota(100.0, 100), Quota(10_000.0, 100)
 _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
     "leases end one after the other": (
@@ -253,6 +276,26 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
             (1000, ("pause", 0)),
         ],
         -30,
+    ),
+    "one who does not wait at a heavier instance has no token reserved": (
+        _BUSY[0],
+        [
+            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "c", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (100_000, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (80_000, ("take", "c", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (30_000, ("take", "b", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+        ],
+        0,
+    ),
+    "a lighter instance waits no longer than its need takes to refill": (
+        _BUSY[2],
+        [
+            (0, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "c", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (90_000, ("take", "a", "next", (1, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
+        ],
+        -1,
     ),
     "there is room for a fraction": (
         _HUNDRED,

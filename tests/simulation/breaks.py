@@ -84,8 +84,8 @@ def _give_nothing_to_who_is_not_alone() -> AbstractContextManager[Any]:
         granted, wait, told, accrued = offer(self, instance, ask)
         return (granted if self._table.active == 1 else 0), wait, told, accrued
 
-    def broken_too(self: Bucket, instance: InstanceEntry, ask: Ask, ahead: int) -> int:
-        return later(self, instance, ask, ahead) if self._table.active == 1 else 0
+    def broken_too(self: Bucket, instance: InstanceEntry, ask: Ask, wait: int, overweight: int) -> tuple[int, int]:
+        return later(self, instance, ask, wait, overweight) if self._table.active == 1 else (0, 0)
 
     return patch.multiple(Bucket, _offer=broken, _later=broken_too)
 
