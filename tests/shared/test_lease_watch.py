@@ -9,6 +9,7 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter
 from batchlimit.shared.held_slots import SlotLease
 from batchlimit.shared.permit import AsyncSharedPermit, LeaseWatch
 from batchlimit.stores.memory import MemoryStore
+from tests.aio.loop import on_a_loop
 from tests.sync.stage import until
 
 SECOND = 1_000_000_000
@@ -123,17 +124,13 @@ def test_a_permit_whose_event_loop_was_closed_amid_its_block_comes_back() -> Non
     asyncio.run(take())
 
 
-def test_a_permit_that_is_lost_as_its_block_begins_does_not_cancel_what_comes_after_the_block() -> None:
+@on_a_loop
+async def test_a_permit_that_is_lost_as_its_block_begins_does_not_cancel_what_comes_after_the_block() -> None:
     """Python 3.11 keeps the cancellation of a task that runs, and raises it at the next `await`."""
-
-    async def main() -> str:
-        async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
-            permit = limiter.acquire("gpu")
-            await permit  # it has its place
-            permit._held.lose()
-            async with permit:
-                pass
-            await asyncio.sleep(0)
-            return "went on"
-
-    assert asyncio.run(main()) == "went on"
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
+        permit = limiter.acquire("gpu")
+        await permit  # it has its place
+        permit._held.lose()
+        async with permit:
+            pass
+        await asyncio.sleep(0)

@@ -170,24 +170,22 @@ def test_a_queue_has_a_length() -> None:
         thread.join(100)
 
 
-def test_a_higher_priority_is_served_first() -> None:
-    async def main() -> list[int]:
-        order = []
-        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=60.0) as limiter:
+@on_a_loop
+async def test_a_higher_priority_is_served_first() -> None:
+    order = []
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=60.0) as limiter:
 
-            async def caller(priority: int) -> None:
-                async with limiter.acquire("gpu", priority=priority):
-                    order.append(priority)
+        async def caller(priority: int) -> None:
+            async with limiter.acquire("gpu", priority=priority):
+                order.append(priority)
 
-            async with limiter.acquire("gpu"):
-                tasks = [asyncio.create_task(caller(priority)) for priority in (1, 3, 2)]
-                await asyncio.sleep(0)
-            await asyncio.gather(*tasks)
-            with pytest.raises(TypeError, match="priority"):
-                limiter.acquire("gpu", priority=0.5)  # type: ignore[arg-type]
-        return order
-
-    assert asyncio.run(main()) == [3, 2, 1]
+        async with limiter.acquire("gpu"):
+            tasks = [asyncio.create_task(caller(priority)) for priority in (1, 3, 2)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        with pytest.raises(TypeError, match="priority"):
+            limiter.acquire("gpu", priority=0.5)  # type: ignore[arg-type]
+    assert order == [3, 2, 1]
 
 
 def test_who_waited_in_vain_is_told_so() -> None:
