@@ -27,10 +27,11 @@ ROOT = Path(__file__).parents[1]
 EQUIVALENTS = ROOT / "tests" / "equivalents.txt"
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
 _ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi")
+_APIS = [f"tests/apis/test_{each}.py" for each in ("spends", "several", "pauses", "close", "overrides")]
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
-    "keyspace": ["tests/keyspace", "tests/apis/test_spends.py", "tests/life/test_dormant_keys.py", _MODEL],
+    "keyspace": ["tests/keyspace", *_APIS, "tests/life/test_dormant_keys.py", _MODEL],
     "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],

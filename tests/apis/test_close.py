@@ -19,7 +19,8 @@ from tests.sync.stage import KEY, Clock, Stage
 
 HUNDRED = Quota(0.001, 100)
 
-CALLS = pytest.mark.parametrize("call", ["peek", "refund"])  # a refund of what was not leased goes to the store
+# A refund of what was not leased goes to the store.
+CALLS = pytest.mark.parametrize("call", ["peek", "refund", "resume"])
 
 
 @CALLS
