@@ -19,7 +19,7 @@ MOST_METHODS = 10
 
 CEILINGS = {
     "lines": 52_705,
-    "functions": 4_211,
+    "functions": 4_210,
     "files": 359,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
