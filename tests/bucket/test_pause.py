@@ -120,3 +120,20 @@ def test_another_quota_leaves_a_pause_as_long_as_it_was() -> None:
     grants = [bucket.take(twenty, Ask("a", at, 1, 1, 1), at * SECOND) for at in range(1, 7)]
     assert [each.granted for each in grants] == [0, 0, 0, 0, 0, 1]
     assert bucket.take(twenty, Ask("a", 7, 15, 15, 15), 8 * SECOND).granted == 15
+
+
+@pytest.mark.parametrize(
+    ("shows", "granted"),
+    [
+        pytest.param([4.0, 14.9, 15.0, 15.2], [0, 0, 0, 1], id="back: until the end comes by that clock"),
+        pytest.param([72.0, 72.0], [10, 0], id="ahead: the pause is over, with no more than the burst"),
+    ],
+)
+def test_a_pause_is_of_the_clock_that_the_server_shows(shows: list[float], granted: list[int]) -> None:
+    """It was begun at 10 s, for 5 s, and at 12 s the clock was set."""
+    bucket = Bucket(TEN, 10 * SECOND)
+    bucket.pause(5 * SECOND, 10 * SECOND)
+    assert bucket.take(TEN, Ask("a", 1, 1, 1, 1), 12 * SECOND).granted == 0
+    need = max(granted)
+    asks = [(Ask("a", seq, need, need, need), round(at * SECOND)) for seq, at in enumerate(shows, start=2)]
+    assert [bucket.take(TEN, ask, now).granted for ask, now in asks] == granted
