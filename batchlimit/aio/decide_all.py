@@ -137,6 +137,6 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
         return None
     if (denial := longest_denial(entries, costs, now)) is None:
         return None
-    key, wait = denial
-    reservoir = entries[key].reservoir
+    key, entry, wait = denial
+    reservoir = entry.reservoir
     return {key: reservoir.forecast.told(wait, "denied", now)} if reservoir.admission.deny(costs[key], now) else None

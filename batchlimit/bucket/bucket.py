@@ -30,7 +30,6 @@ from batchlimit.bucket.fair_share import (
     pace_of,
     quickest,
     rounded,
-    soonest,
     spends,
     waits_for,
 )
@@ -240,9 +239,7 @@ class Bucket(SpendableBucket):
         foreign = self._reserved if self._reserved and self._reserved.name != ask.instance else None
         for band, whole in self._each():
             level = whole - (foreign.tokens if foreign else 0)
-            part, mine, fair = division(band, level, claims, self._now, need)
-            if is_spent:  # as a plain bucket: nothing is set aside from a need
-                fair = max(fair, min(need, level))
+            part, mine, fair = division(band, level, claims, self._now, need, is_spent)
             ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, ahead))
             by_share, beside = waits_for(need, band, level, part, fair)
@@ -260,13 +257,18 @@ class Bucket(SpendableBucket):
             return 0, 0
         granted: float = ask.queued
         claims, ahead = self._table.claims(instance), max(wait, math.ceil(min(self._pace, max_wait)))
-        for band, level in self._each():
-            part, _, fair = division(band, level, claims, self._now, ask.need)
+        is_spent, soonest = spends(self._bands, claims), 0.0
+        divided = [
+            (band, level, *division(band, level, claims, self._now, ask.need, is_spent)) for band, level in self._each()
+        ]
+        for band, level, part, _, fair in divided:
             flow = band.rate * ahead
             granted = min(granted, level + flow, fair + flow * part, band.burst - self._table.outstanding)
         tokens = math.floor(granted)
         if overweight > 0:
-            ahead = soonest(self._each(), tokens, claims, self._now, ask.need)
+            for band, level, part, _, fair in divided:
+                soonest = max(soonest, waits_for(tokens, band, level, part, fair)[0])
+            ahead = rounded(soonest)
         return tokens, ahead
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:

@@ -1,7 +1,6 @@
 """How a bucket divides itself: the bandwidths of a quota in microseconds, and one instance's fair share of each."""
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchlimit.quota.quota import Quota
@@ -134,19 +133,22 @@ class Claims(NamedTuple):
     lasts: int
 
 
-def division(band: Band, level: float, claims: Claims, now: int, need: int) -> tuple[float, float, float]:
+def division(
+    band: Band, level: float, claims: Claims, now: int, need: int, is_spent: bool
+) -> tuple[float, float, float]:
     """Return (part, mine, fair): the instance's part of the rate, what it accrued, and what it may take without harm.
 
     Each active instance accrues its part, by its weight, from when it was last served. An instance may take the larger
     of two amounts: what it accrued, and what is left in the bucket once all that the others accrued is set aside. Half
-    of the level is for every instance that asks. `lasts` is a sum over all instances: no loop adds up the others.
+    of the level is for every instance that asks. `lasts` is a sum over all instances: no loop adds up the others. Where
+    it `is_spent`, nothing is set aside from a need: as in a plain bucket.
     """
     weight, weights, last, lasts = claims
     part = weight / weights
     mine = min(band.rate * part * (now - last), max(band.burst * part, need))
     waited = (weights - weight) * now - (lasts - weight * last)
     others = math.floor(min(band.rate / weights * waited, ALPHA * level))
-    return part, mine, max(mine, level - max(0, others))
+    return part, mine, max(mine, level - max(0, others), min(need, level) if is_spent else mine)
 
 
 def spends(bands: list[Band], claims: Claims) -> bool:
@@ -163,15 +165,6 @@ def waits_for(need: int, band: Band, level: float, part: float, fair: float) -> 
     """Return after how many us `need` fits this instance's share, and after how many it fits whatever is set aside."""
     share, aside = (need - fair) / (band.rate * part), ((need - 1) / (1 - ALPHA) + 1 - level) / band.rate
     return max((need - level) / band.rate, share), min(share, aside)
-
-
-def soonest(each: Iterable[tuple[Band, float]], granted: int, claims: Claims, now: int, need: int) -> int:
-    """Return after how many us all bandwidths, with these levels, have so many tokens for one instance."""
-    starts = 0.0
-    for band, level in each:
-        part, _, fair = division(band, level, claims, now, need)
-        starts = max(starts, waits_for(granted, band, level, part, fair)[0])
-    return rounded(starts)
 
 
 def ahead_of(band: Band, level: float, part: float, mine: float, held: int, outstanding: int) -> float:

@@ -197,22 +197,22 @@ def longest_refusal(
 ) -> RateLimited:
     """Return the refusal of a call of several keys, by the one that memory refuses for longest."""
     denial = longest_denial(entries, costs, now)
-    if denial is None or denial[1] <= refusal.retry_after:
+    if denial is None or denial[-1] <= refusal.retry_after:
         return refusal
-    key, wait = denial
-    return RateLimited(key, wait, entries[key].reservoir.forecast.told(wait, "denied", now))
+    key, entry, wait = denial
+    return RateLimited(key, wait, entry.reservoir.forecast.told(wait, "denied", now))
 
 
-def longest_denial(entries: Mapping[str, Any], costs: Mapping[str, int], now: float) -> tuple[str, float] | None:
-    """Return which of several keys memory refuses for longest, and for how many seconds; None: it refuses none.
+def longest_denial(entries: Mapping[str, Any], costs: Mapping[str, int], now: float) -> tuple[str, Any, float] | None:
+    """Return the key that memory refuses for longest, its entry, and for how many seconds; None: it refuses none.
 
     A call of several keys is admitted once all of them have its tokens; of one without an entry memory says nothing.
     None also while the store is away.
     """
-    there = {key: entry.reservoir for key in costs if (entry := entries.get(key)) is not None}
-    short = {key: each for key, each in there.items() if not each.state.tokens.has(costs[key], now)}
+    there = {key: entry for key in costs if (entry := entries.get(key)) is not None}  # other threads may remove some
+    short = {key: each.reservoir for key, each in there.items() if not each.reservoir.state.tokens.has(costs[key], now)}
     if any(now < each.state.failing_until for each in short.values()):
         return None  # callers are told so rather than asked to come back
     waits = {key: each.forecast.denied_for(costs[key], now) for key, each in short.items()}
     key = max(waits, key=lambda each: waits[each], default="")  # the first of equal ones
-    return (key, waits[key]) if waits.get(key) else None
+    return (key, there[key], waits[key]) if waits.get(key) else None

@@ -31,7 +31,7 @@ class LendingStore(Store, Protocol):
 
     @property
     def slots(self) -> Any:
-        """The Lender."""
+        """Lends slots, wakes those who wait for them, and tells what is lent."""
         ...
 
 

@@ -123,7 +123,7 @@ _SECOND = 1_000_000
 
 
 class MemorySlots:
-    """A Lender in a dict; see lua/lend.lua. Its clock is the store's, set to the time of day when it is made."""
+    """Lends slots in a dict; see lua/lend.lua. Its clock is the store's, set to the time of day when it is made."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._began = clock, time.time() - clock()

@@ -44,7 +44,7 @@ class RedisStore(BaseRedisStore):
     It is prompt with connections of its own to one server, without TLS or health checks.
 
     It has 11 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
-    Lender.
+    LendingStore.
     What overrides, slots and pauses do stands in parts of its own: `rules`, `slots` and `pauses`.
 
     Example:
@@ -85,7 +85,7 @@ class RedisStore(BaseRedisStore):
 
     @property
     def slots(self) -> RedisSlots:
-        """See Lender."""
+        """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
     def part(self, key: str) -> str:

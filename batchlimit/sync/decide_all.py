@@ -134,9 +134,9 @@ def _denied(entries: Entries, costs: Mapping[str, int], now: float) -> dict[str,
         return None
     if (denial := longest_denial(entries, costs, now)) is None:
         return None
-    key, _ = denial
-    reservoir = entries[key].reservoir
-    if not (wait := entries[key].locked(lambda: _deny(reservoir, costs[key], now))):
+    key, entry, _ = denial
+    reservoir = entry.reservoir
+    if not (wait := entry.locked(lambda: _deny(reservoir, costs[key], now))):
         return None
     return {key: reservoir.forecast.told(wait, "denied", now)}
 

@@ -190,7 +190,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
-            return {key: self.decide(key, cost)}
+            return {key: self._slow_path.decide(key, cost)}
         if (known := spend_cold(self._registry.spends, self._entries, costs, self._clock)) is not None:
             return known
         return AcquireAll(costs, self._registry).decide()

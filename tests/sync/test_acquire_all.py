@@ -1,7 +1,9 @@
 """Several keys of which nothing is known are asked for in one round trip; they are charged together all the same."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -190,3 +192,25 @@ def _interrupted_hit(n: int) -> bool:
 def test_an_interrupt_anywhere_in_a_decision_from_memory_loses_tokens_at_most(without_refresher: None) -> None:
     lines = lines_interrupted(_interrupted_hit)
     assert lines > 20
+
+
+class _Leaving(dict[str, key_entry.KeyEntry]):
+    """Entries of which another thread removes each once it was found a second time."""
+
+    def __init__(self, entries: Mapping[str, key_entry.KeyEntry]) -> None:
+        super().__init__(entries)
+        self._found = Counter[str]()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the entry."""
+        self._found[key] += 1
+        return self.pop(key, default) if self._found[key] > 1 else super().get(key, default)
+
+
+def test_a_key_that_leaves_while_memory_refuses_it_is_refused() -> None:
+    """Its entry was looked up once more: a KeyError for the caller."""
+    with RateLimiter(MemoryStore(), {"*": "1/hour"}) as limiter:
+        assert [limiter.decide("a").allowed for _ in range(3)] == [True, False, False]
+        told = decide_all.decide_from_memory(_Leaving(limiter._entries), {"a": 1}, limiter._clock)
+        assert told is not None
+        assert (told["a"].allowed, told["a"].source) == (False, "denied")
