@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batchlimit.bucket import fair_share
@@ -213,7 +213,15 @@ _asks = st.tuples(
 _BUSY = Quota(10.0, 10), Quota(100.0, 20), Quota(10.0, 1), Quota(10.0, 4, (Quota(5.0, 10),))
 
 
+_SMALL_SHARE = [
+    (0, "b", 1, 0, 0.005), (0, "a", 1, 0, 0.0), (0, "c", 1, 0, 0.0), (20_000, "a", 1, 0, 0.0), (0, "a", 2, 0, 0.0),
+    (30_000, "a", 2, 0, 0.0), (0, "a", 3, 0, 0.1),
+]  # fmt: skip
+"""Of a part of which nothing can be leased the last one is granted for later."""
+
+
 @settings(max_examples=depth(75, 300), deadline=None)
+@example(_BUSY[1], _SMALL_SHARE)
 @given(st.sampled_from(_BUSY), st.lists(_asks, min_size=20, max_size=40))
 def test_the_scripts_and_their_twin_answer_alike_where_callers_wait_at_instances_of_unequal_weights(
     quota: Quota, asks: list[tuple[int, str, int, int, float]]
