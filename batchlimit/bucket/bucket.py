@@ -257,18 +257,15 @@ class Bucket(SpendableBucket):
             return 0, 0
         granted: float = ask.queued
         claims, ahead = self._table.claims(instance), max(wait, math.ceil(min(self._pace, max_wait)))
-        is_spent, soonest = spends(self._bands, claims), 0.0
-        divided = [
-            (band, level, *division(band, level, claims, self._now, ask.need, is_spent)) for band, level in self._each()
-        ]
-        for band, level, part, _, fair in divided:
+        is_spent = spends(self._bands, claims)
+        parts = [(*each, *division(*each, claims, self._now, ask.need, is_spent)) for each in self._each()]
+        for band, level, part, _, fair in parts:
             flow = band.rate * ahead
             granted = min(granted, level + flow, fair + flow * part, band.burst - self._table.outstanding)
         tokens = math.floor(granted)
         if overweight > 0:
-            for band, level, part, _, fair in divided:
-                soonest = max(soonest, waits_for(tokens, band, level, part, fair)[0])
-            ahead = rounded(soonest)
+            waits = [waits_for(tokens, band, level, part, fair)[0] for band, level, part, _, fair in parts]
+            ahead = rounded(max(0.0, *waits))
         return tokens, ahead
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
