@@ -31,8 +31,8 @@ def concurrency_limits(
 
     Args:
         limiter: the limiter; its owner closes it.
-        partition, key, timeout, outcome, priority, bypass, operation: as of ConcurrencyLimit, with the same defaults.
-            The functions get the request, but for `outcome`.
+        partition, key, timeout, outcome, priority, bypass, operation: as of ConcurrencyLimit, with the same defaults,
+            but that an operation is the template of a route. The functions get the request, but for `outcome`.
 
     Returns:
         The middleware, for `web.Application(middlewares=[...])`; put it first.
