@@ -141,7 +141,7 @@ def of_threads(url: str, quota: str, seconds: float, told: Connection) -> None:
     def work(limiter: RateLimiter) -> None:
         while time.monotonic() < until:
             limiter.acquire("api")
-            batch[0] += time.monotonic() > until - seconds
+            batch[0] += until - seconds < time.monotonic() <= until  # many still wait then
 
     def urgent(limiter: RateLimiter) -> None:
         came = time.monotonic()
@@ -174,7 +174,7 @@ async def _of_tasks(url: str, quota: str, seconds: float, seed: int) -> tuple[li
         nonlocal batch
         while time.monotonic() < until:
             await limiter.acquire("api")
-            batch += time.monotonic() > until - seconds
+            batch += until - seconds < time.monotonic() <= until
 
     async def urgent() -> None:
         came = time.monotonic()
