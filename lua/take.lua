@@ -193,10 +193,10 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         -- A grant of tokens that will be refilled in the next `ahead` us. With all leased tokens it must fit the burst.
         -- Then nothing stops the refill, and the grant begins when the level, now negative, is back at 0.
         --
-        -- Whoever comes to a heavier instance is behind what was granted for later. So lighter ones get nothing that
+        -- A caller at a heavier instance comes after what was granted for later. So lighter ones get nothing that
         -- begins later than in a pace, or in the time in which their need is refilled. And a grant to a heavier one
-        -- begins as soon as its tokens are there. With one of weight 10 and seven of weight 1 at 10/s, of 100 callers
-        -- at the first 99 waited for 0.97 s at most, and wait for 0.46 s (simulated).
+        -- begins as soon as its tokens are there. One of weight 10 and seven of weight 1 were simulated at 10/s. Of 100
+        -- callers at the first 99 wait for at most 0.46 s. It was 0.97 s.
         local most = max_wait
         if overweight < 0 then
             local near = pace
@@ -280,8 +280,8 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
         end
 
         -- A heavier instance whose callers are all served leaves its share to others like it until it asks again: it
-        -- weighs one more than all others do on average. With four of weight 10 and four of weight 1 at 10/s, of 100
-        -- callers at the first 99 waited for 0.64 s at most, and wait for 0.31 s (simulated).
+        -- weighs one more than all others do on average. Four of weight 10 and four of weight 1 were simulated at 10/s.
+        -- Of 100 callers at the first 99 wait for at most 0.31 s. It was 0.64 s.
         if overweight > 0 and queued > 0 and granted >= queued then
             instance.weight = floor((weights - weight) / (active - 1)) + 1
             weights, lasts = weights + instance.weight - weight, lasts + (instance.weight - weight) * instance.last

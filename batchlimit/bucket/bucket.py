@@ -214,7 +214,7 @@ class Bucket(SpendableBucket):
             granted, starts_in = self._later(instance, ask, wait, overweight)
         kept, instance.seq, instance.seen, instance.granted = instance.held, ask.seq, self._now, 0
         if granted < ask.need:
-            if accrued >= ask.need > (overweight <= 0 or ask.max_wait == 0):
+            if accrued >= ask.need and (ask.need > 1 or (overweight > 0 and ask.max_wait > 0)):
                 self._reserve(ask, wait)
             return self._grant(quota, instance, 0, kept, 0, told)
         if ask.need > 0 and self._reserved and self._reserved.name == ask.instance:
@@ -251,8 +251,9 @@ class Bucket(SpendableBucket):
 
     def _later(self, instance: InstanceEntry, ask: Ask, wait: int, overweight: int) -> tuple[int, int]:
         max_wait = round(ask.max_wait * _SECOND)
-        near = max(self._pace, *(ask.need / band.rate for band in self._bands))
-        most = min(max_wait, near) if overweight < 0 else max_wait
+        most: float = max_wait
+        if overweight < 0:
+            most = min(most, max(self._pace, *(ask.need / band.rate for band in self._bands)))
         if wait > most or (self._reserved and self._reserved.name != ask.instance):
             return 0, 0
         granted: float = ask.queued

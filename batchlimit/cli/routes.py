@@ -126,7 +126,7 @@ class MigratedLimiter(NamedTuple):
 
 @dataclass
 class Found:
-    """What was read so far."""
+    """Keeps what is read of a program."""
 
     rules: dict[str, MigratedRule] = field(default_factory=dict)  # by name
     limiters: list[MigratedLimiter] = field(default_factory=list)

@@ -125,7 +125,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)
         known = self._addresses.of(peer, 1, headers)
-        request = Request(method, path, await awaited_identity(known, self._identify, native), native, root)
+        request = request_of((method, path, await awaited_identity(known, self._identify, native), native, root))
         if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request, timeout=timeout)

@@ -1,4 +1,4 @@
-"""How long a call of a store may take; and its outages: circuit breakers, probes, and what is told of them."""
+"""How long a call of a store may take; and its outages: circuit breakers, probes, and their lines in the log."""
 
 import math
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from batchlimit.reservoir.estimate import Estimate, SettledOnce
 
 
 class _Reserved(SettledOnce):
-    """What was charged, and its `with` block."""
+    """Gives back what was charged, at the end of its `with` block."""
 
     __slots__ = ()
 

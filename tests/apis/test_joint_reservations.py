@@ -27,12 +27,6 @@ COSTS = {RPM: 1, TPM: 400}
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """Two keys, and no more leased than callers ask for."""
     return api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)

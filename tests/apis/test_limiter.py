@@ -17,12 +17,6 @@ HUNDRED = Quota(SLOW, 100)
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory, on the test's clock, and notes of what they were asked."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A hundred tokens, in batches of ten, and no refill worth speaking of."""
     return api(stage, HUNDRED, sizer=FixedBatch(10), clock=clock)

@@ -19,12 +19,6 @@ HUNDRED = Quota(SLOW, 100)
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A hundred tokens, and no more leased than callers ask for."""
     return api(stage, HUNDRED, sizer=FixedBatch(1), clock=clock)

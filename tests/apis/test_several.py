@@ -20,12 +20,6 @@ QUOTAS = {"user": Quota(SLOW, 5), "tenant": Quota(SLOW, 20), "global": Quota(SLO
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """Three keys, and no more leased than callers ask for."""
     return api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)

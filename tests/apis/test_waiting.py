@@ -16,12 +16,6 @@ TEN = Quota(SLOW, 10)
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still, so tokens come only by a refund."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A limiter that leases no more than its callers ask for."""
     return api(stage, TEN, sizer=FixedBatch(1), clock=clock)

@@ -113,13 +113,14 @@ def stuck(stage: Single) -> Iterator[None]:
 
 
 @contextmanager
-def asleep(stage: Single) -> Iterator[None]:
-    """Busy with one long command, over and over."""
+def again_and_again(work: Callable[[], object], every: float = 0.0) -> Iterator[None]:
+    """Do this in the background, for the `with`, with pauses of so many seconds."""
     over = threading.Event()
 
     def run() -> None:
         while not over.is_set():
-            stage.server.ask("DEBUG", "SLEEP", "0.2")
+            work()
+            over.wait(every)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -128,6 +129,11 @@ def asleep(stage: Single) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def asleep(stage: Single) -> AbstractContextManager[None]:
+    """Busy with one long command, over and over."""
+    return again_and_again(lambda: stage.server.ask("DEBUG", "SLEEP", "0.2"))
 
 
 @contextmanager

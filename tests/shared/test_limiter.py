@@ -57,7 +57,7 @@ def held(limiter: Any, key: str = "gpu") -> int:
 
 
 class OnServer:
-    """Makes limiters of one fleet, none of which is in a hurry."""
+    """Makes limiters of one fleet, whose deadlines are long."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._url, self._prefix = url, prefix

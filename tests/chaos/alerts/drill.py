@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.chaos.alerts import service
 from tests.chaos.alerts.town import Town
+from tests.chaos.fault import again_and_again
 from tests.relay import Relay
 
 
@@ -41,7 +42,7 @@ def _network(change: Callable[[Relay], None]) -> Callable[[Town], AbstractContex
 
 
 def _emptied(town: Town) -> AbstractContextManager[None]:
-    return town.again_and_again(lambda: town.server.ask("FLUSHALL"))
+    return again_and_again(lambda: town.server.ask("FLUSHALL"), every=0.5)
 
 
 def _wrong(what: str) -> Callable[[Town], AbstractContextManager[None]]:

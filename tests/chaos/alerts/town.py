@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -51,24 +51,6 @@ class Town:
             link.send(frozenset(what))
         for link in self._links:
             link.recv()
-
-    @contextmanager
-    def again_and_again(self, work: Callable[[], object], every: float = 0.5) -> Iterator[None]:
-        """Do this in the background, for the `with`."""
-        over = threading.Event()
-
-        def run() -> None:
-            while not over.is_set():
-                work()
-                over.wait(every)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
 
     @contextmanager
     def admin(self) -> Iterator[Admin]:
