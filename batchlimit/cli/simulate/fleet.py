@@ -120,13 +120,6 @@ class _Attendant(Refresher):
     def come_by(self, at: float) -> None:
         """Do nothing: what is idle may stay in memory."""
 
-    def forget(self, entry: KeyEntry) -> None:
-        """Do nothing: a plan of an entry that is not due is passed over."""
-
-    def stop(self) -> bool:
-        """Never look again."""
-        return False
-
     def look_after(self, entry: KeyEntry) -> None:
         """Do what is due."""
         asks: list[Any] = []

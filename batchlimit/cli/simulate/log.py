@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from batchlimit.base.redaction import shown
@@ -18,6 +20,13 @@ from batchlimit.rules.key import KeyTemplate
 Line = tuple[float, str, str, str, str, int]
 """When (seconds since 1970), method, target with its query, address, user ("" if unknown), status (0 if unknown)."""
 _COMMON = re.compile(r'(\S+) \S+ (.*?) \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d{3}|-)').match
+CLIENTS: dict[tuple[bool, bool], Callable[[Line], object]] = {
+    (False, False): lambda _line: "",
+    (True, False): itemgetter(3),
+    (False, True): itemgetter(4),
+    (True, True): itemgetter(3, 4),
+}
+"""Returns the client of a line, by whether the key is made of the address, and of the user."""
 _REQUEST = re.compile(r"(\S+) (\S+)").match
 _NAMES = {
     "time": ("time", "timestamp", "ts", "@timestamp", "time_iso8601", "time_local", "msec", "date"),
@@ -49,7 +58,7 @@ def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
     rest = (text for text in source if text.strip())
     if (first := next(rest, None)) is None:
         return
-    read: Callable[[str], Line] = _of_json if first.lstrip().startswith("{") else _Common()
+    read: Callable[[str], Line] = _of_json if first.lstrip().startswith("{") else _of_common
     for text in chain([first], source):
         try:
             yield read(text)
@@ -58,28 +67,13 @@ def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
                 bad.add(text)
 
 
-class _Common:
-    """The common format; the combined one has more at the end. Times are read once for each second, days once."""
-
-    def __init__(self) -> None:
-        self._text, self._time = "", 0.0
-        self._day, self._midnight = "", 0.0
-
-    def __call__(self, line: str) -> Line:
-        found = _COMMON(line)
-        if found is None:
-            raise ValueError(line)
-        ip, user, time, method, target, status = found.groups()
-        if time != self._text:
-            self._time, self._text = self._read(time), time
-        return self._time, method, target, ip, "" if user == "-" else user, 0 if status == "-" else int(status)
-
-    def _read(self, time: str) -> float:
-        """Return an instant such as 22/Nov/2026:10:00:00 +0000."""
-        day = time[:11] + time[20:]
-        if day != self._day:
-            self._midnight, self._day = _written(f"{time[:11]}:00:00:00{time[20:]}"), day
-        return self._midnight + int(time[12:14]) * 3600 + int(time[15:17]) * 60 + int(time[18:20])
+def _of_common(line: str) -> Line:
+    """Read the common format; the combined one has more at the end."""
+    found = _COMMON(line)
+    if found is None:
+        raise ValueError(line)
+    ip, user, time, method, target, status = found.groups()
+    return _written(time), method, target, ip, "" if user == "-" else user, 0 if status == "-" else int(status)
 
 
 def _of_json(line: str) -> Line:
@@ -106,6 +100,7 @@ def _time(told: Any) -> float:
     return number / 1000 if number > _MILLISECONDS else number
 
 
+@lru_cache(maxsize=16)  # many lines are of one second
 def _written(told: str) -> float:
     try:
         return datetime.strptime(told, "%d/%b/%Y:%H:%M:%S %z").timestamp()
@@ -114,16 +109,15 @@ def _written(told: str) -> float:
 
 
 def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
-    """Yield the lines of each instant; an older line is of the one before: servers write when they have answered."""
-    now, together = -math.inf, list[Line]()
-    for line in lines:
-        if line[0] > now:
-            if together:
-                yield now, together
-            now, together = line[0], []
-        together.append(line)
-    if together:
-        yield now, together
+    """Return the lines of each instant; an older line is of the one before: servers write when they have answered."""
+    reached = -math.inf
+
+    def at(line: Line) -> float:
+        nonlocal reached
+        reached = max(reached, line[0])
+        return reached
+
+    return ((now, list(together)) for now, together in groupby(lines, at))
 
 
 def pause(at: float, count: int) -> float:
@@ -148,22 +142,9 @@ class Way:
     rule: Rule  # the rule
     template: KeyTemplate  # makes its key
     parameters: Mapping[str, str]  # of the path
-    by: str  # what the key is made of besides them: "ip", "user", "both" or "none"
-    known: "dict[str | tuple[str, str], Charge | ReplayTally]"  # charges by that; a Tally where no key can be made
+    client: Callable[[Line], object]  # returns what the key is made of besides them
+    known: dict[object, Charge | None]  # charges by that; None where no key can be made
 
 
 Route = tuple[list[Way], Way | None]
 """The rules that match a target; and the one, where it is the only one, refuses, and charges whatever the status is."""
-
-
-def client_of(way: Way, ip: str, user: str) -> str | tuple[str, str]:
-    """Return by what a charge of a rule is known."""
-    match way.by:
-        case "ip":
-            return ip
-        case "user":
-            return user
-        case "both":
-            return ip, user
-        case _:
-            return ""

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet
-from batchlimit.cli.simulate.log import Charge, Line, Route, Way, client_of, instants, pause
+from batchlimit.cli.simulate.log import CLIENTS, Charge, Line, Route, Way, instants, pause
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.cli.simulate.screen import CallSample, Screen
 from batchlimit.quota.key import stored
@@ -47,10 +47,10 @@ class Replay:
         self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._call)
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
-        self._known: dict[str, dict[str | tuple[str, str], Charge | ReplayTally]] = {rule.name: {} for rule in rules}
+        self._known: dict[str, dict[object, Charge | None]] = {rule.name: {} for rule in rules}
         self._screens: dict[str, Screen] = {}  # by what the store has their keys under
         self._now = 0.0
-        self.result = Result(without_key={rule.name: ReplayTally() for rule in rules})
+        self.result = Result()
 
     def run(self, lines: Iterable[Line]) -> Result:
         """Replay a log, and return what happened."""
@@ -72,80 +72,64 @@ class Replay:
 
     def _instant(self, at: float, together: list[Line]) -> int:
         """Replay the lines of one instant; return how many were admitted."""
-        routes, step, admitted = self._routes, pause(at, len(together)), 0
-        for _, method, target, ip, user, status in together:
-            ways, way = routes.get((method, target)) or self._route(method, target)
-            if way is not None:
-                charge = way.known.get(user if way.by == "user" else ip if way.by == "ip" else client_of(way, ip, user))
-                if charge.__class__ is Charge:
-                    if (screen := charge.screen).is_open:
-                        if not screen.is_sampled:
-                            if screen.passes(at, charge.cost):
-                                charge.tally.admitted += 1
-                                admitted += 1
-                                at += step
-                                continue
-                            self._open(screen, at)
-                    elif (trust := screen.trust).until > at:
-                        if screen.spends(at, charge.cost, trust.pace):
-                            charge.tally.admitted += 1
-                            admitted += 1
-                        else:
-                            charge.tally.refused += 1
-                        trust.count += 1
-                        at += step
-                        continue
-            admitted += self._decided(ways, ip, user, status, at)
+        step, admitted = pause(at, len(together)), 0
+        for line in together:
+            ways, way = self._routes.get(line[1:3]) or self._route(*line[1:3])
+            charge = way.known.get(way.client(line)) if way is not None else None
+            passed = self._passes_alone(charge, at) if charge is not None else None
+            if charge is None or passed is None:
+                passed = self._decided(ways, line, at)
+            else:
+                charge.tally.admitted += passed
+                charge.tally.refused += not passed
+            admitted += passed
             at += step
         return admitted
 
-    def _decided(self, ways: list[Way], ip: str, user: str, status: int, at: float) -> bool:
+    def _decided(self, ways: list[Way], line: Line, at: float) -> bool:
         """Decide a request of several rules, or of one that arithmetic does not decide."""
         self._fleet.move(at)
         is_near = self._by is Spread.CLIENT
-        home = crc32(ip.encode()) % self._instances if is_near else int(self._random.random() * self._instances)
+        home = crc32(line[3].encode()) % self._instances if is_near else int(self._random.random() * self._instances)
         limiter, enforced, shadows = self._fleet.limiters[home], list[Charge](), list[Charge]()
         for way in ways:
-            match self._found(way, ip, user):
-                case Charge() as charge:
-                    (enforced if way.rule.mode == "enforce" else shadows).append(charge)
-                case ReplayTally() as tally:
-                    tally.without_key += 1
+            if (charge := self._found(way, line)) is None:
+                self.result.without_key[way.rule.name] += 1
+            else:
+                (enforced if way.rule.mode == "enforce" else shadows).append(charge)
         short = self._refused(limiter, enforced, at)
         for charge in enforced:
-            if short is None:
-                charge.tally.admitted += 1
-            elif charge.screen.key == short:
-                charge.tally.refused += 1
+            charge.tally.admitted += short is None
+            charge.tally.refused += charge.screen.key == short
         if short is None:
             for charge in shadows:
-                if self._refused(limiter, [charge], at) is None:
-                    charge.tally.admitted += 1
-                else:
-                    charge.tally.refused += 1
-            _take_back(limiter, enforced, status, at)
+                is_short = self._refused(limiter, [charge], at) is not None
+                charge.tally.admitted += not is_short
+                charge.tally.refused += is_short
+            _take_back(limiter, enforced, line[5], at)
         return short is None
 
     def _refused(self, limiter: RateLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
-        passed, asked, short = list[Charge](), list[Charge](), None
-        for charge in charges:
-            match self._passes(charge, at):
-                case None:
-                    asked.append(charge)
-                case True:
-                    passed.append(charge)
-                case False:
-                    short = short or charge.screen.key
+        verdicts = [(charge, self._passes(charge, at)) for charge in charges]
+        short = next((charge.screen.key for charge, passes in verdicts if passes is False), None)
         if short is None:
+            asked = [charge for charge, passes in verdicts if passes is None]
             short = _asked(limiter, asked)
             self.result.asked += len(asked)
             for charge in asked:
                 self._compare(charge, at, is_admitted=short is None, is_alone=len(charges) == 1)
         if short is not None:
-            for charge in passed:
-                charge.screen.take_back(charge.cost)
+            for charge, passes in verdicts:
+                if passes:
+                    charge.screen.take_back(charge.cost)
         return short
+
+    def _passes_alone(self, charge: Charge, at: float) -> bool | None:
+        """See `_passes`, for the only rule of a request; None too where an instance has to be chosen before."""
+        screen = charge.screen
+        is_certain = not screen.is_sampled if screen.is_open else screen.trust.until > at
+        return self._passes(charge, at) if is_certain else None
 
     def _passes(self, charge: Charge, at: float) -> bool | None:
         """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
@@ -206,23 +190,23 @@ class Replay:
         for rule, template, parameters in self._rules.templates(method, unquote(target.partition("?")[0])):
             fields = set(template.fields)
             is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
-            of_client = fields & {"ip", "user"}
-            by = "both" if len(of_client) == 2 else of_client.pop() if of_client else "none"
-            ways.append(Way(rule, template, parameters, by, self._known[rule.name] if is_shared else {}))
+            client = CLIENTS["ip" in fields, "user" in fields]
+            ways.append(Way(rule, template, parameters, client, self._known[rule.name] if is_shared else {}))
         is_one = len(ways) == 1 and ways[0].rule.mode == "enforce" and ways[0].rule.charge is None
         route = self._routes[method, target] = ways, ways[0] if is_one else None
         return route
 
-    def _found(self, way: Way, ip: str, user: str) -> Charge | ReplayTally:
-        """Return what a rule charges, or where to count that it has no key."""
-        value = client_of(way, ip, user)
-        if (found := way.known.get(value)) is None:
+    def _found(self, way: Way, line: Line) -> Charge | None:
+        """Return what a rule charges; None: it has no key."""
+        client = way.client(line)
+        if client not in way.known:
             try:
-                found = self._charge(way.rule, way.template.fill({"ip": ip, "user": user}, way.parameters))
+                key = way.template.fill({"ip": line[3], "user": line[4]}, way.parameters)
             except NoKey:
-                found = self.result.without_key[way.rule.name]
-            way.known[value] = found
-        return found
+                way.known[client] = None
+            else:
+                way.known[client] = self._charge(way.rule, key)
+        return way.known[client]
 
     def _charge(self, rule: Rule, key: str) -> Charge:
         if not isinstance(rule.cost, int):
@@ -243,10 +227,8 @@ def _asked(limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
     costs = Counter[str]()
     for charge in charges:
         costs[charge.screen.key] += charge.cost
-    for key, decision in limiter.decide_all(costs).items() if costs else ():
-        if not decision.allowed:
-            return key
-    return None
+    decisions = limiter.decide_all(costs) if costs else {}
+    return next((key for key, decision in decisions.items() if not decision.allowed), None)
 
 
 def _take_back(limiter: RateLimiter, charges: Sequence[Charge], status: int, at: float) -> None:

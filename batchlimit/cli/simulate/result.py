@@ -1,5 +1,6 @@
 """What a replay found: how many requests each rule and key admitted and refused; as rows, and as a picture."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ class Result:
     begun: float = 0.0  # the instants of the first and the last one (seconds since 1970)
     ended: float = 0.0
     # requests of which a rule's key could not be made, by name of the rule
-    without_key: dict[str, ReplayTally] = field(default_factory=dict)
+    without_key: Counter[str] = field(default_factory=Counter)
     keys: dict[tuple[str, str], ReplayTally] = field(default_factory=dict)  # by name of the rule and key
     seconds: dict[int, tuple[int, int]] = field(default_factory=dict)  # admitted and refused requests of each second
     calls: int = 0  # of the store; those of charges that arithmetic decided, as far as a sample tells
@@ -35,7 +36,7 @@ class Result:
         """Return the sum of a rule's keys."""
         found = [tally for (rule, _), tally in self.keys.items() if rule == name]
         sums = sum(each.admitted for each in found), sum(each.refused for each in found)
-        return ReplayTally(*sums, self.without_key[name].without_key)
+        return ReplayTally(*sums, self.without_key[name])
 
 
 Row = dict[str, Any]

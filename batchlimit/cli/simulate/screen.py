@@ -34,8 +34,8 @@ class Screen:
     """A key and its plain bucket. Arithmetic decides where it `is_open`; reservoirs too if a stretch `is_sampled`."""
 
     __slots__ = (
-        "_fills_in", "_first", "_level", "_levels", "_on_end", "_others", "_since",
-        "count", "is_open", "is_sampled", "key", "kind", "last", "quota", "trust",
+        "_bands", "_fills_in", "_on_end", "_since",
+        "count", "is_open", "is_sampled", "key", "kind", "last", "levels", "quota", "trust",
     )  # fmt: skip
 
     def __init__(
@@ -44,79 +44,57 @@ class Screen:
         """Begin full; `on_end` is called when a stretch ends, `is_exact` has reservoirs decide all requests."""
         self.key, self.quota, self.trust = key, quota, BucketTrust()
         self.kind: int | None = None  # of the last stretch that was sampled, whose calls of the store count
-        bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
-        self._first, self._others = bands[0], bands[1:]  # most quotas have one
+        self._bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
         self._fills_in = math.inf if quota.denies_all or is_exact else max(b.burst / b.rate for b in quota.bandwidths)
         self._on_end = on_end
         self.is_open, self.is_sampled = self._fills_in < math.inf, False
         self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self._level, self._levels = self._first[1], [burst for _, burst, _ in self._others]
+        self.levels = [burst for _, burst, _ in self._bands]  # tokens in each bandwidth
         self.last = self._since = now  # of the last request, and of the present stretch (s), which has so many
         self.count = 0
 
     def passes(self, now: float, cost: int) -> bool:
         """Charge a request that is certain to be admitted; False: reservoirs decide, now and from now on."""
-        passed, self.last = now - self.last, now
-        rate, burst, floor = self._first
-        level = self._level + passed * rate
-        if level > burst:
-            level = burst
-        self._level = level - cost
-        if level < floor + 2 * cost or (self._others and not self._pass_others(passed, cost)):
-            self._level += cost
-            self.is_open = False
-            return False
+        passed, levels = now - self.last, list[float]()
+        for before, (rate, burst, floor) in zip(self.levels, self._bands, strict=True):
+            level = before + passed * rate
+            if level > burst:
+                level = burst
+            if level < floor + 2 * cost:
+                self._refill(now)
+                self.is_open = False
+                return False
+            levels.append(level - cost)
+        self.levels, self.last = levels, now
         self.count += 1
         if now - self._since > _STRETCH:
             self._on_end(self)
             self.count, self._since = 0, now
         return True
 
-    def _pass_others(self, passed: float, cost: int) -> bool:
-        """Charge the bandwidths after the first, all or none."""
-        self._refill_others(passed)
-        if any(level < floor + 2 * cost for level, (_, _, floor) in zip(self._levels, self._others, strict=True)):
-            return False
-        self._levels = [level - cost for level in self._levels]
-        return True
-
     def spends(self, now: float, cost: int, pace: float = 1.0) -> bool:
         """Charge a request if the plain bucket has so many tokens; `pace`: of its refill (default 1)."""
-        passed, self.last = (now - self.last) * pace, now
-        rate, burst, _ = self._first
-        level = self._level + passed * rate
-        self._level = level if level < burst else burst
-        if self._others:
-            self._refill_others(passed)
-        if self._level < cost or (self._others and min(self._levels) < cost):
+        self._refill(now, pace)
+        if min(self.levels) < cost:
             return False
         self.take_back(-cost)
         return True
 
-    def _refill_others(self, passed: float) -> None:
-        bands = zip(self._levels, self._others, strict=True)
-        self._levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
+    def _refill(self, now: float, pace: float = 1.0) -> None:
+        passed, self.last = (now - self.last) * pace, now
+        bands = zip(self.levels, self._bands, strict=True)
+        self.levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
 
     def take_back(self, cost: int) -> None:
         """Return what was charged."""
-        self._level += cost
-        self._levels = [level + cost for level in self._levels]
-
-    @property
-    def levels(self) -> list[float]:
-        """Tokens in each bandwidth."""
-        return [self._level, *self._levels]
-
-    @levels.setter
-    def levels(self, found: list[float]) -> None:
-        self._level, *self._levels = found
+        self.levels = [level + cost for level in self.levels]
 
     def reopens(self, now: float) -> bool:
         """Whether arithmetic decides again, since nobody asked for so long."""
         passed = now - self.last
-        self.spends(now, 0)
+        self._refill(now)
         if passed > self._fills_in + _IDLE:
             self._begin(now)
             self.is_open = True
@@ -204,9 +182,7 @@ class CallSample:
     """Counts by kind of stretch."""
 
     def __init__(self) -> None:
-        self._screened: defaultdict[int, int] = defaultdict(int)
-        self._sampled: defaultdict[int, int] = defaultdict(int)
-        self._calls: defaultdict[int, int] = defaultdict(int)
+        self._screened, self._sampled, self._calls = [defaultdict[int, int](int) for _ in range(3)]
 
     def begin(self, screen: Screen) -> None:
         """Sample the stretch that begins, if one of as many requests as the last one of this key is to be sampled."""
