@@ -1,24 +1,73 @@
 """FaultStore and AsyncFaultStore: stores that fail on command."""
 
 import asyncio
+import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, GiveBack, Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.stores.optional import AsyncSpender, Spender
+from batchlimit.stores.optional import Spender
 from batchlimit.stores.protocols import AsyncStore, Store
 
 S = TypeVar("S", Store, AsyncStore)
-T = TypeVar("T")
 
 
-class Faulty(Generic[S]):
+class FaultyPauses:
+    """The pauses of a store that `do` has met its faults; they are called or awaited, as `do` is."""
+
+    def __init__(self, do: Callable[[Callable[[Any], Any]], Any]) -> None:
+        self._do = do
+
+    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
+        return self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why))
+
+    def resume(self, key: str) -> Any:
+        return self._do(lambda inner: inner.pauses.resume(key))
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
+        return self._do(lambda inner: inner.pauses.line_up(key, wait, spacing, longest))
+
+
+class FaultyCalls:
+    """The calls of a store that meet its faults in `_do`: called, or awaited where that is a coroutine function."""
+
+    _do: Callable[[Callable[[Any], Any]], Any]
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Any:
+        """See Store.take."""
+        return self._do(lambda inner: inner.take(key, quota, ask))
+
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
+        """See Spender.spend."""
+
+        def spent(inner: Any) -> Any:
+            if not isinstance(inner, Spender):
+                return SpendReply(-1, [None] * len(groups))
+            return inner.spend(groups, look=look, within=within)
+
+        return self._do(spent)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
+        """See Store.give_back."""
+        return self._do(lambda inner: inner.give_back(key, quota, back))
+
+    def peek(self, key: str, quota: Quota) -> Any:
+        """See Store.peek."""
+        return self._do(lambda inner: inner.peek(key, quota))
+
+    @property
+    def pauses(self) -> Any:
+        """See Pausable."""
+        return FaultyPauses(self._do)
+
+
+class Faulty(FaultyCalls, Generic[S]):
     """What a fault store has of either API. A fault that is a number is of so many calls, and True of all."""
 
     address = "fault://"
@@ -92,38 +141,11 @@ class FaultStore(Faulty[Store]):
 
     _memory = MemoryStore
 
-    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
-        return self._do(lambda inner: inner.take(key, quota, ask))
-
-    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
-
-        def spent(inner: Store) -> SpendReply:
-            if not isinstance(inner, Spender):
-                return SpendReply(-1, [None] * len(groups))
-            return inner.spend(groups, look=look, within=within)
-
-        return self._do(spent)
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return self._do(lambda inner: inner.give_back(key, quota, back))
-
-    def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return self._do(lambda inner: inner.peek(key, quota))
-
-    @property
-    def pauses(self) -> "FaultyPauses":
-        """See Pausable."""
-        return FaultyPauses(self._do)
-
     def close(self) -> None:
         """See Store.close."""
         self._inner.close()
 
-    def _do(self, call: Callable[[Store], T]) -> T:
+    def _do(self, call: Callable[[Any], Any]) -> Any:
         if self.slow:
             time.sleep(self.slow)
         with self._around(self._forget):
@@ -150,33 +172,6 @@ class AsyncFaultStore(Faulty[AsyncStore]):
     def _memory() -> AsyncStore:
         return AsyncMemoryStore(MemoryStore())
 
-    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
-        return await self._do(lambda inner: inner.take(key, quota, ask))
-
-    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        """See Spender.spend."""
-
-        async def spent(inner: AsyncStore) -> SpendReply:
-            if not isinstance(inner, AsyncSpender):
-                return SpendReply(-1, [None] * len(groups))
-            return await inner.spend(groups, look=look, within=within)
-
-        return await self._do(spent)
-
-    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return await self._do(lambda inner: inner.give_back(key, quota, back))
-
-    async def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return await self._do(lambda inner: inner.peek(key, quota))
-
-    @property
-    def pauses(self) -> "FaultyPauses":
-        """See AsyncPausable."""
-        return FaultyPauses(self._do)
-
     def renew(self) -> None:
         """See AsyncStore.renew."""
         self._inner.renew()
@@ -189,24 +184,9 @@ class AsyncFaultStore(Faulty[AsyncStore]):
         """See AsyncStore.aclose."""
         await self._inner.aclose()
 
-    async def _do(self, call: Callable[[AsyncStore], Awaitable[T]]) -> T:
+    async def _do(self, call: Callable[[Any], Any]) -> Any:
         if self.slow:
             await asyncio.sleep(self.slow)
         with self._around(self._forget):
-            return await call(self._inner)
-
-
-class FaultyPauses:
-    """The pauses of a FaultStore or an AsyncFaultStore, whose methods are called or awaited as `do` is."""
-
-    def __init__(self, do: Callable[[Callable[[Any], Any]], Any]) -> None:
-        self._do = do
-
-    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
-        return self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why))
-
-    def resume(self, key: str) -> Any:
-        return self._do(lambda inner: inner.pauses.resume(key))
-
-    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
-        return self._do(lambda inner: inner.pauses.line_up(key, wait, spacing, longest))
+            told = call(self._inner)
+            return await told if inspect.isawaitable(told) else told

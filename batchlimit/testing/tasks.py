@@ -5,7 +5,6 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.aio.guarded_store import GuardedStore
@@ -14,11 +13,9 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.bucket.messages import Grant
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.testing.threads import EXACT, ChangedRule, be_patient, failures_of, forget_denials
+from batchlimit.testing.threads import be_patient, failures_of, forget_denials
 from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import TURNS, VirtualTime
 
@@ -129,27 +126,8 @@ class AsyncVirtualRegistry(Registry):
 
     clock: VirtualTime
     _home: VirtualHome
-
-    def __init__(
-        self,
-        original: Registry,
-        buckets: VirtualStore,
-        store: MemoryStore,
-        time: VirtualTime,
-        change: Callable[[Quota], Quota],
-    ) -> None:
-        """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
-        self._original, self.buckets = original, buckets
-        super().__init__(
-            AsyncMemoryStore(store),
-            ChangedRule(original.rule, change),
-            replace(original._options, sizer=EXACT),
-            time,
-        )
-
-    def own_store(self, connect_timeout: float) -> None:
-        """Tell the original: its store is not used meanwhile."""
-        self._original.own_store(connect_timeout)
+    original: Registry
+    buckets: VirtualStore
 
     def arrive(self) -> None:
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
@@ -174,7 +152,7 @@ class AsyncVirtualRegistry(Registry):
     def rest(self) -> None:
         """End: a limiter that was closed here is closed."""
         if self.closed:
-            self._original.closed, self._original.thread = True, 0
+            self.original.closed, self.original.thread = True, 0
 
     def _begin(self) -> None:
         self.store = AsyncPlainStore(self._opened, self._options.deadline)

@@ -1,25 +1,19 @@
 """The inside of a RateLimiter in virtual time: no thread of its own, no deadline and no circuit breaker."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from batchlimit.base.steps import run
 from batchlimit.base.waking import TaskEvent
-from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.quota.lookup import policies_of
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
@@ -31,8 +25,6 @@ from batchlimit.testing.virtual_time import LoopEvent, ThreadEvent, VirtualTime
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-EXACT = FixedBatch(0)
-"""Leases what callers wait for, and no more."""
 
 
 @contextmanager
@@ -138,42 +130,19 @@ class VirtualSlowPath(SlowPath):
             return super().try_at(entry, key, cost)
 
 
-class ChangedRule:
-    """The quotas of another rule, changed, and its policies."""
-
-    def __init__(self, rule: Callable[[str], Quota], change: Callable[[Quota], Quota]) -> None:
-        self._rule, self._change = rule, change
-        self.policies = policies_of(rule)
-
-    def __call__(self, key: str) -> Quota:
-        """Return the quota of a key."""
-        return self._change(self._rule(key))
-
-
 class VirtualRegistry(Registry):
     """A Registry in virtual time, in place of another one, whose quotas and options it has."""
 
     _refreshes = Attendant
     clock: VirtualTime
     _refresher: Attendant
+    original: Registry
+    buckets: VirtualStore
 
-    def __init__(
-        self,
-        original: Registry,
-        buckets: VirtualStore,
-        store: MemoryStore,
-        time: VirtualTime,
-        change: Callable[[Quota], Quota],
-    ) -> None:
-        """Ask for the quotas of the original, changed, of `store`, whose buckets are `buckets`."""
-        self._original, self.buckets, self.attempt = original, buckets, time.changed
-        with warnings.catch_warnings():  # the original has warned
-            warnings.simplefilter("ignore")
-            super().__init__(store, ChangedRule(original.rule, change), replace(original._options, sizer=EXACT), time)
-
-    def own_store(self, connect_timeout: float) -> None:
-        """Tell the original: its store is not used meanwhile."""
-        self._original.own_store(connect_timeout)
+    @property
+    def attempt(self) -> AbstractContextManager[object]:  # type: ignore[override]
+        """See Registry.attempt."""
+        return self.clock.changed
 
     def arrive(self) -> None:
         """After the clock was moved: ask anew, for a refusal is not remembered, and do what is due."""
@@ -186,7 +155,7 @@ class VirtualRegistry(Registry):
     def rest(self) -> None:
         """End: a limiter that was closed here is closed."""
         if self.closed:
-            self._original.close()
+            self.original.close()
 
     def _begin(self) -> None:
         self.store = PlainStore(self._opened, self._options.deadline)

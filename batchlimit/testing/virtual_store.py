@@ -2,21 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
 from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask
 from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.memory_parts import MemoryRules
 from batchlimit.stores.outage import too_late
-from batchlimit.testing.faults import Faulty
+from batchlimit.testing.faults import Faulty, FaultyCalls
 from batchlimit.testing.virtual_time import VirtualTime
 
-T = TypeVar("T")
 Held = Callable[[str, str], int]
 """Returns how many tokens of a stored key an instance, by its name, has leased and not spent."""
 
@@ -110,7 +109,7 @@ class VirtualStore(MemoryStore):
             self.fill(key, bucket._quota, 1.0)
 
 
-class FaultyVirtualStore(MemoryStore):
+class FaultyVirtualStore(FaultyCalls, MemoryStore):
     """Buckets in virtual time behind the faults of a FaultStore: a slow call moves the clock, up to its deadline."""
 
     def __init__(self, buckets: VirtualStore, faults: Faulty[Any], time: VirtualTime, deadline: float) -> None:
@@ -118,26 +117,11 @@ class FaultyVirtualStore(MemoryStore):
         self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
         self.rules = buckets.rules
 
-    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        return self._do(lambda: self._inner.take(key, quota, ask))
-
-    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        return self._do(lambda: self._inner.spend(groups, look=look, within=within))
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        return self._do(lambda: self._inner.give_back(key, quota, back))
-
-    def peek(self, key: str, quota: Quota) -> Level:
-        return self._do(lambda: self._inner.peek(key, quota))
-
-    def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
-        return self._do(lambda: self._inner._change(key, quota, change))
-
-    def _do(self, call: Callable[[], T]) -> T:
+    def _do(self, call: Callable[[Any], Any]) -> Any:
         if seconds := min(self._faults.slow, self._deadline):
             self._time.move(self._time() + seconds)
         with self._faults._around(self._inner.forget):
-            result = call()
+            result = call(self._inner)
         if self._faults.slow > self._deadline:
             raise too_late(self.address, self._deadline)
         return result

@@ -1,14 +1,18 @@
 """Limiters in virtual time, each with another inside, on stores in memory."""
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from batchlimit.batching import FixedBatch
 from batchlimit.quota.key import place_of
+from batchlimit.quota.lookup import policies_of
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore
 from batchlimit.sync.registry import Registry
 from batchlimit.testing import tasks, threads
 from batchlimit.testing.faults import AsyncFaultStore, FaultStore
@@ -18,6 +22,22 @@ from batchlimit.testing.virtual_time import VirtualTime
 
 FAULTY = (FaultStore, AsyncFaultStore)
 Inside = threads.VirtualRegistry | tasks.AsyncVirtualRegistry
+
+
+_EXACT = FixedBatch(0)
+"""Leases what callers wait for, and no more."""
+
+
+class ChangedRule:
+    """The quotas of another rule, changed, and its policies."""
+
+    def __init__(self, rule: Callable[[str], Quota], change: Callable[[Quota], Quota]) -> None:
+        self._rule, self._change = rule, change
+        self.policies = policies_of(rule)
+
+    def __call__(self, key: str) -> Quota:
+        """Return the quota of a key."""
+        return self._change(self._rule(key))
 
 
 class VirtualWorld(World):
@@ -47,14 +67,24 @@ class VirtualWorld(World):
             return None
         with self._lock:
             if (found := self._insides.get(limiter)) is None:
-                kind = threads.VirtualRegistry if isinstance(original, Registry) else tasks.AsyncVirtualRegistry
-                opened, buckets = original._opened, self.store_of(original._opened)
-                store: MemoryStore = buckets
-                if isinstance(opened, FAULTY):
-                    store = FaultyVirtualStore(buckets, opened, self.time, original._options.deadline)
-                found = self._insides[limiter] = kind(original, buckets, store, self.time, self._change_quota)
+                found = self._insides[limiter] = self._made(original)
                 found.arrive()  # it learns of the overrides that are set
             return found
+
+    def _made(self, original: Any) -> Inside:
+        """Return a registry in virtual time that has the quotas of the original, changed, and its options."""
+        opened, buckets = original._opened, self.store_of(original._opened)
+        store: Any = buckets
+        if isinstance(opened, FAULTY):
+            store = FaultyVirtualStore(buckets, opened, self.time, original._options.deadline)
+        is_threaded = isinstance(original, Registry)
+        kind: Any = threads.VirtualRegistry if is_threaded else tasks.AsyncVirtualRegistry
+        rule, options = ChangedRule(original.rule, self._change_quota), replace(original._options, sizer=_EXACT)
+        with warnings.catch_warnings():  # the original has warned
+            warnings.simplefilter("ignore")
+            made = kind(store if is_threaded else AsyncMemoryStore(store), rule, options, self.time)
+        made.original, made.buckets, made.own_store = original, buckets, original.own_store
+        return made  # type: ignore[no-any-return]
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
         """Return the stores that have a bucket of this key, or would make one, each with the key's quota there."""

@@ -1,13 +1,12 @@
 """check_store: whether a store keeps the contract; an AsyncStore is asked through the face of a Store."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.quota.quota import Quota
-from batchlimit.stores.protocols import AsyncRemote, AsyncStore, Store
+from batchlimit.stores.protocols import AsyncStore, Store
 from batchlimit.testing.contract import lending, returns
 from batchlimit.testing.contract.instance import StoreRule, rules_of
 
@@ -97,34 +96,30 @@ awaited = _Loop().run
 """Calls something on the loop, and returns what it returns when it is awaited."""
 
 
-class BlockingStore:
+class Blocking:
+    """A store whose methods are awaited, or a part of one, for threads."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+
+        def call(*arguments: Any) -> Any:
+            told = method(*arguments)
+            return awaited(lambda: told) if inspect.isawaitable(told) else told
+
+        return call
+
+
+class BlockingStore(Blocking):
     """An AsyncStore for threads."""
 
     is_prompt = False
 
-    def __init__(self, inner: AsyncStore) -> None:
-        self._inner = inner
-        self.address = inner.address
-
-    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        return awaited(self._inner.take, key, quota, ask)
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        return awaited(self._inner.give_back, key, quota, back)
-
-    def peek(self, key: str, quota: Quota) -> Level:
-        return awaited(self._inner.peek, key, quota)
-
-    def part(self, key: str) -> str:
-        assert isinstance(self._inner, AsyncRemote)
-        return self._inner.part(key)
-
-    def probe(self, key: str) -> None:
-        assert isinstance(self._inner, AsyncRemote)
-        awaited(self._inner.probe, key)
-
-    def after_fork(self) -> None:
-        self._inner.after_fork()
+    @property
+    def address(self) -> str:
+        return str(self._inner.address)
 
     def close(self) -> None:
         awaited(self._inner.aclose)
