@@ -1,7 +1,8 @@
 """Names of a package that are imported when somebody first asks for them, and libraries that are not installed."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 
 
@@ -39,7 +40,11 @@ def names(
     return get, lambda: sorted({*public, *(name for name in vars(sys.modules[package]) if name.startswith("__"))})
 
 
-def missing(module: str, extra: str, library: str = "", name: str = "") -> ModuleNotFoundError:
-    """Return what a module raises whose library is not installed: which extra has it, and as what it is imported."""
-    told = f"{module} needs {library or extra}, of the '{extra}' extra: pip install 'batchlimit[{extra}]'"
-    return ModuleNotFoundError(told, name=name or extra)
+@contextmanager
+def needed(module: str, extra: str, library: str = "", name: str = "") -> Iterator[None]:
+    """Import in this block what a module needs; if it is not installed, say which extra has it, and its `name`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        told = f"{module} needs {library or extra}, of the '{extra}' extra: pip install 'batchlimit[{extra}]'"
+        raise ModuleNotFoundError(told, name=name or extra) from error

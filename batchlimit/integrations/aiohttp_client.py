@@ -8,14 +8,12 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "aiohttp"):
     from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, HttpVersion11, StreamReader
     from aiohttp.base_protocol import BaseProtocol
     from multidict import CIMultiDict, CIMultiDictProxy
-except ModuleNotFoundError as error:
-    raise missing(__name__, "aiohttp") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive

@@ -4,13 +4,11 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "arq"):
     from arq.constants import retry_key_prefix
     from arq.worker import Retry
-except ModuleNotFoundError as error:
-    raise missing(__name__, "arq") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import AsyncTaskLimit, Run

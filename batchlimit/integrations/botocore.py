@@ -7,15 +7,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "botocore"):
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from botocore.client import BaseClient
     from botocore.retries.standard import ThrottledRetryableChecker
     from urllib3.exceptions import HTTPError
-except ModuleNotFoundError as error:
-    raise missing(__name__, "botocore") from error
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run

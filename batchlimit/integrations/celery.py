@@ -3,14 +3,12 @@
 import functools
 from typing import Any, ClassVar
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "celery"):
     from celery import Task, bootsteps
     from celery.exceptions import Ignore, Reject
     from kombu.utils.limits import TokenBucket
-except ModuleNotFoundError as error:
-    raise missing(__name__, "celery") from error
 
 from batchlimit import RateLimiter, StoreUnavailable
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

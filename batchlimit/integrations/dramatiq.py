@@ -3,12 +3,10 @@
 import math
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "dramatiq"):
     from dramatiq.middleware import Middleware, SkipMessage
-except ModuleNotFoundError as error:
-    raise missing(__name__, "dramatiq") from error
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit, decisions
@@ -20,11 +20,9 @@ from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
-try:
+with needed(__name__, "fastapi", "FastAPI"):
     from fastapi import Depends, FastAPI
     from fastapi.requests import HTTPConnection
-except ModuleNotFoundError as error:
-    raise missing(__name__, "fastapi", "FastAPI") from error
 
 from batchlimit.integrations import starlette
 from batchlimit.integrations.starlette import RefusedRequest, RefusedWebSocket, add_exception_handlers

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
@@ -19,15 +19,13 @@ from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
-try:
+with needed(__name__, "litestar", "Litestar"):
     from litestar import Litestar, Request, Response
     from litestar.config.cors import CORSConfig
     from litestar.connection import ASGIConnection
     from litestar.exceptions import HTTPException, WebSocketException
     from litestar.handlers import BaseRouteHandler
     from litestar.middleware import DefineMiddleware
-except ModuleNotFoundError as error:
-    raise missing(__name__, "litestar", "Litestar") from error
 
 __all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decisions", "limited", "route_limit"]
 

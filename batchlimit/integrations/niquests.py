@@ -9,14 +9,12 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "niquests"):
     from niquests import AsyncResponse, PreparedRequest, Response
     from niquests.adapters import AsyncHTTPAdapter, HTTPAdapter
     from niquests.packages import urllib3
-except ModuleNotFoundError as error:
-    raise missing(__name__, "niquests") from error
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
@@ -160,30 +158,17 @@ class _Cut(io.BytesIO):
         return found
 
 
-def _body(response: Response) -> bytes:
+def _body(response: Response) -> Steps[bytes]:
     """Read the body of a response, decoded. A later reader gets the same bytes, and the same error."""
     parts, raw = list[bytes](), _raw_of(response)
     try:
-        while part := raw.read1(-1, decode_content=False):
+        while part := (yield raw.read1(-1, decode_content=False)):
             parts.append(part)
     except Exception as error:
         response.raw = _again(raw, _Cut(b"".join(parts), error))
         raise
     response.raw = _again(raw, io.BytesIO(b"".join(parts)))
-    decoded: bytes = _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
-    return decoded
-
-
-async def _async_body(response: AsyncResponse) -> bytes:
-    parts, raw = list[bytes](), _raw_of(response)
-    try:
-        while part := await raw.read1(-1, decode_content=False):
-            parts.append(part)
-    except Exception as error:
-        response.raw = _again(raw, _Cut(b"".join(parts), error))
-        raise
-    response.raw = _again(raw, io.BytesIO(b"".join(parts)))
-    decoded: bytes = await _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
+    decoded: bytes = yield _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
     return decoded
 
 
@@ -249,7 +234,14 @@ def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
 
 
 _status, _close = attrgetter("status_code"), methodcaller("close")
-_LIBRARY = Library(RateLimiter, _call, _answered, _status, _body, _close, _hold, _later)
+_LIBRARY = Library(RateLimiter, _call, _answered, _status, lambda response: run(_body(response)), _close, _hold, _later)
 _ASYNC_LIBRARY = Library(
-    AsyncRateLimiter, _call, _async_answered, _status, _async_body, _close, _async_hold, _async_later
+    AsyncRateLimiter,
+    _call,
+    _async_answered,
+    _status,
+    lambda response: drive(_body(response)),
+    _close,
+    _async_hold,
+    _async_later,
 )

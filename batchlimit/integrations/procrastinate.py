@@ -4,12 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "procrastinate"):
     from procrastinate import BaseRetryStrategy, RetryDecision
-except ModuleNotFoundError as error:
-    raise missing(__name__, "procrastinate") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import AsyncTaskLimit, Run

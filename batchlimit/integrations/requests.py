@@ -6,15 +6,13 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "requests"):
     from requests import PreparedRequest, Response
     from requests.adapters import HTTPAdapter
     from urllib3 import HTTPResponse
     from urllib3.exceptions import HTTPError
-except ModuleNotFoundError as error:
-    raise missing(__name__, "requests") from error
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run

@@ -3,14 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "rq"):
     from rq import Worker
     from rq.job import Job
     from rq.queue import Queue
-except ModuleNotFoundError as error:
-    raise missing(__name__, "rq") from error
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit

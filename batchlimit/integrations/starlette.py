@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
 from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
@@ -16,15 +17,12 @@ from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
-try:
+with needed(__name__, "starlette", "Starlette"):
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException, WebSocketException
     from starlette.middleware import Middleware
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket, WebSocketState
-except ModuleNotFoundError as error:
-    problem = "batchlimit.integrations.starlette needs Starlette: pip install 'batchlimit[starlette]'"
-    raise ModuleNotFoundError(problem, name="starlette") from error
 
 __all__ = [
     "RateLimitMiddleware",

@@ -3,14 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "taskiq"):
     from taskiq import Context, ScheduleSource, TaskiqDepends
     from taskiq.exceptions import NoResultError
     from taskiq.kicker import AsyncKicker
-except ModuleNotFoundError as error:
-    raise missing(__name__, "taskiq") from error
 
 from batchlimit import AsyncRateLimiter
 from batchlimit.integrations.task_limit import TIMES, AsyncTaskLimit, Run

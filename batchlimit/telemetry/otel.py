@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "otel", "opentelemetry-api", name="opentelemetry"):
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
-except ModuleNotFoundError as error:
-    raise missing(__name__, "otel", "opentelemetry-api", name="opentelemetry") from error
 
 import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram

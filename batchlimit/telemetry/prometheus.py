@@ -7,14 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "prometheus", "prometheus-client", name="prometheus_client"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.multiprocess import mark_process_dead
-except ModuleNotFoundError as error:
-    raise missing(__name__, "prometheus", "prometheus-client", name="prometheus_client") from error
 
 from batchlimit.base import histogram
 from batchlimit.telemetry import metrics

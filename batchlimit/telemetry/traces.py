@@ -6,12 +6,10 @@ from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Any
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "otel", "opentelemetry-api", name="opentelemetry"):
     from opentelemetry.trace import get_current_span
-except ModuleNotFoundError as error:
-    raise missing(__name__, "otel", "opentelemetry-api", name="opentelemetry") from error
 
 from batchlimit import BatchLimitError
 

@@ -4,12 +4,10 @@
 `concurrency` is the middleware that limits how many requests are under way.
 """
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "aiohttp"):
     import aiohttp  # noqa: F401  said here what is missing, once for all modules of this package
-except ModuleNotFoundError as error:
-    raise missing(__name__, "aiohttp") from error
 
 from typing import TYPE_CHECKING
 

@@ -5,12 +5,10 @@ is what the rules say of one request, and `middleware` watches its response to t
 `decorator` and `rest`; `operation` tells a concurrency limit before the project of which route a request is.
 """
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "django", "Django"):
     import django  # noqa: F401  said here what is missing, once for all modules of this package
-except ModuleNotFoundError as error:
-    raise missing(__name__, "django", "Django") from error
 
 from batchlimit.integrations.django.decorator import limited
 from batchlimit.integrations.django.middleware import RateLimitMiddleware

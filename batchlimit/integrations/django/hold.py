@@ -1,12 +1,13 @@
 """The rules held against one request of Django, by threads or by tasks, and what a refused request is answered."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.http import HttpResponse
 
+from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front, wanted
@@ -24,14 +25,14 @@ class Hold:
     """
 
     def __init__(self, front: Front | AsyncFront, outcome: Outcome, request: Any) -> None:
-        self._front: Any = front
+        self.front: Any = front
         self.outcome = outcome
         self.error: BaseException | None = None  # what a view raised
         setattr(request, HOLD_NAME, self)
 
     def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
         """Charge the request to what its view asks for, from a thread; return what refuses it."""
-        refusal: Refusal | None = self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        refusal: Refusal | None = self.front.enforcer.ask(limit, self.outcome, identity, parameters)
         return refusal
 
     async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
@@ -40,11 +41,7 @@ class Hold:
 
     def settle(self, response: Response) -> None:
         """Charge what the response says."""
-        self._front.settle(self.outcome, response)
-
-    def unanswered(self, refusal: Refusal, error: Exception) -> None:
-        """Count an ON_REJECTED that raised, and tell the log."""
-        self._front.enforcer.counters.unanswered(refusal.rules, error)
+        self.front.settle(self.outcome, response)
 
     @property
     def fields(self) -> list[Header]:
@@ -63,13 +60,13 @@ class AsyncHold(Hold):
         return async_to_sync(self.ask_async)(limit, identity, parameters)
 
     async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        refusal: Refusal | None = await self._front.enforcer.ask(limit, self.outcome, identity, parameters)
+        refusal: Refusal | None = await self.front.enforcer.ask(limit, self.outcome, identity, parameters)
         return refusal
 
     def settle(self, response: Response) -> None:
         """Have what the response says charged on the loop of the request, from whatever thread."""
         if self.outcome.charges and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._front.settle, self.outcome, response)
+            self._loop.call_soon_threadsafe(self.front.settle, self.outcome, response)
 
 
 def hold_of(request: Any) -> Hold | None:
@@ -92,39 +89,28 @@ def root_of(request: Any) -> str:
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
-    """Return the response to a refused request, in a thread; the middleware adds the fields.
-
-    It is that of ON_REJECTED, or problem details where that returns None or raises.
-    """
-    spare(request)
-    if (own := configuration().on_rejected) is not None:
-        try:
-            return blocking(own)(request, refusal) or _problem(refusal)
-        except Exception as error:  # noqa: BLE001  told in the log
-            _failed(request, refusal, error)
-    return _problem(refusal)
+    """Return the response to a refused request, in a thread; the middleware adds the fields."""
+    return run(_answering(request, refusal, blocking))
 
 
 async def answer_async(request: Any, refusal: Refusal) -> Any:
     """Return the same, in a task."""
+    return await drive(_answering(request, refusal, awaitable))
+
+
+def _answering(request: Any, refusal: Refusal, called: Callable[..., Any]) -> Steps[Any]:
+    """Return what ON_REJECTED answers; or problem details where that is None or raises."""
     spare(request)
     if (own := configuration().on_rejected) is not None:
         try:
-            return await awaitable(own)(request, refusal) or _problem(refusal)
+            if response := (yield called(own)(request, refusal)):
+                return response
         except Exception as error:  # noqa: BLE001  told in the log
-            _failed(request, refusal, error)
-    return _problem(refusal)
+            if (hold := hold_of(request)) is not None:
+                hold.front.enforcer.counters.unanswered(refusal.rules, error)
+    return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
 
 
 def spare(request: Any) -> None:
     """Give back the permit of a refused request: its answer tells nothing about the load."""
     spared(getattr(request, "scope", None) or request.META)
-
-
-def _problem(refusal: Refusal) -> Any:
-    return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
-
-
-def _failed(request: Any, refusal: Refusal, error: Exception) -> None:
-    if (hold := hold_of(request)) is not None:
-        hold.unanswered(refusal, error)

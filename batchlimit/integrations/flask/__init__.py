@@ -3,12 +3,10 @@
 `limits` is the extension, `rejected` the exceptions that it raises. Flask's error handlers answer them.
 """
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "flask", "Flask"):
     import flask  # noqa: F401  said here what is missing, once for all modules of this package
-except ModuleNotFoundError as error:
-    raise missing(__name__, "flask", "Flask") from error
 
 from batchlimit.integrations.enforcement import decisions
 from batchlimit.integrations.extension import Rejected

@@ -18,12 +18,10 @@ A call of a server passes an interceptor (admits or refuses), then `serving` (ru
 ended). `details` says what a call is by its method and metadata, `answer` what statuses and refusals are.
 """
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "grpc", "grpcio"):
     import grpc  # noqa: F401  said here what is missing, once for all modules of this package
-except ModuleNotFoundError as error:
-    raise missing(__name__, "grpc", "grpcio") from error
 
 from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
 from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod

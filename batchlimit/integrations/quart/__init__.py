@@ -5,12 +5,10 @@ ask for; a refusal of theirs raises `Rejected`, which Quart's error handlers ans
 concurrency limit before the application of which route a request is.
 """
 
-from batchlimit.base.lazy import missing
+from batchlimit.base.lazy import needed
 
-try:
+with needed(__name__, "quart", "Quart"):
     import quart  # noqa: F401  said here what is missing, once for all modules of this package
-except ModuleNotFoundError as error:
-    raise missing(__name__, "quart", "Quart") from error
 
 from batchlimit.integrations.enforcement import decisions
 from batchlimit.integrations.extension import Rejected
