@@ -178,6 +178,18 @@ def test_who_waits_for_tokens_holds_no_permit() -> None:
         backend.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "ranks"), [({}, 1), ({"priority": 7}, 7), ({"priority": -1}, 1), ({"priority": 101}, 100)]
+)
+def test_who_waits_for_tokens_ranks_by_the_priority_of_the_call(
+    said: Any, ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter, told = fake_limiter(refuses={"user": 1.0}), list[int]()
+    monkeypatch.setattr(limiter, "acquire_all", lambda costs, timeout, priority=1: told.append(priority))
+    with ConcurrencyLimiter(Fixed(1), queue=QUEUE) as backend, Admission(limiter, backend).admit("user", **said):
+        assert told == [ranks]
+
+
 @KINDS
 def test_who_waits_for_a_permit_holds_no_tokens(kind: str) -> None:
     sides = Sides(kind)

@@ -123,6 +123,9 @@ class Blocking:
     def resume(self, key: Any) -> bool:
         return bool(awaited(self._inner.resume, key))
 
+    def line_up(self, key: Any, wait: Any, spacing: Any) -> float:
+        return float(awaited(self._inner.line_up, key, wait, spacing))
+
     def reserve(
         self, key: Any, cost: Any = None, *, timeout: Any = None, priority: Any = 1, on_error: Any = "keep"
     ) -> BlockingReservation:

@@ -99,6 +99,9 @@ def test_close_may_be_called_again(api: Api, clock: Clock) -> None:
         lambda limiter, key: limiter.decide(key),
         lambda limiter, key: limiter.peek(key),
         lambda limiter, key: limiter.refund(key),
+        lambda limiter, key: limiter.pause(key, 1.0),
+        lambda limiter, key: limiter.resume(key),
+        lambda limiter, key: limiter.line_up(key, 1.0, 1.0),
     ],
 )
 def test_nothing_works_after_close(api: Api, call: Callable[[Any, str], object], key: str) -> None:

@@ -39,7 +39,7 @@ class Stage:
     def __init__(self, api: Api, clock: Clock, quota: Any = "1000/s", kind: type[MemoryStore] = MemoryStore) -> None:
         self.clock, self.store = clock, kind(clock)
         self.admin = Admin(self.store, who="ann")
-        self.limiter: Any = api(self.store, quota, sizer=FixedBatch(1), clock=clock)
+        self.limiter: Any = api(self.store, quota, sizer=FixedBatch(1), clock=clock, idle_after=3600.0)
 
     def hear(self) -> None:
         """Have the limiter ask the store, until it knows what is there."""
@@ -83,6 +83,12 @@ class Stage:
             awaited(look)
 
     @property
+    def looks_by(self) -> float:
+        """When it looks by itself, at the latest: its timer, or its background thread, which is awake at -inf."""
+        registry = getattr(self.limiter, "_inner", self.limiter)._registry
+        return float(registry._refresher._sleeps_until if isinstance(self.limiter, RateLimiter) else registry.due)
+
+    @property
     def limit(self) -> int:
         return int(self.limiter.decide(KEY, 0).limit)
 
@@ -114,9 +120,12 @@ def test_a_key_in_use_obeys(stage: Stage) -> None:
 
 
 def test_an_override_ends_by_itself(stage: Stage) -> None:
-    stage.set("search:*", "20/s", until="1h")
+    stage.limiter.acquire("another key")
+    await_fact(lambda: stage.looks_by > stage.clock.now + 600, "it looks later, for keys that are idle")
+    stage.set("search:*", "20/s", until="10m")
     assert stage.limit == 20
     (override,) = stage.admin.overrides()
+    await_fact(lambda: -math.inf < stage.looks_by <= stage.clock.now + 600, "the end is planned")
     stage.end(override, -0.1)
     assert stage.limit == 20
     stage.clock.now += 0.2

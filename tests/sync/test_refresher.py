@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.stores import MemoryStore
+from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
@@ -192,3 +194,23 @@ def test_a_plan_that_nobody_told_of_is_made_anew(
         assert told == [KEY]
         entry.locked(lambda: None)
         assert told == [KEY]
+
+
+def test_the_refund_of_a_caller_who_is_interrupted_twice_is_ended_by_the_background_thread(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handed: list[Callable[[], object]] = []
+    reservoir = Reservoir(TEN, Instance("a", count(1), clock.now), Options(), clock.now)
+    entry = KeyEntry(KEY, reservoir, GuardedStore(Stage(), 1.0), clock, lambda entry: None, handed.append)
+    with monkeypatch.context() as interrupts:
+        interrupts.setattr(store_calls, "give_back", interrupt)
+        interrupts.setattr(Reservoir, "leave", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store_calls.refund(entry, 4)
+    assert reservoir.state.in_flight is not None
+    for end in handed:
+        end()
+    assert reservoir.state.in_flight is None
