@@ -11,7 +11,7 @@ import math
 import os
 import random
 import time
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
@@ -69,38 +69,24 @@ class Policy:
     Its slowest bandwidth has the name of the rule; each other has "#" and a number more, which no rule's name has.
     """
 
-    __slots__ = ("_items", "_limits", "_rates", "_slowest", "most")
+    __slots__ = ("items", "limits", "most", "quota", "rates", "slowest")
 
     def __init__(self, name: str, quota: Quota) -> None:
-        self.most = min(quota.largest_cost, _LARGEST)
+        self.quota, self.most = quota, min(quota.largest_cost, _LARGEST)
         parts = quota.bandwidths
-        self._slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
+        self.slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
         order = [slowest, *(number for number in range(len(parts)) if number != slowest)]
         texts = [_text(name), *(_text(f"{name}#{number}") for number in range(2, len(parts) + 1))]
         names = [text.replace("%", "%%") for _, text in sorted(zip(order, texts, strict=True))]
-        self._rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
-        # To be filled with the `pk`; the limits then with what is left: what they keep for that has each % twice.
-        self._items = ", ".join(f"{_item(names[number], parts[number])};pk=%s" for number in order)
-        left = [";r=%%d;t=%%d" if rate else ";r=0" for rate in self._rates]
-        self._limits = [name.replace("%", "%%") + each + ";pk=%s" for name, each in zip(names, left, strict=True)]
-
-    def rate(self, binding: int | None) -> float:
-        """Return the tokens a second of this bandwidth (None: the slowest); no integer is too large for a field."""
-        return self._rates[self._slowest if binding is None else binding]
-
-    def key(self, key: str, binding: int | None, secret: bytes) -> tuple[bytes, bytes]:
-        """Return the items of RateLimit-Policy, and the item of RateLimit where this bandwidth binds (None: slowest).
-
-        The latter is to be filled with what is left and how long that lasts; with nothing where no token ever comes.
-        """
-        pk, number = _partition_key(key, secret), self._slowest if binding is None else binding
-        return (self._items % ((pk,) * len(self._rates))).encode(), (self._limits[number] % pk).encode()
-
-
-def _partition_key(key: str, secret: bytes) -> str:
-    """Return the `pk` of a key: a keyed hash of 9 bytes, as a byte sequence of a structured field."""
-    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_PARTITION_BYTES, key=secret[:64]).digest()
-    return f":{b64encode(digest).decode()}:"
+        # Tokens a second; no integer is too large for a field.
+        self.rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
+        # To be filled with the `pk` of each bandwidth: the items of RateLimit-Policy.
+        self.items = ", ".join(f"{_item(names[number], parts[number])};pk=:%b:" for number in order).encode()
+        # The item of RateLimit where this bandwidth binds: to be filled with the `pk`, then with what is left and how
+        # long that lasts, or with nothing where no token ever comes. What stays for then has each % twice.
+        left = [";r=%%d;t=%%d" if rate else ";r=0" for rate in self.rates]
+        limits = [name.replace("%", "%%") + each + ";pk=:%b:" for name, each in zip(names, left, strict=True)]
+        self.limits = [limit.encode() for limit in limits]
 
 
 def _text(name: str) -> str:
@@ -171,9 +157,10 @@ class Fields:
         if form not in get_args(Form):
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
-        self._secret = os.urandom(16) if secret is None else secret
+        secret = os.urandom(16) if secret is None else secret
+        self._partitions = blake2b(digest_size=_PARTITION_BYTES, key=secret[:64]) if self._draft else None
         self._chance, self._wall = chance, wall
-        self._policies: dict[tuple[str, Quota], Policy] = {}
+        self._policies: dict[tuple[str, int], Policy] = {}  # by the id of the quota, which the Policy keeps alive
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -186,7 +173,7 @@ class Fields:
         """Write the fields of a response but for what is left, which may be written in as often as is needed."""
         return Prepared(
             [(self._policy(name, quota), quota, key, binding) for name, quota, key, _, binding in applied],
-            self._secret if self._draft else None,
+            self._partitions,
             self._of_legacy if self._legacy else None,
         )
 
@@ -209,10 +196,10 @@ class Fields:
 
     def _policy(self, name: str, quota: Quota) -> Policy:
         """Return what the fields say by a quota; keys of one rule may have several."""
-        if (found := self._policies.get((name, quota))) is None:
+        if (found := self._policies.get((name, id(quota)))) is None:
             if len(self._policies) >= _MOST_POLICIES:
                 self._policies.clear()
-            found = self._policies[name, quota] = Policy(name, quota)
+            found = self._policies[name, id(quota)] = Policy(name, quota)
         return found
 
     def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
@@ -232,16 +219,19 @@ class Prepared:
     def __init__(
         self,
         rules: Sequence[tuple[Policy, Quota, str, int | None]],
-        secret: bytes | None,
+        partitions: blake2b | None,
         legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
         policies, limits, self._parts = list[bytes](), list[bytes](), []
         for policy, quota, key, binding in rules:
-            if secret is not None:
-                named, limit = policy.key(key, binding, secret)
-                policies.append(named)
-                limits.append(limit)
-            self._parts.append((key, quota, binding, policy.most, policy.rate(binding)))
+            number = policy.slowest if binding is None else binding
+            if partitions is not None:
+                hashed = partitions.copy()
+                hashed.update(key.encode("utf-8", "surrogatepass"))
+                pk = b2a_base64(hashed.digest(), newline=False)
+                policies.append(policy.items % ((pk,) * len(policy.rates)))
+                limits.append(policy.limits[number] % pk)
+            self._parts.append((key, quota, binding, policy.most, policy.rates[number]))
         self._policies, self._limits = b", ".join(policies), b", ".join(limits)
         self._legacy = legacy if rules else None
         if not self._policies and self._legacy is None:

@@ -39,7 +39,9 @@ def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    __slots__ = ("__weakref__", "code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent")
+    __slots__ = (
+        "__weakref__", "code", "demand", "epoch", "key", "level", "message", "place", "sent", "snapshot", "spent",
+    )  # fmt: skip
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 
@@ -54,14 +56,14 @@ class KeySpend:
         self.demand = demand
         self.snapshot: KeySnapshot | None = None  # what was known of the key, unless another spend has it
         self.spent: Spent | None = None
+        self.level = 0  # whole tokens in the bucket, once it was heard of
 
     def __repr__(self) -> str:
         return f"<KeySpend of {self.message.cost}: {self.spent}>"
 
-    @property
-    def level(self) -> int:
-        """Whole tokens in the bucket, once it was heard of."""
-        return 0 if self.spent is None else math.floor(min(self.spent.levels))
+    def hear(self, spent: Spent) -> None:
+        """Take in what came of it."""
+        self.spent, self.level = spent, math.floor(min(spent.levels))
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
@@ -73,9 +75,9 @@ class KeySpend:
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         assert self.spent is not None
-        levels = self.spent.levels
-        quota = self.message.quota
-        return decision(quota, self.level, 0.0, "store", binding_of(levels, quota), levels)
+        quota, levels = self.message.quota, self.spent.levels
+        binding = binding_of(levels, quota) if quota.also else None
+        return decision(quota, self.level, 0.0, "store", binding, levels)
 
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""

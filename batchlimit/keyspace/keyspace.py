@@ -9,7 +9,7 @@ from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
 from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.key import names_of, place_of, stored
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
@@ -92,8 +92,7 @@ class Keyspace(Generic[E]):
 
     def find(self, key: str, quota: Quota) -> E:
         """Return the live entry of a checked key; make one if there is none, and evict others if there is no room."""
-        name = stored(key)
-        place = place_of(name)
+        name, place = names_of(key)
         if (entry := self._entries.get(place)) is not None:
             if not entry.reservoir.state.is_retired:
                 return entry

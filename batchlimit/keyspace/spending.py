@@ -13,13 +13,13 @@ from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import Spend
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
-from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
 from batchlimit.reservoir.options import Instance, Options
-from batchlimit.reservoir.sizing import Demand, Usage, wanted
+from batchlimit.reservoir.sizing import Demand, TimeBatch, Usage, wanted
 from batchlimit.reservoir.waiter import Fetch
 
 E = TypeVar("E")
@@ -40,6 +40,7 @@ class Spending(Generic[E]):
         "_entries",
         "_in_flight",
         "_instance",
+        "_needs_demand",
         "_options",
         "_patience",
         "_settled",
@@ -71,7 +72,7 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
-        self._counts_at = -math.inf
+        self._counts_at, self._needs_demand = -math.inf, options.sizer.__class__ is TimeBatch  # x 0 is 0, as mostly
         self._patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}
@@ -116,8 +117,11 @@ class Spending(Generic[E]):
             outcome = None
         if isinstance(outcome, tuple):
             for each, spent in zip(begun, outcome, strict=True):
-                each.spent = spent
+                each.hear(spent)
         if is_charged(outcome):
+            if now >= self._counts_at:
+                self._instance.count.learn(1, now)
+                self._counts_at = now + _COUNTED
             for each in begun:
                 idle_at = min(idle_at, self._keep(each, now))
         else:
@@ -148,8 +152,7 @@ class Spending(Generic[E]):
 
     def _begin(self, key: str, cost: int) -> KeySpend | None:
         """Return what a call spends at one key; `cost` may have any type. None: the key needs an entry."""
-        name, code, in_force = stored(key), self.code, self._instance.rules.in_force
-        place = place_of(name)
+        (name, place), code, in_force = names_of(key), self.code, self._instance.rules.in_force
         if place in self._entries:
             return None
         quota = own = code.quota(key)
@@ -166,7 +169,8 @@ class Spending(Generic[E]):
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
-        if self._leases(quota, cost, demand, snapshot, now):
+        is_new = snapshot is None and not demand.rate
+        if not (is_new and self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
             if snapshot is not None:
                 self._dormant.put(place, snapshot, now)
             return None
@@ -191,12 +195,10 @@ class Spending(Generic[E]):
         assert spend.spent is not None
         self._answered(spend)
         self._settled(spend.code, spend.message.cost, 0 < spend.epoch != spend.spent.epoch)
-        if now >= self._counts_at:
-            self._instance.count.learn(1, now)
-            self._counts_at = now + _COUNTED
         if spend.place in self._entries:
             return math.inf
-        self._make_room()
+        if len(self._entries) + self._dormant.at_most >= self._options.max_keys:
+            self._make_room()
         return self._dormant.keep(spend.place, spend.packed(now), now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
@@ -213,9 +215,8 @@ class Spending(Generic[E]):
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
 
     def _make_room(self) -> None:
-        entries, dormant, most = self._entries, self._dormant, self._options.max_keys
-        if len(entries) + dormant.at_most >= most and (in_memory := len(entries) + len(dormant)) >= most:
-            dormant.make_room(in_memory + 1 - most)
+        """Forget dormant keys, if one more would be too many."""
+        self._dormant.make_room(len(self._entries) + len(self._dormant) + 1 - self._options.max_keys)
 
 
 def _is_late(spend: KeySpend, now: float) -> bool:

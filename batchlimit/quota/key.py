@@ -123,5 +123,13 @@ def place_of(name: str) -> str:
     return f"\udc00{hash(name)}:{name[-2 * _DIGEST :]}" if isinstance(name, Stored) else name
 
 
+def names_of(key: str) -> tuple[str, str]:
+    """Return a checked key as it is `stored`, and its `place_of`."""
+    if len(key) < _SHORT:
+        return key, key
+    name = stored(key)
+    return name, place_of(name)
+
+
 def _not_utf8(what: str, text: str) -> ValueError:
     return ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}")

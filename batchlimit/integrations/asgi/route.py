@@ -113,11 +113,14 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
 def late(app: ASGIApp) -> ASGIApp:
     """Return an application that charges a preflight first: what stands before it did not answer."""
 
-    async def charged(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := await charge_preflight(scope)) is not None:
+    async def charge(scope: Scope, receive: Receive, send: Send) -> None:
+        if (refusal := await charge_preflight(scope)) is not None:
             await reject(refusal, scope, receive, send)
         else:
             await app(scope, receive, send)
+
+    def charged(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return charge(scope, receive, send) if LATE_KEY in scope else app(scope, receive, send)
 
     return charged
 
