@@ -13,28 +13,20 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django.test.utils import override_settings
-from django.urls import path as url
-from fastapi import Depends, FastAPI
-from fastapi import Request as FastAPIRequest
-from fastapi.responses import PlainTextResponse
-from flask import Flask
-from flask import request as flask_request
-from litestar import Litestar, MediaType, get
-from litestar import Request as LitestarRequest
-from quart import Quart
-from quart import request as quart_request
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request as StarletteRequest
-from starlette.routing import Route
 
 from batchlimit.integrations import aiohttp, asgi, django, fastapi, flask, litestar, quart, starlette, wsgi
 from tests.integrations import django_site
-from tests.integrations.asgi import call, http, part, start
-from tests.integrations.faces.rules import user_of
+from tests.integrations.asgi import call, http
+from tests.integrations.made import Made, Said, View, plain
+from tests.integrations.made import aiohttp as of_aiohttp
+from tests.integrations.made import django as of_django
+from tests.integrations.made import fastapi as of_fastapi
+from tests.integrations.made import flask as of_flask
+from tests.integrations.made import litestar as of_litestar
+from tests.integrations.made import quart as of_quart
+from tests.integrations.made import starlette as of_starlette
 
 KEY = "search:{user}"
 
@@ -99,78 +91,22 @@ def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
     yield Served(get, statistics)
 
 
-def with_asgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(start())
-        await send(part(seen(asgi.decisions, scope).encode()))
+def _views(face: Any) -> list[View]:
+    """The routes of an application, whose views see the decisions of a face."""
 
-    route = asgi.RouteLimitMiddleware(app, KEY)
+    def answer(request: Any) -> Said:
+        return Said(seen(face.decisions, request))
 
-    async def routed(scope: Any, receive: Any, send: Any) -> None:
-        await (route if scope["path"] == "/search" else app)(scope, receive, send)
-
-    limits = asgi.RateLimitMiddleware(routed, source, rules, **{"identify": user_of, **options})
-    return on_loop(limits, limits.statistics)
+    return [View("/hello", answer), View("/search", answer, KEY)]
 
 
-def with_fastapi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    app = FastAPI(default_response_class=PlainTextResponse)
-
-    @app.get("/hello")
-    @app.get("/search", dependencies=[Depends(fastapi.limited(KEY))])
-    def hello(request: FastAPIRequest) -> str:
-        return seen(fastapi.decisions, request)
-
-    limits = fastapi.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
-    return on_loop(app, limits.statistics)
-
-
-def with_starlette(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    async def hello(request: StarletteRequest) -> PlainTextResponse:
-        return PlainTextResponse(seen(starlette.decisions, request))
-
-    search = Route("/search", hello, middleware=[Middleware(starlette.RouteLimitMiddleware, KEY)])
-    app = Starlette(routes=[Route("/hello", hello), search])
-    limits = starlette.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
-    return on_loop(app, limits.statistics)
-
-
-def with_litestar(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    @get("/hello", media_type=MediaType.TEXT)
-    async def hello(request: LitestarRequest[Any, Any, Any]) -> str:
-        return seen(litestar.decisions, request)
-
-    @get("/search", media_type=MediaType.TEXT, guards=[litestar.limited(KEY)])
-    async def search(request: LitestarRequest[Any, Any, Any]) -> str:
-        return seen(litestar.decisions, request)
-
-    app = Litestar([hello, search], logging_config=None, openapi_config=None)
-    limits = litestar.add_rate_limits(app, source, rules, **{"identify": user_of, **options})
-    return on_loop(app, limits.statistics)
-
-
-def with_quart(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    app = Quart("shop")
-    limits = quart.Limits(source, rules, app, **{"identify": user_of, **options})
-
-    @app.get("/hello")
-    async def hello() -> str:
-        return seen(quart.decisions, quart_request)
-
-    app.add_url_rule("/search", "search", quart.limited(KEY)(hello))
-    return on_loop(app, partial(limits.statistics, app))
+def _in_tasks(made: Callable[..., Made], face: Any) -> Any:
+    return lambda rules, source="memory://", **options: on_loop(*made(_views(face), source, rules, **options))
 
 
 @contextmanager
 def with_aiohttp(rules: Any, source: Any = "memory://", **options: Any) -> Iterator[Served]:
-    async def hello(request: web.Request) -> web.Response:
-        return web.Response(text=seen(aiohttp.decisions, request))
-
-    app = web.Application()
-    app.router.add_get("/hello", hello)
-    app.router.add_get("/search", aiohttp.limited(KEY)(hello))
-    limits = aiohttp.Limits(source, rules, **{"identify": django_site.who, **options})
-    limits.setup(app)
+    app, statistics = of_aiohttp.made(_views(aiohttp), source, rules, **options)
     with asyncio.Runner() as runner:
         client = runner.run(_client(app))
 
@@ -180,7 +116,7 @@ def with_aiohttp(rules: Any, source: Any = "memory://", **options: Any) -> Itera
                 return Reply(reply.status, await reply.text(), fields)
 
         try:
-            yield Served(lambda path, given: runner.run(ask(path, given)), limits.statistics)
+            yield Served(lambda path, given: runner.run(ask(path, given)), statistics)
         finally:
             runner.run(client.close())
 
@@ -192,15 +128,7 @@ async def _client(app: web.Application) -> Any:
 
 
 def with_flask(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    app = Flask("shop")
-    limits = flask.Limits(source, rules, app, **{"identify": django_site.who, **options})
-
-    @app.get("/hello")
-    def hello() -> str:
-        return seen(flask.decisions, flask_request)
-
-    app.add_url_rule("/search", "search", limits.limited(KEY)(lambda: seen(flask.decisions, flask_request)))
-    return in_thread(app, partial(limits.statistics, app))
+    return in_thread(*of_flask.made(_views(flask), source, rules, **options))
 
 
 def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
@@ -213,13 +141,6 @@ def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
     return in_thread(limits, limits.statistics)
 
 
-def _hello(request: Any) -> HttpResponse:
-    return HttpResponse(seen(django.decisions, request))
-
-
-urlpatterns = [url("hello", _hello), url("search", django.limited(KEY)(_hello))]
-
-
 @contextmanager
 def with_django(
     rules: Any, source: Any = "memory://", *, asynchronous: bool = False, **options: Any
@@ -227,7 +148,8 @@ def with_django(
     mine = {"URL": source} if isinstance(source, str) else {"LIMITER": source, "ASYNC_LIMITER": source}
     mine |= {"RULES": rules, "IDENTIFY": django_site.who}
     mine |= {name.upper(): value for name, value in options.items()}
-    with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=__name__), asyncio.Runner() as runner:
+    routes = of_django.urls(_views(django), "async" if asynchronous else "sync")
+    with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=routes), asyncio.Runner() as runner:
         client: Any = (AsyncClient if asynchronous else Client)()
 
         def get(path: str, given: dict[str, str]) -> Reply:
@@ -239,11 +161,11 @@ def with_django(
 
 
 FACES: dict[str, Any] = {
-    "asgi": with_asgi,
-    "fastapi": with_fastapi,
-    "starlette": with_starlette,
-    "litestar": with_litestar,
-    "quart": with_quart,
+    "asgi": _in_tasks(plain.made, asgi),
+    "fastapi": _in_tasks(of_fastapi.made, fastapi),
+    "starlette": _in_tasks(of_starlette.made, starlette),
+    "litestar": _in_tasks(of_litestar.made, litestar),
+    "quart": _in_tasks(of_quart.made, quart),
     "aiohttp": with_aiohttp,
     "flask": with_flask,
     "wsgi": with_wsgi,

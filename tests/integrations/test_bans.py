@@ -8,7 +8,7 @@ from batchlimit.integrations import asgi, wsgi
 from batchlimit.rules import Rule
 from tests.integrations import everywhere
 from tests.integrations.everywhere import FACES, in_thread, on_loop
-from tests.integrations.faces.rules import user_of
+from tests.integrations.made import user_of
 
 BAN = Rule("ban", "3/hour", key="ban:{user}", charge=[429])
 WITHIN = [

@@ -52,7 +52,7 @@ CASES = {
     "stream": Case("a stream of three parts", asks("/stream")),
     "endless": Case("a stream whose client goes away", lambda client, user: client.leave(user, "/endless")),
     "later": Case("a response with a background task", asks("/later")),
-    "below": Case("a route of a mounted application, a blueprint, a subapplication", asks("/below/item")),
+    "below": Case("a route of a mounted application, a blueprint, a subapplication", asks("/mounted/item")),
     "static": Case("a static file", asks("/static/cases.py")),
     "ws": Case("a websocket: its handshake and 3 messages", lambda client, user: client.talk(user, "/ws", 3)),
 }

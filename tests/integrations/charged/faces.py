@@ -1,8 +1,10 @@
 """Each face: how it is made, how it is served, and how the test client of its framework asks it."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import django.test
@@ -10,12 +12,67 @@ import fastapi.testclient
 import litestar.testing
 import starlette.testclient
 from aiohttp.test_utils import TestClient, TestServer
+from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
+from django.test.utils import override_settings
 
-from tests.integrations.charged import asgi_faces, client, other_faces
-from tests.integrations.charged.behind import Behind
+from batchlimit.integrations.django import middleware
+from batchlimit.integrations.django.configuration import async_front
+from tests.integrations import django_site
+from tests.integrations.charged import client
+from tests.integrations.charged.behind import KEY, OFF_KEY, Behind
+from tests.integrations.made import Made, View, fails, says, user_named
+from tests.integrations.made import aiohttp as of_aiohttp
+from tests.integrations.made import django as of_django
+from tests.integrations.made import fastapi as of_fastapi
+from tests.integrations.made import flask as of_flask
+from tests.integrations.made import litestar as of_litestar
+from tests.integrations.made import quart as of_quart
+from tests.integrations.made import starlette as of_starlette
 
-Made = tuple[Any, Callable[[], Any]]
-"""An application, and what returns its statistics."""
+FILES = str(Path(__file__).parent)
+"""What is served as static files."""
+ITEM = says("item")
+VIEWS = [
+    View("/item", ITEM, KEY),
+    View("/form", ITEM, KEY, methods=("POST",)),
+    View("/folder/", ITEM, KEY),
+    View("/off", ITEM, OFF_KEY),
+    View("/item", ITEM, KEY, within="mounted"),
+    View("/moved", says("", 302, fields={"location": "/item"}), KEY),
+    View("/same", says("", 304), KEY),
+    View("/broken", fails, KEY),
+    View("/later", says("later", later=True), KEY),
+    View("/stream", says("", stream="parts"), KEY),
+    View("/endless", says("", stream="endless"), KEY),
+    View("/ws", None, KEY),
+]
+
+
+def _made(made: Callable[..., Made], *, is_threaded: bool = False) -> Callable[[Behind], Made]:
+    def of(behind: Behind) -> Made:
+        if is_threaded:
+            return made(VIEWS, behind.make, behind.rules, files=FILES)
+        return made(VIEWS, behind.make_async, behind.rules, files=FILES, messages=behind.messages)
+
+    return of
+
+
+@contextmanager
+def _project(behind: Behind, *, is_threaded: bool) -> Iterator[Made]:
+    with override_settings(
+        BATCHLIMIT={
+            "LIMITER": behind.make,
+            "ASYNC_LIMITER": behind.make_async,
+            "RULES": behind.rules,
+            "IDENTIFY": user_named,
+        },
+        ROOT_URLCONF=of_django.urls(VIEWS, "sync" if is_threaded else "async", FILES),
+        MIDDLEWARE=[django_site.MIDDLEWARE, "django.middleware.common.CommonMiddleware"],
+    ):
+        if not is_threaded:
+            behind.closing.append(lambda: async_front().close())
+        yield get_wsgi_application() if is_threaded else get_asgi_application(), middleware.statistics
 
 
 class Face(NamedTuple):
@@ -84,16 +141,16 @@ def _in_async_django(app: Any, path: str, user: str) -> int:
 
 _NO_SOCKETS = ("ws",)
 FACES = {
-    "FastAPI": Face(asgi_faces.with_fastapi, client.asgi, _with(fastapi.testclient.TestClient)),
-    "Starlette": Face(asgi_faces.with_starlette, client.asgi, _with(starlette.testclient.TestClient)),
-    "Litestar": Face(asgi_faces.with_litestar, client.asgi, _with(litestar.testing.TestClient)),
-    "Quart": Face(asgi_faces.with_quart, client.asgi, _in_quart),
-    "ASGI": Face(asgi_faces.with_asgi, client.asgi, _with(starlette.testclient.TestClient)),
-    "aiohttp": Face(other_faces.with_aiohttp, client.aiohttp, _in_aiohttp, ("later",)),
-    "Flask": Face(other_faces.with_flask, client.wsgi, _in_flask, _NO_SOCKETS),
-    "WSGI": Face(other_faces.with_wsgi, client.wsgi, None, _NO_SOCKETS, asks=False),
-    "Django": Face(other_faces.with_django, client.wsgi, _in_django, (*_NO_SOCKETS, "later")),
+    "FastAPI": Face(_made(of_fastapi.made), client.asgi, _with(fastapi.testclient.TestClient)),
+    "Starlette": Face(_made(of_starlette.made), client.asgi, _with(starlette.testclient.TestClient)),
+    "Litestar": Face(_made(of_litestar.made), client.asgi, _with(litestar.testing.TestClient)),
+    "Quart": Face(_made(of_quart.made), client.asgi, _in_quart),
+    "ASGI": Face(_made(of_starlette.made_around), client.asgi, _with(starlette.testclient.TestClient)),
+    "aiohttp": Face(_made(of_aiohttp.made), client.aiohttp, _in_aiohttp, ("later",)),
+    "Flask": Face(_made(of_flask.made, is_threaded=True), client.wsgi, _in_flask, _NO_SOCKETS),
+    "WSGI": Face(_made(of_flask.made_around, is_threaded=True), client.wsgi, None, _NO_SOCKETS, asks=False),
+    "Django": Face(partial(_project, is_threaded=True), client.wsgi, _in_django, (*_NO_SOCKETS, "later")),
     "Django, ASGI": Face(
-        other_faces.with_django_asgi, client.asgi, _in_async_django, (*_NO_SOCKETS, "later", "static")
+        partial(_project, is_threaded=False), client.asgi, _in_async_django, (*_NO_SOCKETS, "later", "static")
     ),
 }

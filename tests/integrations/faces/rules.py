@@ -1,10 +1,10 @@
-"""What every application of the matrix is limited by."""
+"""The routes of every application of the matrix, and what it is limited by."""
 
-import asyncio
 from typing import Any
 
 from batchlimit import FailurePolicy
 from batchlimit.rules import Rule
+from tests.integrations.made import Said, View, fails, says
 
 RULES = [
     Rule("all", "1000/hour", key="all", match=["/hello", "/search", "/included/*", "/mounted/*", "/routed/*"]),
@@ -26,16 +26,22 @@ MESSAGES = [Rule("message", "2/hour", key="message:{user}", match="/chat")]
 """What the messages of a websocket are limited by."""
 
 
-def user_of(scope: Any) -> dict[str, str]:
-    return {"user": dict(scope["headers"]).get(b"x-user", b"nobody").decode("latin-1")}
+def _told(connection: Any) -> dict[str, str]:
+    return {"user": connection.headers.get("x-told", "told")}
 
 
-async def parts() -> Any:
-    for number in range(3):
-        yield b"%d" % number * 10
-
-
-async def endless() -> Any:
-    while True:
-        yield b"x" * 1000
-        await asyncio.sleep(0)  # so that the server learns of the client
+VIEWS = [
+    View("/hello", says("hello")),
+    View("/search", says("found"), "search:{user}", in_thread=True),
+    View("/search", says("found"), "search:{user}", within="included"),
+    View("/search", says("found"), "search:{user}", within="mounted"),
+    View("/told", says("found"), "search:{user}", identify=_told),
+    View("/items/{id}", lambda request, id: Said(id), "item:{id}"),  # noqa: A006
+    View("/stream", says("", stream="parts"), "bytes:{user}"),
+    View("/endless", says("", stream="endless"), "gone:{user}"),
+    View("/login/{status:int}", lambda request, status: Said(status=int(status)), "login:{user}", charge=[401]),
+    View("/broken", fails, "broken:{user}"),
+    *[View(f"/{name}", says("here"), name) for name in ("closed", "open", "local")],
+    View("/ws", None, "handshake:{user}"),
+]
+TYPO = View("/typo", says("here"), "serch:{user}")

@@ -15,7 +15,7 @@ from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.asgi import Reply, call, http, websocket
-from tests.integrations.faces.rules import RULES
+from tests.integrations.faces.rules import RULES, TYPO, VIEWS
 from tests.sync.stage import Clock
 
 FACES = ["fastapi", "litestar", "quart", "starlette"]
@@ -28,12 +28,12 @@ class Stand:
     def __init__(self, face: str, **options: Any) -> None:
         self.clock, self._runner = Clock(), asyncio.Runner()
         options = {"headers": Fields(secret=b"s", chance=lambda: 0.0), **options}
-        self._runner.run(self._open(import_module(f"tests.integrations.faces.with_{face}"), options))
+        self._runner.run(self._open(import_module(f"tests.integrations.made.{face}"), **options))
 
-    async def _open(self, module: Any, options: dict[str, Any]) -> None:
+    async def _open(self, module: Any, *, typo: bool = False, **options: Any) -> None:
         quotas = Rules(RULES).quotas
         self._limiter = AsyncRateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
-        self.app: Any = module.build(self._limiter, **options)
+        self.app, _ = module.made([*VIEWS, *([TYPO] if typo else [])], self._limiter, RULES, **options)
 
     def call(self, scope: dict[str, Any], *incoming: dict[str, Any]) -> Reply:
         return self._runner.run(call(self.app, scope, *incoming))

@@ -15,7 +15,8 @@ from typing import Any
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
 from batchlimit.laws import Fixed
-from tests.integrations.faces.rules import MESSAGES, RULES
+from tests.integrations.faces.rules import MESSAGES, RULES, VIEWS
+from tests.integrations.made import View
 from tests.integrations.matrix.backing import Backing
 from tests.listening import listening
 
@@ -103,23 +104,28 @@ def grpc_on_asyncio(limiter: Any) -> None:
     asyncio.run(main())
 
 
-def _built(module: str, *kind: str) -> Callable[[Any], Any]:
-    return lambda limiter: import_module(f"tests.integrations.{module}").build(limiter, *kind)
+def _made(module: str, *more: View, **options: Any) -> Callable[[Any], Any]:
+    def make(limiter: Any) -> Any:
+        made = import_module(f"tests.integrations.made.{module}").made
+        return made([*VIEWS, *more], limiter, RULES, **options)[0]
+
+    return make
 
 
+_plain = _made("plain", View("/chat", None), messages=MESSAGES)
 SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
-    "asgi": (uvicorn, _built("matrix.with_asgi")),
-    "asgi-hypercorn": (hypercorn, _built("matrix.with_asgi")),
-    "asgi-daphne": (daphne, _built("matrix.with_asgi")),
-    "starlette": (uvicorn, _built("faces.with_starlette")),
-    "fastapi": (uvicorn, _built("faces.with_fastapi")),
-    "litestar": (uvicorn, _built("faces.with_litestar")),
-    "quart": (uvicorn, _built("faces.with_quart")),
-    "django-async": (uvicorn, _built("matrix.with_django", "async")),
-    "django": (waitress, _built("matrix.with_django", "sync")),
-    "django-rest": (waitress, _built("matrix.with_django", "rest")),
-    "flask": (waitress, _built("matrix.with_flask")),
-    "aiohttp": (aiohttp, _built("matrix.with_aiohttp")),
+    "asgi": (uvicorn, _plain),
+    "asgi-hypercorn": (hypercorn, _plain),
+    "asgi-daphne": (daphne, _plain),
+    "starlette": (uvicorn, _made("starlette")),
+    "fastapi": (uvicorn, _made("fastapi")),
+    "litestar": (uvicorn, _made("litestar")),
+    "quart": (uvicorn, _made("quart")),
+    "django-async": (uvicorn, _made("django", kind="async")),
+    "django": (waitress, _made("django", kind="sync")),
+    "django-rest": (waitress, _made("django", kind="rest")),
+    "flask": (waitress, _made("flask")),
+    "aiohttp": (aiohttp, _made("aiohttp")),
     "grpc": (grpc_on_threads, lambda limiter: limiter),
     "grpc-async": (grpc_on_asyncio, lambda limiter: limiter),
 }
