@@ -7,6 +7,8 @@ import pytest
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.keyspace.base_limiter import BaseRateLimiter
+from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.stores import AsyncStore, RedisStore, Store
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.sync.decorator import Limit
@@ -51,6 +53,14 @@ def _parameters(method: object) -> list[tuple[str, object, object]]:
     """Names, kinds and defaults; what a parameter may be differs where it has to (stores)."""
     assert callable(method)
     return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(_public(RateLimiter).keys() & (_public(LimiterCalls) | _public(BaseRateLimiter)))
+)
+def test_a_method_has_the_parameters_that_its_documentation_shows(name: str) -> None:
+    shown = getattr(LimiterCalls, name, None) or vars(BaseRateLimiter)[name]
+    assert _parameters(getattr(RateLimiter, name)) == _parameters(shown)
 
 
 def test_they_are_made_of_the_same() -> None:

@@ -11,7 +11,7 @@ from batchlimit import Quota
 from batchlimit.base.blocking import OwnLock, own_lock
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.census import Census, Tallies
-from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
+from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages, done_of
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
@@ -181,6 +181,38 @@ def test_what_a_key_counted_outlasts_it_and_what_it_had_does_not() -> None:
     assert before.total[:6] == after.total[:6]
     assert (before.total[6], after.total[6]) == (7, 0)
     assert after.policies["*"] == PolicyStatistics(admitted=4, from_store=1)
+
+
+def test_of_a_key_that_is_gone_counts_stay_and_what_says_how_much_is_here_goes() -> None:
+    told = done_of(tuple(range(1, 15)))
+    assert told == (1, 2, 3, 4, 5, 6, 0, 0, 0, 10, 11, 12, 13, 0)
+
+
+class Leaving(dict[Any, Any]):
+    """The entries of a page, of which one leaves while they are copied, as long as there are some to leave."""
+
+    def __init__(self, page: Page, keys: list[Key], leaving: int) -> None:
+        super().__init__()
+        self.page, self.keys, self.leaving, self.copies = page, keys, leaving, 0
+
+    def copy(self) -> dict[Any, Any]:
+        self.copies += 1
+        copied = super().copy()
+        if self.copies <= self.leaving:
+            self.page.leave(self.keys.pop())
+        return copied
+
+
+@pytest.mark.parametrize(("leaving", "copies"), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 4)])
+def test_a_page_of_which_entries_leave_is_looked_at_again_three_times_at_most(leaving: int, copies: int) -> None:
+    page, keys = Page(0), [Key(plain()) for _ in range(6)]
+    page._entries = entries = Leaving(page, keys, leaving)
+    for key in keys:
+        page.enter(key)
+    page.leave(keys.pop())
+    found, past = page.look()
+    assert entries.copies == copies
+    assert len(found) + past[0] == 6 or leaving > 3, "each key is counted once"
 
 
 def test_every_key_is_counted_once_though_keys_come_and_go_while_pages_are_counted() -> None:
@@ -354,6 +386,19 @@ def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page
     pages.renumber(later, [later.number(FIVE)] * len(POLICIES.names))
     pages.enter(second)
     assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)
+
+
+def test_a_page_is_full_also_by_entries_that_are_counted_by_another_policy_now() -> None:
+    pages, keys = Pages(POLICIES), [Key(plain()) for _ in range(SIZE)]
+    mover, later = Key(made(FIVE)), Key(plain())
+    for key in (*keys[1:], mover):
+        pages.enter(key)
+    pages.move(mover, POLICIES.number(HUNDRED))
+    pages.enter(later)
+    assert mover.page is keys[1].page is not later.page
+    pages.move(mover, POLICIES.number(FIVE))
+    pages.enter(keys[0])
+    assert [len(page) for page in pages.all if page is keys[1].page] == [SIZE - 1 + (keys[0].page is keys[1].page)]
 
 
 def test_spends_are_counted_by_their_policy() -> None:

@@ -9,7 +9,6 @@ import pytest
 from batchlimit import Quota, RateLimiter
 from batchlimit.base.unique import live_limiters
 from batchlimit.batching import FixedBatch
-from batchlimit.keyspace.pages import Page
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from tests.sync.stage import KEY, Clock, Stage
@@ -69,25 +68,19 @@ def test_what_a_key_did_is_counted_once_though_it_has_another_name_now() -> None
         assert limiter.statistics().admitted == 1
 
 
+def test_an_entry_that_was_let_go_is_not_counted_again_by_another_code() -> None:
+    with RateLimiter(Stage(), {"*": SLOW}, sizer=FixedBatch(50), clock=Clock()) as limiter:
+        keyspace = limiter._registry._keyspace
+        entry = keyspace.find(KEY, SLOW)
+        assert keyspace.evict(entry)
+        keyspace.obey(Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0)))
+        keyspace.recode(entry)
+        assert sum(map(len, keyspace._tallies._pages.all)) == 0
+
+
 def test_a_limiter_is_among_those_of_its_process() -> None:
     with RateLimiter(Stage(), SLOW, clock=Clock()) as limiter:
         assert limiter in live_limiters
-
-
-def test_a_page_whose_entry_leaves_while_it_is_copied_is_looked_at_again() -> None:
-    """Else what the entry did is counted twice: as gone, and in the copy."""
-    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(50), clock=Clock()) as limiter:
-        entry, page = limiter._registry._keyspace.find(KEY, SLOW), Page(0)
-
-        class Leaving(dict[Any, Any]):
-            def copy(self) -> dict[Any, Any]:
-                copied = super().copy()
-                page.leave(entry)
-                return copied
-
-        page._entries = Leaving()
-        page.enter(entry)
-        assert page.look()[0] == {}
 
 
 def test_a_limiter_has_the_options_that_are_told_also_if_it_is_made_of_an_url() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.bucket.messages import Spend, Spent
+from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, longest
@@ -23,7 +23,7 @@ from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
-from batchlimit.reservoir.waiter import NOBODY, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
 from tests.sync.stage import Clock
 
 HUNDRED = Quota(100.0, 100)
@@ -123,7 +123,7 @@ class Keys:
         (KNOWN._replace(level=50), AT_HALF, 1, False),
         (KNOWN._replace(level=49), AT_HALF, 1, True),
         (KNOWN._replace(active_instances=1), FixedBatch(1), 1, False),
-        (KNOWN._replace(active_instances=1, heard=NOW - 9.9), FixedBatch(1), 1, False),
+        (KNOWN._replace(active_instances=1, heard=NOW - 9.999995), FixedBatch(1), 1, False),
         (KNOWN._replace(active_instances=1, heard=NOW - 10), FixedBatch(1), 1, True),
     ],
     ids=[
@@ -270,6 +270,10 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
         heard=NOW + 0.004,
     )
     assert len(keys.spending) == 0
+    first = keys.begun(1, "bob")
+    keys.clock.now += 0.125
+    keys.settle(first)
+    assert keys.known("bob").round_trip == 0.125, "of the first answer"  # type: ignore[union-attr]
 
 
 def test_who_was_charged_is_counted_among_the_instances() -> None:
@@ -310,6 +314,8 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     reservoir = Reservoir(HUNDRED, keys.instance, Options(), NOW, snapshot=keys.known())
     waiter = Waiter(30, NO_WAIT, NOBODY)
     fetch = keys.spending.fetch(spend)
+    assert fetch == Fetch(Ask("a", 1, 30, 30, 30, epoch=7, look=False), HUNDRED, NOW, 30, False)
+    assert spend.refusal() == Grant(0, 0, 0.0, 0.0, 0.1, 20, 0, epoch=8, version=1, rules=-1, levels=(20.0,))
     assert reservoir.resume(waiter, fetch)
     reservoir.granted(fetch, spend.refusal(), NOW, 1.0)
     assert reservoir.state.view.losses == 1
@@ -323,13 +329,13 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     ("quota", "deadline", "late", "is_late"),
     [
         (HUNDRED, 0.05, 0.25, False),
-        (HUNDRED, 0.05, 0.26, True),
+        (HUNDRED, 0.05, 0.2500001, True),
         (HUNDRED, 1.0, 2.0, False),
         (HUNDRED, 1.0, 2.01, True),
         (Quota(0.02, 10), 0.05, 0.49, False),
         (Quota(0.02, 10), 0.05, 0.51, True),
-        (Quota(0.0001, 10), 0.05, 1.99, False),
-        (Quota(0.0001, 10), 0.05, 2.01, True),
+        (Quota(0.0001, 10), 0.05, 1.999999, False),
+        (Quota(0.0001, 10), 0.05, 2.000001, True),
     ],
     ids=str,
 )

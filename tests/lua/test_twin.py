@@ -275,6 +275,20 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
         ],
         95,
     ),
+    "a spend takes all that is there": (_BUSY[2], [(0, ("spend", 1, 0.0, (0, 0)))], 0),
+    "a rank is heard again by a spend an eighth of a minute after it was heard last, and not earlier": (
+        _HUNDRED,
+        [(each, ("spend", 1, 0.0, (3, 0))) for each in (0, 5_000_000, 3_000_000, 1_000_000)],
+        99,
+    ),
+    "of an instance the first ask in an eighth of a minute tells that its rank is heard": (
+        _HUNDRED,
+        [
+            (each, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (3, 0)))
+            for each in (0, 7_600_000, 7_300_000, 100_000, 200_000)
+        ],
+        98,
+    ),
     "a pause is lifted after tokens were granted for later": (
         _HUNDRED,
         [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchlimit.quota.overrides.known import REFRESH, UNTOLD, OverridesCache, Published
+from batchlimit.quota.overrides.known import REFRESH, OverridesCache, Published
 from batchlimit.quota.overrides.override import KeyRule, NotUnderstood
 from batchlimit.quota.quota import Quota
 
@@ -34,9 +34,9 @@ FIVE = '{"quota": "5/s"}'
 
 def test_another_revision_is_read_once_and_then_heard_without_a_look() -> None:
     limiter = Limiter()
-    for told in (0, 0, 7, 7, 7):
+    for told, looks in ((0, 0), (0, 0), (7, 1), (7, 1), (7, 1)):
         limiter.known.hear(told, limiter.now)
-    assert (limiter.looks, limiter.rate) == (1, 1000.0)
+        assert (limiter.looks, limiter.rate) == (looks, 1000.0)
     limiter.learn(7, FIVE)
     limiter.known.hear(7, limiter.now)
     limiter.now += 2 * REFRESH
@@ -55,8 +55,8 @@ def test_an_earlier_revision_is_read_as_well() -> None:
 
 def test_a_revision_that_was_told_and_not_found_is_looked_for_once_a_second() -> None:
     limiter = Limiter()
-    for _ in range(3):
-        limiter.known.hear(9, limiter.now)
+    for told in (9, 9, -1):
+        limiter.known.hear(told, limiter.now)
         limiter.learn(8, FIVE)
     assert limiter.looks == 1
     limiter.now += REFRESH
@@ -69,7 +69,7 @@ def test_where_no_revision_is_told_an_instance_looks_once_a_second_while_it_asks
     for step in range(16):
         limiter.now = 50.0 + step / 4
         before = limiter.looks
-        limiter.known.hear(UNTOLD, limiter.now)
+        limiter.known.hear(-1, limiter.now)
         if limiter.looks > before:
             limiter.known.learn(Published(0, 0.0, None), limiter.now)
     assert limiter.looks == 4
@@ -120,6 +120,8 @@ def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(f
             limiter.known.learn(Published(9, 1000.0, fields), limiter.now)
         news.append(limiter.known.fail(raised.value))
     assert (news, limiter.known.trouble.count, limiter.rate) == ([True, False, False], 1, 5.0)
+    limiter.learn(10, FIVE)
+    assert limiter.known.fail(raised.value), "what was mended is news when it is damaged again"
 
 
 def test_after_damage_the_revision_that_was_known_is_read_again() -> None:

@@ -1,11 +1,14 @@
 import json
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from batchlimit.quota.failure_policy import FailurePolicy
+from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.key import stored
-from batchlimit.quota.overrides.override import NotUnderstood, Override, check_name
+from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override, check_name
 from batchlimit.quota.quota import Quota
 
 OPEN = Override("search:*", None, until=1000.5, mode="open")
@@ -116,6 +119,79 @@ def test_a_name_has_up_to_1024_characters_and_a_reason_1000(name: str, why: str)
     assert Override(name, Quota(1.0), why=why).why == why
     with pytest.raises(ValueError, match="at most"):
         Override(f"x{name}" if len(name) > 3 else name, Quota(1.0), why=f"y{why}" if why else "")
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"why": "two\nlines"}, "why must be one line"),
+        ({"who": "two\nlines"}, "who must be one line"),
+        ({"who": "y" * 1001}, "who must be one line"),
+        ({"at": -1.0}, "seconds since 1970"),
+        ({"at": math.inf}, "seconds since 1970"),
+        ({"at": True}, "seconds since 1970"),
+        ({"until": -1.0}, "seconds since 1970"),
+        ({"weight": 0}, "from 1 to"),
+        ({"weight": LARGEST_WEIGHT + 1}, "from 1 to"),
+        ({"covered": VIP}, "what ends covers what does not"),
+        ({"covered": HOLD, "until": 9.0}, "what ends covers what does not"),
+    ],
+)
+def test_what_an_override_cannot_say_is_refused(said: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        Override("ann", Quota(5.0), **said)
+
+
+def test_an_override_says_the_least_and_the_most_that_it_may() -> None:
+    for weight in (1, LARGEST_WEIGHT):
+        assert Override("ann", None, until=0, weight=weight, who="y" * 1000).weight == weight
+
+
+@pytest.mark.parametrize(
+    ("override", "said", "is_hold"),
+    [
+        (OPEN, "search:* open", False),
+        (FULL, "search:* 5/m; 100/d (slow index)", False),
+        (HOLD, "ann 0/s (abuse)", True),
+        (TRIAL, "ann trial of 5/s", False),
+        (Override("ann", Quota(0.0), mode="shadow"), "ann trial of 0/s", False),
+        (Override("ann", None, mode="shadow"), "ann shadow", False),
+        (MORE, "ann weight 3, on_failure local:48", False),
+        (Override("ann", Quota(5.0), weight=3), "ann 5/s, weight 3", False),
+    ],
+    ids=str,
+)
+def test_an_override_is_told_in_a_line_and_a_hold_admits_nothing(override: Override, said: str, is_hold: bool) -> None:
+    assert (str(override), override.is_hold) == (said, is_hold)
+
+
+@pytest.mark.parametrize(
+    ("until", "other", "outlasts"),
+    [
+        (None, None, False),
+        (9.0, None, False),
+        (None, 9.0, True),
+        (9.0, 9.0, False),
+        (9.5, 9.0, True),
+        (8.0, 9.0, False),
+    ],
+)
+def test_an_override_outlasts_one_that_ends_earlier(until: float | None, other: float | None, outlasts: bool) -> None:
+    assert Override("ann", Quota(1.0), until).outlasts(Override("bob", Quota(1.0), other)) is outlasts
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_plain"),
+    [
+        (KeyRule(Quota(5.0)), True),
+        (KeyRule(Quota(5.0), "shadow"), False),
+        (KeyRule(Quota(5.0), trial=Quota(1.0)), False),
+        (KeyRule(Quota(5.0), weight=1), False),
+        (KeyRule(Quota(5.0), on_failure=FailurePolicy.open()), False),
+    ],
+)
+def test_a_rule_is_plain_if_it_says_a_quota_alone(rule: KeyRule, is_plain: bool) -> None:
+    assert rule.is_plain is is_plain
 
 
 def test_a_name_is_a_pattern_by_its_wildcards() -> None:
