@@ -122,6 +122,15 @@ def test_at_its_end_calls_begin_at_the_rate(api: Api, clock: Clock) -> None:
     assert [limiter.try_acquire(KEY) for _ in range(4)] == [True, True, False, False]
 
 
+def test_who_ends_a_pause_begins_at_the_rate_without_another_look(api: Api, clock: Clock) -> None:
+    limiter = api(MemoryStore(clock), "10/s", clock=clock)
+    limiter.pause(KEY, 60)
+    assert not limiter.try_acquire(KEY)
+    assert limiter.resume(KEY)
+    clock.pass_by(0.11)
+    assert [limiter.try_acquire(KEY) for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize("policy", ["open", FailurePolicy.local(instances=1)], ids=["open", "local"])
 def test_the_last_known_end_holds_while_the_store_is_away(api: Api, faulty: Any, policy: Any, clock: Clock) -> None:
     limiter = api(faulty, "10/s", on_failure=policy, clock=clock)
