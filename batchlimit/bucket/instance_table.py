@@ -10,12 +10,12 @@ from batchlimit.bucket.fair_share import ACTIVE, SWEEP, Claims
 class InstanceEntry:
     """What a bucket knows of one instance; `held` is outstanding until `expires`. Instants are us since its epoch."""
 
+    last: int
+    """When it was last served: from then on it accrues its share."""
+    seen: int
     seq: int = -1
     held: int = 0
     expires: int = 0
-    last: int = 0
-    """When it was last served: from then on it accrues its share."""
-    seen: int = 0
     granted: int = 0
     starts: int = 0
     weight: int = 0

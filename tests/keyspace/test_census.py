@@ -193,13 +193,13 @@ class Leaving(dict[Any, Any]):
 
     def __init__(self, page: Page, keys: list[Key], leaving: int) -> None:
         super().__init__()
-        self.page, self.keys, self.leaving, self.copies = page, keys, leaving, 0
+        self.page, self.here, self.leaving, self.copies = page, keys, leaving, 0
 
     def copy(self) -> dict[Any, Any]:
         self.copies += 1
         copied = super().copy()
         if self.copies <= self.leaving:
-            self.page.leave(self.keys.pop())
+            self.page.leave(self.here.pop())
         return copied
 
 

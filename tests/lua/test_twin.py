@@ -289,6 +289,16 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
         ],
         98,
     ),
+    "a caller waits exactly as long as it takes": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.1, 0.0, (0, 0))),
+            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.100001, 0.0, (0, 0))),
+        ],
+        -10,
+    ),
     "a pause is lifted after tokens were granted for later": (
         _HUNDRED,
         [

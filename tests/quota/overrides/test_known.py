@@ -120,8 +120,9 @@ def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(f
             limiter.known.learn(Published(9, 1000.0, fields), limiter.now)
         news.append(limiter.known.fail(raised.value))
     assert (news, limiter.known.trouble.count, limiter.rate) == ([True, False, False], 1, 5.0)
+    told = NotUnderstood(limiter.known.trouble.last)
     limiter.learn(10, FIVE)
-    assert limiter.known.fail(raised.value), "what was mended is news when it is damaged again"
+    assert limiter.known.fail(told), "what was mended is news when it is damaged again"
 
 
 def test_after_damage_the_revision_that_was_known_is_read_again() -> None:
