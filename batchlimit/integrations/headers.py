@@ -171,11 +171,7 @@ class Fields:
 
     def prepare(self, applied: Sequence[Told]) -> "Prepared":
         """Write the fields of a response but for what is left, which may be written in as often as is needed."""
-        return Prepared(
-            [(self._policy(name, quota), quota, key, binding) for name, quota, key, _, binding in applied],
-            self._partitions,
-            self._of_legacy if self._legacy else None,
-        )
+        return Prepared(applied, self._policy, self._partitions, self._of_legacy if self._legacy else None)
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
@@ -218,12 +214,14 @@ class Prepared:
 
     def __init__(
         self,
-        rules: Sequence[tuple[Policy, Quota, str, int | None]],
+        applied: Sequence[Told],
+        policy_of: Callable[[str, Quota], Policy],
         partitions: blake2b | None,
         legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
         policies, limits, self._parts = list[bytes](), list[bytes](), []
-        for policy, quota, key, binding in rules:
+        for name, quota, key, _, binding in applied:
+            policy = policy_of(name, quota)
             number = policy.slowest if binding is None else binding
             if partitions is not None:
                 hashed = partitions.copy()
@@ -233,7 +231,7 @@ class Prepared:
                 limits.append(policy.limits[number] % pk)
             self._parts.append((key, quota, binding, policy.most, policy.rates[number]))
         self._policies, self._limits = b", ".join(policies), b", ".join(limits)
-        self._legacy = legacy if rules else None
+        self._legacy = legacy if applied else None
         if not self._policies and self._legacy is None:
             self._parts = []
 
