@@ -26,7 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 EQUIVALENTS = ROOT / "tests" / "equivalents.txt"
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
-_ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi")
+_ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
 _APIS = [f"tests/apis/test_{each}.py" for each in ("spends", "several", "pauses", "close", "overrides", "parity")]
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],

@@ -13,9 +13,7 @@ class SlotWaiter:
 
     __slots__ = ("asks", "claim", "error", "is_patient", "number", "place", "priority", "wake")
 
-    def __init__(
-        self, wake: Callable[[], object], is_patient: bool, priority: int = 0, claim: Claim | None = None
-    ) -> None:
+    def __init__(self, wake: Callable[[], object], is_patient: bool, priority: int, claim: Claim | None) -> None:
         self.wake = wake  # from any thread; RuntimeError if nobody can be woken any more
         self.is_patient = is_patient  # it waits for a release; else for the store's first answer alone
         self.priority, self.claim = priority, claim

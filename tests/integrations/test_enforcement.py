@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FailurePolicy, RateLimiter, StoreUnavailable
+from batchlimit import Decision, FailurePolicy, RateLimiter, StoreUnavailable
 from batchlimit.integrations.enforcement import Enforcer, Response
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
@@ -78,7 +78,8 @@ def test_a_request_that_waits_is_admitted_when_tokens_have_come() -> None:
         outcomes = [enforcer.admit(Request("GET", "/"), timeout=None) for _ in range(5)]
         assert [each.refusal for each in outcomes] == [None] * 5
         assert all(len(each.charges) == 1 and each.headers for each in outcomes)
-        assert {each.decided["all"].reset_after for each in outcomes[1:] if each.decided} == {0.01}, "nothing was left"
+        nothing_left = Decision(True, 1, 0, 0.0, 0.01, "store", rules.quotas["all"])
+        assert [each.decided and each.decided["all"] for each in outcomes[1:]] == [nothing_left] * 4
         assert enforcer.statistics().rules["all"].refused == 0
 
 

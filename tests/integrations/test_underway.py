@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.base.steps import run
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, underway
 from batchlimit.integrations.enforcement.underway import Underway
 from batchlimit.rules import Request, Rule, Rules
@@ -36,6 +38,24 @@ def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
     for left in {"login"}, set[str]():
         open_ones.end("login")
         assert open_ones.among([charged]) == left
+
+
+@pytest.mark.parametrize(
+    ("is_open", "were", "seconds", "decides_again"),
+    [
+        (False, set(), 1.0, False),
+        (False, {"login"}, 1.0, True),  # it has just ended
+        (False, {"login"}, 0.0, False),
+        (True, set(), 0.0, False),
+    ],
+)
+def test_whose_patience_has_ended_or_for_whom_nothing_is_under_way_does_not_wait(
+    is_open: bool, were: set[str], seconds: float, decides_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (login,), open_ones = list(rules()), Underway(Event)
+    monkeypatch.setattr(underway, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    open_ones.begin([(login, "login", 1)] * is_open)
+    assert run(open_ones.outcome("login", were, 9, open_ones.patience() - 60.0 + seconds)) == decides_again
 
 
 class Threads:

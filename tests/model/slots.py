@@ -227,7 +227,7 @@ class SlotWorld:
         elif not event.patience and process.slots.asks.are_in_vain:
             self._say(f"{process.name} refuses it")
         else:
-            waiter = SlotWaiter(_ring, event.patience > 0)
+            waiter = SlotWaiter(_ring, event.patience > 0, 0, None)
             process.slots.line_up(waiter, now)
             process.waiting.append(waiter)
         self._attend(process)

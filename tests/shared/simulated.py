@@ -101,7 +101,7 @@ class Run:
         if place := slots.enter(now):
             self.hold(process, place)
             return
-        waiter = SlotWaiter(lambda: None, self.random.random() < 0.9)
+        waiter = SlotWaiter(lambda: None, self.random.random() < 0.9, 0, None)
         slots.line_up(waiter, now)
         process.waiting[waiter] = None
         self.later(self.random.choice((0.05, 0.5, 5.0)) * SECOND, lambda: self.give_up(process, waiter))

@@ -27,7 +27,7 @@ def slots_of(key: str, due: float = 0.0) -> LocalSlots:
 def test_who_gets_a_slot_by_a_push_is_woken_at_once() -> None:
     holdings, slots, woken = Holdings(str, lambda: START), slots_of("gpu"), []
     holdings.keys.add(slots)
-    slots.line_up(SlotWaiter(lambda: woken.append("it"), is_patient=True), START)
+    slots.line_up(SlotWaiter(lambda: woken.append("it"), True, 0, None), START)
     slots.answer(slots.ask(START), SlotReply(0, 1, -1, False, 1, 1, 2), START, START)
     assert woken == []
     holdings.hear("gpu", SlotPush("a.1", 1, 2, -1))

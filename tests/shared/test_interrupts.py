@@ -160,7 +160,7 @@ def test_asynchronous_exceptions_lose_no_slot() -> None:
 def test_a_waiter_that_has_a_place_since_an_interrupted_call_gets_no_second_one() -> None:
     world = World(9, "a")
     first = world.get("a")
-    slots, waiter = world.all["a"], SlotWaiter(lambda: None, True)
+    slots, waiter = world.all["a"], SlotWaiter(lambda: None, True, 0, None)
     slots.line.add(waiter)
     world.leave("a", first)
     place = waiter.place

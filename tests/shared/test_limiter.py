@@ -134,6 +134,7 @@ def test_patterns_and_keys() -> None:
         ("a", {}),
         ({"a": 1}, {"weight": 0}),
         ({"a": 1}, {"weight": 1.5}),
+        ({"a": 1}, {"weight": 1_000_001}),
         ({"a": 1}, {"on_failure": "maybe"}),
         ({"a": 1}, {"deadline": 0}),
         ({"a": 1}, {"connect_timeout": -1}),
@@ -142,6 +143,10 @@ def test_patterns_and_keys() -> None:
 def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         SharedConcurrencyLimiter.from_url("memory://", limits, **options)
+
+
+def test_the_heaviest_instance_has_the_weight_of_a_million() -> None:
+    limiter_of(MemoryStore(), {"a": 1}, weight=1_000_000).close()
 
 
 @pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": "9"}, {"queue": 9}, {"lease": float("nan")}])
@@ -371,6 +376,29 @@ def test_close_gives_back_what_is_free_and_keeps_what_is_under_way() -> None:
     await_fact(lambda: held(limiter) == 0, "all went back")
     limiter.close()
     other.close()
+
+
+class Ending(Cut):
+    """A store that notes whom it forgets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[str] = []
+
+    def forget(self, instance: str) -> None:
+        self.ended.append(instance)
+
+
+def test_of_two_threads_that_were_begun_one_ends_the_limiter() -> None:
+    """Who begins one may be interrupted before anybody knows of it: the next caller begins another."""
+    store = Ending()
+    limiter = limiter_of(store, {"gpu": 1})
+    limiter.acquire("gpu").release()
+    renewer = limiter._engine.renewer
+    limiter.close()
+    await_fact(lambda: store.ended == [renewer._instance], "it ended")
+    renewer._run()
+    assert store.ended == [renewer._instance]
 
 
 def test_close_wakes_who_waits() -> None:

@@ -5,7 +5,7 @@ from batchlimit.shared.line import Line, SlotWaiter
 
 
 def waiter(priority: int = 0, is_patient: bool = True) -> SlotWaiter:
-    return SlotWaiter(lambda: None, is_patient, priority)
+    return SlotWaiter(lambda: None, is_patient, priority, None)
 
 
 def line_of(waiters: list[SlotWaiter], queue: Queue | None = None) -> Line:

@@ -35,7 +35,7 @@ class World:
         return self.all[name].enter(self.now)
 
     def wait(self, name: str, is_patient: bool = True) -> SlotWaiter:
-        waiter = SlotWaiter(lambda: None, is_patient)
+        waiter = SlotWaiter(lambda: None, is_patient, 0, None)
         self.all[name].line_up(waiter, self.now)
         return waiter
 

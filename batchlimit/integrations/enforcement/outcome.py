@@ -99,7 +99,6 @@ class Outcome:
 
         The fields tell of each rule once; those of a refusal tell of what refused, and of nothing else.
         """
-        self.is_unmatched = False
         if other.charges:
             self.charges = [*self.charges, *other.charges]
         if other.refusal is not None:
