@@ -1,13 +1,12 @@
 """The asyncio API behind the face of the threaded one, so that one test can be held against both."""
 
-from collections.abc import Iterable, Mapping
-from types import TracebackType
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any, Protocol, Self
 
-from batchlimit import AsyncRateLimiter, Decision, RateLimiter, Statistics
+from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import Remains
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.quota.overrides.view import LimiterRules
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from tests.awaiting import awaited
@@ -51,11 +50,22 @@ class _Awaited:
         self._stage.close()
 
 
-class BlockingReservation:
-    """An AsyncReservation for a thread, or an AsyncJointReservation."""
+class _Block:
+    """A context manager of the asyncio API, for a thread."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+
+    def __enter__(self) -> Self:
+        awaited(self._inner.__aenter__)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        awaited(self._inner.__aexit__, *error)
+
+
+class BlockingReservation(_Block):
+    """An AsyncReservation for a thread, or an AsyncJointReservation."""
 
     @property
     def costs(self) -> dict[str, int]:
@@ -73,14 +83,22 @@ class BlockingReservation:
     def settle(self, actual: Any) -> None:
         awaited(self._inner.settle, actual)
 
-    def __enter__(self) -> Self:
-        awaited(self._inner.__aenter__)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        awaited(self._inner.__aexit__, kind, error, trace)
+class BlockingLimit(_Block):
+    """A limit of the asyncio API for functions: they are coroutine functions to it, and are awaited."""
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        limited = self._inner(called)
+
+        @wraps(limited)
+        def blocking(*args: Any, **kwargs: Any) -> Any:
+            return awaited(limited, *args, **kwargs)
+
+        return blocking
 
 
 class Blocking:
@@ -100,46 +118,15 @@ class Blocking:
         found._use(AsyncRateLimiter.from_url(url, quota, **options))
         return found
 
-    def try_acquire(self, key: Any, cost: Any = 1) -> bool:
-        return bool(awaited(self._inner.try_acquire, key, cost))
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return partial(awaited, found) if name in _AWAITED else found
 
-    def acquire(self, key: Any, cost: Any = 1, *, timeout: Any = None, priority: Any = 1) -> None:
-        awaited(self._inner.acquire, key, cost, timeout=timeout, priority=priority)
+    def reserve(self, *args: Any, **options: Any) -> BlockingReservation:
+        return BlockingReservation(awaited(self._inner.reserve, *args, **options))
 
-    def decide(self, key: Any, cost: Any = 1) -> Decision:
-        found: Decision = awaited(self._inner.decide, key, cost)
-        return found
-
-    def peek(self, key: Any) -> Decision:
-        found: Decision = awaited(self._inner.peek, key)
-        return found
-
-    def refund(self, key: Any, cost: Any = 1) -> None:
-        awaited(self._inner.refund, key, cost)
-
-    def pause(self, key: Any, seconds: Any, *, why: Any = "") -> None:
-        awaited(self._inner.pause, key, seconds, why=why)
-
-    def resume(self, key: Any) -> bool:
-        return bool(awaited(self._inner.resume, key))
-
-    def line_up(self, key: Any, wait: Any, spacing: Any) -> float:
-        return float(awaited(self._inner.line_up, key, wait, spacing))
-
-    def reserve(
-        self, key: Any, cost: Any = None, *, timeout: Any = None, priority: Any = 1, on_error: Any = "keep"
-    ) -> BlockingReservation:
-        options = {"timeout": timeout, "priority": priority, "on_error": on_error}
-        return BlockingReservation(awaited(self._inner.reserve, key, cost, **options))
-
-    def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: Any = None, priority: Any = 1
-    ) -> None:
-        awaited(self._inner.acquire_all, costs, timeout=timeout, priority=priority)
-
-    def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
-        found: dict[str, Decision] = awaited(self._inner.decide_all, costs)
-        return found
+    def limit(self, *args: Any, **options: Any) -> BlockingLimit:
+        return BlockingLimit(self._inner.limit(*args, **options))
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         async def take() -> dict[str, Remains] | None:
@@ -148,23 +135,17 @@ class Blocking:
         found: dict[str, Remains] | None = awaited(take)
         return found
 
-    def statistics(self) -> Statistics:
-        return self._inner.statistics()
-
-    @property
-    def rules(self) -> LimiterRules:
-        return self._inner.rules
-
-    def close(self) -> None:
-        awaited(self._inner.close)
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
+
+
+_AWAITED = {
+    *("try_acquire", "acquire", "decide", "peek", "refund", "pause", "resume", "line_up", "acquire_all", "decide_all"),
+    "close",
+}
 
 
 class Api(Protocol):
