@@ -103,11 +103,11 @@ class Baselines:
                 part = (rise if gap > 0 else fall) * math.sqrt(min(1.0, reading.counts[operation] / certain))
                 times[operation] = min(times[operation] + gap * part, _MOST * time)
 
-    def settle(self, reading: SpanTimes, may_rise: bool) -> float:
+    def settle(self, reading: SpanTimes, may_rise: bool, is_by_chance: bool) -> float:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
         before = self.longest
         if self.is_far_off(reading.ratio):
-            self.move(reading, 0.0, 1.0, _SHOWN)
+            self.move(reading, 0.0, 1.0, _CERTAIN if is_by_chance else _SHOWN)
         else:
             is_still = reading.ratio <= _STILL[1]
             rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)

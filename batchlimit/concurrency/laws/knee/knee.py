@@ -194,12 +194,8 @@ class Knee(CountingLaw):
         self._reached_ns += span.length if span.peak >= self._limit else 0
         if span.dropped > _LOST * span.count:
             self._lose(span.end)
-        elif self._spans == 1 or (is_cut_short and span.count < _TOLD):
-            return
-        elif self._is_used:
-            self._steer(reading)
-        else:
-            self._rest(reading)
+        elif self._spans > 1 and (span.count >= _TOLD or not is_cut_short):
+            (self._steer if self._is_used else self._rest)(reading)
 
     def _rest(self, reading: SpanTimes) -> None:
         """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so.
@@ -264,14 +260,14 @@ class Knee(CountingLaw):
         drains, reading = self._drains, self._baselines.read(self._span.times, self._span.within)
         drains.under_way = False
         self._estimate, self._why = drains.resume, "drain"
-        if not reading.counts:
-            return
-        ratio = reading.ratio
         if drains.listens:
             self._hear(reading)
+        if drains.listens or not reading.counts:
             return
+        ratio = reading.ratio
         drains.relax(self._least, self._baselines.is_far_off(ratio))
-        self._usual *= self._baselines.settle(reading, self._trust.drained(drains.before, ratio))
+        may_rise = self._trust.drained(drains.before, ratio)
+        self._usual *= self._baselines.settle(reading, may_rise, self._span.is_by_chance)
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))
@@ -283,7 +279,7 @@ class Knee(CountingLaw):
     def _hear(self, reading: SpanTimes) -> None:
         """Learn from the drains of the others that calls take far less than was believed, if enough calls show it."""
         if self._baselines.is_far_off(reading.ratio) and self._span.count >= _HEARD:
-            self._usual *= self._baselines.settle(reading, may_rise=False)
+            self._usual *= self._baselines.settle(reading, False, self._span.is_by_chance)
 
     def _lose(self, now: int) -> None:
         """Shrink for a loss, at most once a span."""

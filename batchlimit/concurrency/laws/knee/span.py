@@ -19,8 +19,9 @@ _DRAIN_NS, _LONG_DRAIN_NS = 4 * 10**8, 6 * 10**8
 """A drain lasts so long, with many calls or with few. It is the same for all limiters: they drain together."""
 _MANY, _FEW = 10, 2
 """Calls of a drain that are many, and that are enough if it lasts longer."""
-_SLOW_NS = 5 * 10**9
-"""A drain that lasts so long shows slow calls: of many that ran side by side the long ones are not over in time."""
+_SLOW_NS, _SIDE_BY_SIDE = 5 * 10**9, 6
+"""A drain that lasts so long shows slow calls: of many that ran side by side the long ones are not over in time. Where
+more than so many did, it is mostly chance which calls were over."""
 
 
 class Span:
@@ -51,6 +52,11 @@ class Span:
     def within(self) -> int:
         """In how many ns the calls of a drain had to begin and end, where that left out long ones; else 0."""
         return self.length if self.length >= _SLOW_NS and self.peak > 1 else 0
+
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether a drain may have shown short calls only by chance."""
+        return self.within > 0 and self.peak > _SIDE_BY_SIDE
 
     @property
     def concurrency(self) -> float:

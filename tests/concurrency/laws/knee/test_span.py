@@ -61,14 +61,20 @@ def test_a_drain_lasts_as_long_as_its_own_calls_ask_for(rate: float, rtt_ms: int
     assert ended_at(span, rate, rtt_ms * _MS)[0] == pytest.approx(seconds, abs=0.11)
 
 
-@pytest.mark.parametrize(("side_by_side", "rtt_ms", "within"), [(5, 20, 0), (5, 1000, 0), (5, 3000, 9), (1, 3000, 0)])
-def test_a_drain_of_slow_calls_side_by_side_leaves_out_long_ones(side_by_side: int, rtt_ms: int, within: int) -> None:
-    """One after the other they leave out none: a drain ends when a call does."""
+@pytest.mark.parametrize(
+    ("side_by_side", "rtt_ms", "within", "is_by_chance"),
+    [(5, 20, 0, False), (7, 1000, 0, False), (6, 3000, 9, False), (7, 3000, 9, True), (1, 3000, 0, False)],
+)
+def test_a_drain_of_slow_calls_side_by_side_leaves_out_long_ones(
+    side_by_side: int, rtt_ms: int, within: int, is_by_chance: bool
+) -> None:
+    """One after the other they leave out none: a drain ends when a call does. Of seven, chance says which end in it."""
     span = Span()
     span.restart_drain(0, 8 * _SECOND, 0)
     while not span.add(Sample(span.count * _SECOND // 5, rtt_ms * _MS, side_by_side)):
         pass
     assert span.within == pytest.approx(within * _SECOND, abs=_SECOND)
+    assert span.is_by_chance is is_by_chance
 
 
 def test_a_drain_without_calls_is_given_up_when_all_from_before_have_ended() -> None:
