@@ -38,6 +38,7 @@ VIEWS = [
     View("/told", says("found"), "search:{user}", identify=_told),
     View("/items/{id}", lambda request, id: Said(id), "item:{id}"),  # noqa: A006
     View("/stream", says("", stream="parts"), "bytes:{user}"),
+    View("/breaks", says("", stream="broken"), "bytes:{user}"),
     View("/endless", says("", stream="endless"), "gone:{user}"),
     View("/login/{status:int}", lambda request, status: Said(status=int(status)), "login:{user}", charge=[401]),
     View("/broken", fails, "broken:{user}"),

@@ -14,23 +14,29 @@ PARTS = [b"0" * 10, b"1" * 10, b"2" * 10]
 
 
 class Said(NamedTuple):
-    """What a view answers: a text, or a stream, of PARTS or without an end; `later` comes a task in the background."""
+    """What a view answers: a text, or a stream of PARTS, which perhaps breaks, or has no end; `later` comes a task."""
 
     text: str = ""
     status: int = 200
     fields: dict[str, str] = {}  # noqa: RUF012
-    stream: Literal["", "parts", "endless"] = ""
+    stream: Literal["", "parts", "broken", "endless"] = ""
     later: bool = False
 
     def parts(self) -> Iterator[bytes]:
         """The stream, in a thread."""
-        yield from PARTS if self.stream == "parts" else iter(lambda: b"x" * 65536, b"")
+        yield from iter(lambda: b"x" * 65536, b"") if self.stream == "endless" else PARTS
+        self._break()
 
     async def async_parts(self) -> AsyncIterator[bytes]:
         """The stream, on a loop."""
-        for part in PARTS if self.stream == "parts" else iter(lambda: b"x" * 1000, b""):
+        for part in iter(lambda: b"x" * 1000, b"") if self.stream == "endless" else PARTS:
             yield part
             await asyncio.sleep(0)  # so that the server learns of a client that has gone
+        self._break()
+
+    def _break(self) -> None:
+        if self.stream == "broken":
+            raise ZeroDivisionError
 
 
 class View(NamedTuple):

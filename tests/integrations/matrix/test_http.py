@@ -23,6 +23,8 @@ HOUR = 3600.0
 
 _WITH_DEEP = ("asgi-hypercorn", "starlette", "litestar", "django-rest")
 """Their middlewares are those of other faces; tests/integrations/faces has each face in this process."""
+_HEADS = ("starlette", "quart", "flask", "django", "aiohttp")
+"""A view for GET answers HEAD there as well."""
 _USUAL = [face for face in HTTP if face not in depth(_WITH_DEEP, ())]
 
 
@@ -64,6 +66,14 @@ def test_only_failed_logins_are_charged(served: Served) -> None:
 def test_a_stream_arrives_whole_and_is_charged_by_what_was_sent(served: Served) -> None:
     assert served.get("/stream", "whole").content == b"000000000011111111112222222222"
     served.until_left("bytes:whole", 70)
+
+
+@pytest.mark.parametrize("served", [face for face in _USUAL if face not in REFUSES_ITSELF], indirect=True)
+def test_a_stream_that_breaks_is_charged_by_what_was_sent(served: Served) -> None:
+    """Daphne leaves its client waiting."""
+    with pytest.raises(httpx.RemoteProtocolError):
+        served.get("/breaks", "broken", connection="close")
+    served.until_left("bytes:broken", 70)
 
 
 def test_a_stream_whose_client_goes_away_is_settled(served: Served) -> None:
@@ -113,9 +123,37 @@ def test_a_refused_message_closes_its_websocket(served: Served) -> None:
         assert closed_after_two(websocket) == MESSAGES_CLOSED_BY[served.face]
 
 
+def answered(served: Served, request: bytes) -> bytes:
+    """All that is answered until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.mark.parametrize("served", [face for face in _HEADS if face in _USUAL], indirect=True)
+def test_a_head_is_refused_without_a_body_and_the_connection_goes_on(served: Served) -> None:
+    replies = [served.client.head("/search", headers={"x-user": "head"}) for _ in range(3)]
+    assert [(each.status_code, each.content) for each in replies] == [(200, b""), (200, b""), (429, b"")]
+    assert served.get("/hello").text.strip('"') == "hello"
+
+
+def test_http_1_0_is_limited_too(served: Served) -> None:
+    request = b"GET /search HTTP/1.0\r\nX-User: old\r\n\r\n"
+    assert [answered(served, request).split()[1] for _ in range(3)] == [b"200", b"200", b"429"]
+
+
+@pytest.mark.parametrize("path", [b"/items/" + b"x" * 10_000, b"/items/%ff%fe", b"/items/%00", b"//items/%2f%2e"])
+def test_strange_paths_are_answered_and_never_by_a_500(served: Served, path: bytes) -> None:
+    assert answered(served, b"GET " + path + b" HTTP/1.0\r\n\r\n").split()[1] < b"500"
+
+
 def test_a_server_goes_on_after_clients_that_went_away_amid_their_requests(served: Served) -> None:
-    for data in (b"GET /search HTT", b"POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nhalf"):
+    for data in (
+        b"GET /search HTTP/1.1\r\nX-User: amid",
+        b"POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nhalf",
+    ):
         with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE) as connection:
             connection.sendall(data)
     with httpx.Client(base_url=served.client.base_url, timeout=DEADLINE, trust_env=False) as client:
         assert client.get("/hello").status_code == 200
+    assert served.left("search:amid") == 4
