@@ -114,4 +114,4 @@ def counted(text: str | None) -> int:
 def _holder(name: str, text: str, instant: int) -> Leaseholder:
     held, seen, lasting, _granted, _seq, weight, *_ = map(int, text.split())
     lease = max(0, seen + lasting - instant) / _SECOND
-    return Leaseholder(name, held, lease, max(0, instant - seen) / _SECOND, weight)
+    return Leaseholder(name, held, lease, (instant - seen) / _SECOND, weight)

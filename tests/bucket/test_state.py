@@ -1,8 +1,9 @@
 import pytest
 
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.bucket.state import read_bucket
+from batchlimit.bucket.state import counted, read_bucket, rules_of
 from batchlimit.errors import BucketUnavailable
+from batchlimit.quota.overrides.overrides import STEPS
 from batchlimit.quota.quota import Quota
 from tests.lua.interpreter import Interpreter
 
@@ -45,7 +46,7 @@ def test_a_bucket_counts_what_was_used_and_refused() -> None:
 
 def test_a_bucket_from_before_counts_from_now_on() -> None:
     fields = {name: text for name, text in bucket().items() if name != "used"}
-    assert read_bucket(fields, START)[-4:] == (0, 0, 0.0, "")
+    assert read_bucket(fields, START)[-5:] == (0, 0, 0, 0.0, "")
 
 
 def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:
@@ -53,6 +54,36 @@ def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:
     fields = bucket() | {"level": "20 500"}
     assert read_bucket(fields, START + 3.0).levels == (50.0, 503.0)
     assert read_bucket(fields, START + 3.0).instances[0][2:4] == (1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "paused", "why"), [(0.0, 5.0, "slow"), (4.5, 0.5, "slow"), (5.0, 0.0, ""), (6.0, 0.0, "")]
+)
+def test_a_pause_is_told_with_its_reason_until_its_end(seconds: float, paused: float, why: str) -> None:
+    state = read_bucket(bucket() | {"paused": "5000000 slow"}, START + seconds)
+    assert (state.paused, state.why, state.age) == (paused, why, seconds)
+
+
+def test_the_largest_holder_is_first_and_of_equal_ones_the_order_is_that_of_their_names() -> None:
+    fields = bucket()
+    state = read_bucket(fields | {"instance:0": fields["instance:two"], "instance:3": fields["instance:one"]}, START)
+    assert [each.instance for each in state.instances] == ["0", "two", "3", "one"]
+    assert [each.lease for each in read_bucket(fields, START + 4.5).instances] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [(None, 0), ("", 0), ("7", 7), ("7.9", 7), ("x", 0), ("inf", 0), (f"{3 * STEPS - 1}", 3 * STEPS - 1)],
+)
+def test_a_count_is_nothing_where_it_is_damaged(text: str | None, count: int) -> None:
+    assert counted(text) == count
+    assert rules_of(f"{text} 42") == count // STEPS
+
+
+def test_a_bucket_of_another_format_is_not_read() -> None:
+    assert read_bucket(bucket() | {"format": "1"}, START).outstanding == 40
+    with pytest.raises(BucketUnavailable, match="of format 2"):
+        read_bucket(bucket() | {"format": "2"}, START)
 
 
 @pytest.mark.parametrize("damage", [{"quota": "x"}, {"times": ""}, {"level": "1"}, {"instance:one": "?"}], ids=str)
