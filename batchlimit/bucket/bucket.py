@@ -266,7 +266,7 @@ class Bucket(SpendableBucket):
         tokens = math.floor(granted)
         if overweight > 0:
             waits = [waits_for(tokens, band, level, part, fair)[0] for band, level, part, _, fair in parts]
-            ahead = rounded(max(0.0, *waits))
+            ahead = rounded(max(waits))
         return tokens, ahead
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:

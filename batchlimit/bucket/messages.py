@@ -34,8 +34,7 @@ class Ask(NamedTuple):
         revision: of the instance's own quotas (default 0).
         look: whether the grant is to tell the revision of the overrides (default True).
         refused: tokens that this instance refused its callers since it last said so (default 0); only for people.
-        shadow_refused: tokens that it admitted, and that a quota in shadow mode or on trial was to refuse
-            (default 0; the same).
+        shadow_refused: tokens that it admitted, and that a quota in shadow mode or on trial was to refuse (default 0).
 
     Example:
         >>> from batchlimit import Quota

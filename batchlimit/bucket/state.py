@@ -42,10 +42,8 @@ class BucketState(NamedTuple):
         revision: the `revision` of the code that it is by.
         age: seconds since the bucket began.
         used: tokens used since then, those that instances hold among them (default 0).
-        refused: tokens that instances refused since then (default 0), as far as they have told: each tells with its
-            next request.
-        shadow_refused: tokens that they admitted, and that a quota in shadow mode or on trial was to refuse
-            (default 0; the same).
+        refused: tokens that instances refused since then (default 0): each tells of its own with its next request.
+        shadow_refused: tokens that they admitted and that a quota in shadow mode or on trial was to refuse (default 0).
         paused: seconds for which nothing is admitted yet, see `RateLimiter.pause` (default 0: it is not paused).
         why: the reason that was given for the pause (default "").
     """

@@ -345,9 +345,12 @@ def test_a_count_beside_a_loop_lets_it_end_its_move() -> None:
 
 
 def test_a_count_does_not_wait_for_ever_for_a_move_that_was_interrupted() -> None:
-    tallies, key = Tallies(Policies()), TaskKey(spent())
+    tallies, key, turns = Tallies(Policies()), TaskKey(spent()), list[int]()
     key.reservoir.tokens.is_moving = True
-    assert taken(tallies, key).total[0] == 4
+    tallies.enter(key)
+    census = tallies.census()
+    census.take(lambda: turns.append(1))
+    assert (census.total[0], len(turns)) == (4, 100)
 
 
 def test_a_count_that_is_interrupted_holds_no_lock() -> None:

@@ -70,7 +70,7 @@ def test_many_are_forgotten_a_few_at_a_time() -> None:
         before = len(rest)
         later = rest.forget_idle(now)
         lots.append(before - len(rest))
-        assert later > now
+        assert later == (now + 0.001 if rest.due < math.inf else math.inf)
         now = later
     assert max(lots) == 256
     assert sum(lots) == 5000
@@ -148,7 +148,17 @@ def test_the_first_key_of_a_shelf_says_when_to_come_and_the_others_need_nobody()
     rest, packed = DormantKeys(10.0, 100), snapshot(0.0).pack()
     assert rest.keep("a", packed, 1.0, 1.0) == 11.0
     assert rest.keep("b", packed, 1.5, 1.5) == math.inf
-    assert rest.keep("c", packed, 4.0, 4.0) == 14.0  # on a shelf of its own
-    rest.make_room(3)
-    assert rest.keep("d", packed, 4.5, 4.5) == 14.5
-    assert rest.keep("e", packed, 4.5, 20.0) == math.inf  # idle by now
+    assert rest.keep("c", packed, 2.25, 2.25) == math.inf  # an eighth of the time later
+    assert rest.keep("d", packed, 2.26, 2.26) == 12.26  # on a shelf of its own
+    rest.make_room(4)
+    assert rest.keep("e", packed, 4.5, 4.5) == 14.5
+    assert rest.keep("f", packed, 4.5, 20.0) == math.inf  # idle by now
+
+
+@pytest.mark.parametrize(("most", "shelves"), [(1, [1, 2, 3, 4]), (15, [1, 2, 3, 4]), (16, [1, 1, 2, 2])])
+def test_a_shelf_has_room_for_an_eighth_of_the_keys(most: int, shelves: list[int]) -> None:
+    rest, found = DormantKeys(10.0, most), list[int]()
+    for name in "abcd":
+        rest.put(name, snapshot(0.0), 0.0)
+        found.append(len(rest._shelves))
+    assert found == shelves

@@ -76,6 +76,16 @@ def test_who_is_used_stays_while_a_flood_passes() -> None:
     assert min(key.name for key in house.keys if key not in hot) > 5000 - 4 * 100
 
 
+def test_who_was_not_used_since_there_was_room_leaves_first() -> None:
+    """The hand moves with each newcomer, also while there is room."""
+    house = House(10)
+    for i in range(5):
+        house.add(f"of before {i}")
+    for i in range(6):
+        house.add(i, used=0)
+    assert ["of before" in str(key.name) for key in house.gone] == [True]
+
+
 def test_who_is_needed_stays_and_all_may_be() -> None:
     house = House(10)
     for i in range(30):

@@ -78,6 +78,26 @@ def test_an_entry_that_was_let_go_is_not_counted_again_by_another_code() -> None
         assert sum(map(len, keyspace._tallies._pages.all)) == 0
 
 
+def test_an_instance_is_named_by_sixteen_characters_that_no_other_one_has() -> None:
+    """A server keeps the bucket's hash in one piece while no field of it is long."""
+    with RateLimiter(Stage(), SLOW) as one, RateLimiter(Stage(), SLOW) as other:
+        names = {each._registry._keyspace._instance.name for each in (one, other)}
+    assert [len(name) for name in names] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("quota", "connect_timeout", "error"), [("5/fortnight", 1.0, "fortnight"), ("5/s", 0.0, "connect_timeout")]
+)
+def test_a_limiter_that_cannot_be_made_of_an_url_opens_no_store(
+    quota: str, connect_timeout: float, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+    monkeypatch.setattr(RateLimiter, "_open", lambda *each, **_: opened.append(each))
+    with pytest.raises(ValueError, match=error):
+        RateLimiter.from_url("embedded://", quota, connect_timeout=connect_timeout)
+    assert opened == []
+
+
 def test_a_limiter_is_among_those_of_its_process() -> None:
     with RateLimiter(Stage(), SLOW, clock=Clock()) as limiter:
         assert limiter in live_limiters

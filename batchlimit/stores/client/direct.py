@@ -90,8 +90,10 @@ class DirectTransport(ServerTransport):
                 self._connect(connection)
             connection.send_packed_command([packed])
             return [_read(connection) for _ in range(answers)]
-        except BaseException:
+        except BaseException as error:
             connection.disconnect()
+            if self._is_closed and isinstance(error, AttributeError):  # `close` took the connection apart meanwhile
+                raise _closed() from error
             raise
         finally:
             self._put_back(connection)
@@ -119,7 +121,11 @@ class DirectTransport(ServerTransport):
         if not self._is_closed:
             connection.connect()
         if self._is_closed:
-            raise redis.ConnectionError("this store was closed")
+            raise _closed()
+
+
+def _closed() -> Exception:
+    return redis.ConnectionError("this store was closed")
 
 
 def _read(connection: Any) -> Any:

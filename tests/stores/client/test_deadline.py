@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -15,6 +16,7 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.deadline import NeedsConnection, RespSocket, current_deadline, deadline_scope
+from batchlimit.stores.client.direct import DirectTransport
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.protocols import Remote
@@ -181,6 +183,21 @@ def test_a_store_that_was_closed_opens_no_connection(valkey: Server, prefix: str
     store = RedisStore.from_url(valkey.url, prefix=prefix)
     store.peek("ann", Quota(1.0, 1))
     store.close()
+    with pytest.raises(StoreUnavailable, match="this store was closed"):
+        store.peek("ann", Quota(1.0, 1))
+
+
+def test_a_store_that_is_closed_amid_a_call_says_so(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing takes the connection apart that the call has just opened."""
+    store, connect = RedisStore.from_url(valkey.url, prefix=prefix), DirectTransport._connect
+
+    def closing(transport: DirectTransport, connection: Any) -> None:
+        connect(transport, connection)
+        store.close()
+
+    monkeypatch.setattr(DirectTransport, "_connect", closing)
     with pytest.raises(StoreUnavailable, match="this store was closed"):
         store.peek("ann", Quota(1.0, 1))
 
