@@ -53,10 +53,11 @@ def test_a_refusal_is_that_of_the_rule_and_its_fields_are_those_of_the_response(
     assert twin.ask(RouteLimit("search:{user}"), twin.admit(user="ann")) is None
 
 
-def test_what_a_route_asks_for_is_not_waited_for(make: Make) -> None:
+@pytest.mark.parametrize("cost", [1, lambda request: 1])
+def test_what_a_route_asks_for_is_not_waited_for(make: Make, cost: Any) -> None:
     """No time passes here: one that waited would wait for ever."""
     twin = make(Rule("soon", "2/s burst 1", key="soon", match=None))
-    told = [twin.ask(RouteLimit("soon"), twin.admit()) for _ in range(2)]
+    told = [twin.ask(RouteLimit("soon", cost=cost), twin.admit()) for _ in range(2)]
     assert [refusal and refusal.rules for refusal in told] == [None, ("soon",)]
 
 

@@ -95,6 +95,21 @@ def test_other_rules_hold_with_their_quotas_from_the_next_request_on(site: Site,
     assert (statistics.rules["login"].matched, statistics.rules["items"].refused) == (3, 1), "counts stay"
 
 
+def test_rules_are_obeyed_after_the_limits_that_they_ask_for(path: Path) -> None:
+    file, seen = RuleFile(path), list[bool]()
+
+    class Limits:
+        def obey(self, said: Any) -> None:
+            seen.append(enforcer.rules is said.rules)
+
+    with RateLimiter(MemoryStore(), file) as limiter:
+        enforcer = Enforcer(limiter, file)
+        file.lead(limits := Limits())
+        put(path, SECOND)
+        assert file.look()
+    assert seen == [True, False], f"{limits} came last"
+
+
 def test_a_file_without_the_rule_that_a_route_asks_for_is_refused_whole(site: Site, path: Path) -> None:
     put(path, FIRST + ROUTE)
     site.look()

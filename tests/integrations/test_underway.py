@@ -35,7 +35,9 @@ def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
     charged = (login, "login", 1)
     for _ in range(2):
         open_ones.begin([charged])
-    for left in {"login"}, set[str]():
+    (uncharged,) = Rules([Rule("all", "1/hour", key="login")])
+    assert open_ones.among([(uncharged, "login", 1), (login, "other", 1)]) == set(), "none gives back what this one did"
+    for left in {"login"}, set[str](), set[str]():
         open_ones.end("login")
         assert open_ones.among([charged]) == left
 

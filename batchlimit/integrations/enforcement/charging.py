@@ -43,7 +43,7 @@ class Charging:
         self._limiter, self._counters, self._fields, self.underway = limiter, counters, fields, underway
         self._admits_unidentified = admits_unidentified
 
-    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None = 0.0) -> Steps[None]:
+    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None) -> Steps[None]:
         """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
 
         Where a response under way may give back what is short, it is heard first. `outcome` takes what was decided.
