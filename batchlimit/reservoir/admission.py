@@ -33,7 +33,7 @@ class QueueAdmission:
             waiter.deadline = NO_WAIT  # the first answer says what was to become of it
         if waiter.cost == 0:
             waiter.verdict = Admit(math.inf)
-        elif waiter.cost > self._state.largest_cost and waiter.cost > self._most:
+        elif waiter.cost > self._most:
             # The API looked before, but the bucket may have told of less.
             waiter.verdict = self._too_much(waiter)
         else:

@@ -411,3 +411,7 @@ def test_spends_are_counted_by_their_policy() -> None:
     census = tallies.census()
     admitted, _, calls, _, losses, *_ = census.total
     assert (admitted, calls, losses) == (5, 2, 1)
+
+
+def test_what_nobody_says_of_a_limiter_did_not_happen() -> None:
+    assert Statistics(*range(6)) == Statistics(0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, True, 0, 0, 0)

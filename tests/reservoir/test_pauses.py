@@ -1,11 +1,13 @@
 """What was asked for before a pause is not spent in it, whenever its answer comes."""
 
-from batchlimit.base.waiting import NO_WAIT
+import pytest
+
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch, Wait, Waiter
 from tests.reservoir.entry import PATIENT, Entry
-from tests.reservoir.world import Waking
+from tests.reservoir.world import Waking, about
 
 HUNDRED = Quota(100.0, 100)
 
@@ -72,6 +74,14 @@ def test_one_who_cannot_wait_so_long_is_refused() -> None:
     entry.reservoir.lifecycle.pause(5.0, 0.1, waiter(NO_WAIT))
     assert hurried.verdict is not None
     assert fetch is entry.reservoir.state.in_flight
+
+
+@pytest.mark.parametrize(("level", "until"), [(-15, LONG_AGO), (-16, 0.1 + 1.6), (0, LONG_AGO)])
+def test_a_bucket_that_owes_more_than_is_granted_ahead_is_paused(level: int, until: float) -> None:
+    """One second ahead, and a round trip."""
+    entry = Entry(Quota(10.0, 5))
+    entry.grant(entry.fetch(entry.join(1)), 0.1, level=level)
+    assert entry.reservoir.state.view.paused_until == about(until)
 
 
 def test_a_pause_is_known_by_what_the_bucket_owes_then() -> None:

@@ -68,6 +68,14 @@ def test_the_next_look_is_nearer_until_more_are_fetched(spare: int, demand: floa
     assert next_look(spare, demand) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("tokens", "is_wanted"), [(4, False), (3, True)])
+def test_more_are_wanted_once_fewer_are_here_than_the_low_mark(tokens: int, is_wanted: bool) -> None:
+    reservoir = Entry(RICH, tokens).reservoir
+    reservoir.tokens.set_low_watermark(4)
+    reservoir.admission.advance(0.5)
+    assert reservoir.prefetch.wants_refill == is_wanted
+
+
 class Demand:
     """Calls of cost 1 at random instants; an answer takes a millisecond, and the keeper comes 0.2 ms late."""
 

@@ -76,6 +76,15 @@ def test_what_is_taken_one_by_one_is_laid_out_as_it_comes(costs: list[int], lies
     assert lie(some) == lies
 
 
+def test_a_new_mark_takes_back_what_is_laid_out_below_it() -> None:
+    some = leased(20)
+    for cost in (1, 3):
+        some.take(cost)
+    assert lie(some) == (16, 0)
+    some.set_low_watermark(18)
+    assert lie(some) == (0, 16)
+
+
 @pytest.mark.parametrize(
     ("low", "cost", "at", "has"),
     [(0, 3, 0.0, True), (0, 4, 0.0, False), (1, 2, 0.0, True), (1, 3, 0.0, False), (0, 3, LEASE, False)],

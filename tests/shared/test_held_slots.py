@@ -27,6 +27,7 @@ def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots
     [
         (-1, 100, False, 0),  # of many free slots the idle ones stay
         (-1, 2, False, 3),  # of few as many as half of the free ones stay
+        (-1, -3, False, 4),  # more are lent than there are, since the limit was lowered
         (-1, 100, True, 4),
         (3, 100, False, 4),  # somebody else waits for them
         (0, 100, False, 4),
@@ -87,10 +88,13 @@ def test_tokens_fit_into_a_signed_64_bit_integer_until_2100() -> None:
     assert 4_102_444_800 * 1_000_000 // TICK * SEQUENCE < 2**63
 
 
-def test_between_two_renewals_idle_slots_stay() -> None:
+@pytest.mark.parametrize(("early", "count"), [(1, 8), (0, 0)])
+def test_between_two_renewals_idle_slots_stay_and_at_one_those_go_back_that_nothing_ever_needed(
+    early: int, count: int
+) -> None:
     slots = held(8, 0)
-    slots.give_back(START + SECOND, is_closing=False)
-    assert slots.count == 8
+    slots.give_back(round(slots.lease.renewal) - early, is_closing=False)
+    assert slots.count == count
 
 
 def test_a_push_tells_whether_others_wait() -> None:
@@ -110,9 +114,3 @@ def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_e
     slots.renew(ask, SlotReply(0, 2, -1, True, 1, 1, 2), START)  # the store lost its data, and B was faster
     slots.give_back(START, is_closing=False)
     assert (slots.count, slots.returned) == (0, 0)
-
-
-def test_a_slot_that_nothing_ever_needed_goes_back_at_the_first_renewal() -> None:
-    slots = held(2, 0)
-    slots.give_back(START + LEASE * SECOND // 2, is_closing=False)
-    assert slots.count == 0

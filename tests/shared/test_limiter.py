@@ -131,6 +131,7 @@ def test_patterns_and_keys() -> None:
         ({"a": 0}, {}),
         ({"a": True}, {}),
         ({"a": 1.5}, {}),
+        ({"a": 1_000_000_001}, {}),
         ("a", {}),
         ({"a": 1}, {"weight": 0}),
         ({"a": 1}, {"weight": 1.5}),
@@ -145,11 +146,15 @@ def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> No
         SharedConcurrencyLimiter.from_url("memory://", limits, **options)
 
 
-def test_the_heaviest_instance_has_the_weight_of_a_million() -> None:
-    limiter_of(MemoryStore(), {"a": 1}, weight=1_000_000).close()
+def test_the_largest_numbers_work() -> None:
+    limiter_of(
+        MemoryStore(), {"a": Shared(1_000_000_000, lease=3600.0), "b": Shared(1, lease=0.1)}, weight=1_000_000
+    ).close()
 
 
-@pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": "9"}, {"queue": 9}, {"lease": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [*({"lease": each} for each in (0, 0.09, 3600.5, True, "9", float("nan"))), {"queue": 9}]
+)
 def test_a_limit_that_cannot_work_is_refused(wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         Shared(1, **wrong)

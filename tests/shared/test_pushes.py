@@ -1,8 +1,11 @@
 """The listener reads pushes, and subscribes again after its subscription was lost or is silent."""
 
+import logging
+import math
 import queue
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +107,26 @@ def test_a_subscription_that_lasted_is_made_again_at_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(pushes_module, "_SHORT", 0.0)
     monkeypatch.setattr(pushes_module, "_PAUSE", (1000.0, 1000.0))
     assert Played(OPENED, ConnectionError("lost"), OPENED).told()[-4:] == ["open", "back", "last", "close"]
+
+
+def test_the_log_tells_of_a_failure_after_a_minute_without_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, instants = 0.0, iter([0.0, 59.0, 119.0])
+
+    def subscribe() -> None:
+        nonlocal now
+        now = next(instants, math.inf)
+        if now == math.inf:
+            listener.stop()
+        raise ConnectionError
+
+    listener = Listener(subscribe, lambda name, push: None, lambda: None, lambda: True)
+    monkeypatch.setattr(pushes_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(pushes_module, "_PAUSE", (0.0, 0.0))
+    with caplog.at_level(logging.DEBUG, "batchlimit"):
+        listener._run()
+    assert [each.levelname for each in caplog.records] == ["INFO", "DEBUG", "INFO"]
 
 
 def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimiter) -> int:

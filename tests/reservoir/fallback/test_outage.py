@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import pytest
+
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
@@ -308,11 +310,12 @@ def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
 
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     entry = away(FailurePolicy.closed(), tokens=20)
+    calls = entry.reservoir.state.calls
     back = entry.reservoir.corrections.refund(Waiter(30, NO_WAIT, Waking()), 0.1)
     assert back is not None
-    calls = entry.reservoir.state.calls
+    assert entry.reservoir.state.calls == calls + 1
     entry.reservoir.gave_back(0.2, unsent=back)
-    assert entry.reservoir.state.calls == calls - 1
+    assert entry.reservoir.state.calls == calls
     assert entry.reservoir.lifecycle.due() == about(1.2), "and rests, as long as the store is given up"
     again = entry.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)
@@ -368,6 +371,30 @@ def test_remaining_is_what_the_share_has() -> None:
     entry = away()
     fail(entry, entry.join(5, NO_WAIT), 1.0)
     assert entry.reservoir.forecast.remaining(1.0) == 20
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "told"),
+    [("enforce", "local", "fallback"), ("open", "local", "open"), ("shadow", "shadow", "shadow")],
+)
+def test_a_decision_says_who_made_it_while_the_store_is_away(mode: Any, source: Any, told: str) -> None:
+    entry = away()
+    fail(entry, entry.join(5, NO_WAIT), 1.0)
+    entry.reservoir.state.mode = mode
+    assert entry.reservoir.forecast.told(0.0, source, 1.0).source == told
+
+
+def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
+    """What was taken of one of them does not return to another."""
+    lease, generations = away().reservoir.state.lease, []
+    for _ in range(2):
+        generations.append(lease.generation)
+        lease.borrow(5, LEASE, 1.0)
+        generations.append(lease.generation)
+        lease.borrow(5, LEASE, 1.0)
+        assert lease.generation == generations[-1], "the same one goes on"
+        lease.disown()
+    assert len(set(generations)) == 4
 
 
 def test_a_repeated_ask_pauses_too() -> None:
