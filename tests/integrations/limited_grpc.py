@@ -69,12 +69,14 @@ class Scene:
 
 
 @contextmanager
-def serving(asynchronous: bool, *rules: Rule, messages: Iterable[Rule] = (), **options: Any) -> Iterator[Scene]:
-    """Serve the service of tests behind rules."""
+def serving(
+    asynchronous: bool, *rules: Rule, messages: Iterable[Rule] = (), limiter: Any = None, **options: Any
+) -> Iterator[Scene]:
+    """Serve the service of tests behind rules; `limiter`: another one than that in the test's own time."""
     messages = list(messages)
     limits, gate = Limits(asynchronous, [*rules, *messages]), Gate()
     make = AsyncRateLimitInterceptor if asynchronous else RateLimitInterceptor
-    interceptor: Any = make(limits.limiter, rules, messages=messages, **options)
+    interceptor: Any = make(limiter or limits.limiter, rules, messages=messages, **options)
     server, port = limits.do(_start_async if asynchronous else _start, gate, interceptor)
     try:
         yield Scene(limits, interceptor, gate, port)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.integrations.matrix.serve import GRPC, SERVED
+from tests.integrations.matrix.serve import SERVED
 from tests.integrations.test_workers import WAYS
 
 _ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.
 def test_the_page_of_web_applications_names_each_server_that_the_tests_start() -> None:
     text = (_ROOT / "docs" / "web.md").read_text(encoding="utf-8")
     rows = text.split("## Which servers were run")[1].split("##")[0].lower()
-    for name in (serve.__name__ for face, (serve, _) in SERVED.items() if face not in GRPC):
+    for name in (serve.__name__ for serve, _ in SERVED.values()):
         assert f"| {name} " in rows
     for command in (command for command, _ in WAYS.values() if command[0] == "gunicorn"):
         assert f"`{command[command.index('-k') + 1].lower()}`" in rows

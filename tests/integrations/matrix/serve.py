@@ -7,7 +7,6 @@ import asyncio
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -79,31 +78,6 @@ def aiohttp(app: Any) -> None:
     web.run_app(app, sock=announced(), print=None, shutdown_timeout=10.0, keepalive_timeout=1000.0)
 
 
-def grpc_on_threads(limiter: Any) -> None:
-    from tests.integrations.matrix.with_grpc import on_threads
-
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    server, port = on_threads(limiter)
-    say(port)
-    ended.wait()
-    server.stop(1.0).wait()
-
-
-def grpc_on_asyncio(limiter: Any) -> None:
-    from tests.integrations.matrix.with_grpc import on_asyncio
-
-    async def main() -> None:
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-        server, port = await on_asyncio(limiter)
-        say(port)
-        await ended.wait()
-        await server.stop(1.0)
-
-    asyncio.run(main())
-
-
 def _made(module: str, *more: View, **options: Any) -> Callable[[Any], Any]:
     def make(limiter: Any) -> Any:
         made = import_module(f"tests.integrations.made.{module}").made
@@ -126,13 +100,10 @@ SERVED: dict[str, tuple[Callable[[Any], None], Callable[[Any], Any]]] = {
     "django-rest": (waitress, _made("django", kind="rest")),
     "flask": (waitress, _made("flask")),
     "aiohttp": (aiohttp, _made("aiohttp")),
-    "grpc": (grpc_on_threads, lambda limiter: limiter),
-    "grpc-async": (grpc_on_asyncio, lambda limiter: limiter),
 }
 """How each face is served, and what makes its application."""
-GRPC = ("grpc", "grpc-async")
-HTTP = [face for face in SERVED if face not in GRPC]
-THREADS = ("django", "django-rest", "flask", "grpc")
+HTTP = list(SERVED)
+THREADS = ("django", "django-rest", "flask")
 REFUSES_ITSELF = ("asgi-daphne",)
 """Their server tells the application of no start and no end, and answers a refused handshake by itself."""
 MESSAGES_CLOSED_BY = {"asgi": 1008, "asgi-hypercorn": 1008, "asgi-daphne": 1011}
@@ -148,9 +119,7 @@ def bounded(app: Any, face: str, permits: int) -> Any:
 
 
 def main(face: str, url: str, prefix: str, permits: str) -> None:
-    from tests.integrations.matrix import with_grpc
-
-    backing = Backing(url, prefix, with_grpc.RULES if face in GRPC else [*RULES, *MESSAGES])
+    backing = Backing(url, prefix, [*RULES, *MESSAGES])
     backing.obey()
     serve, make = SERVED[face]
     app = make(backing.open if face in THREADS else backing.open_async)

@@ -5,15 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import httpx
 
 from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.matrix.backing import VIRTUAL
-from tests.integrations.stage import Call, Client
 from tests.integrations.structured import Limit, read_limits
 from tests.sync.stage import ARRIVAL, until
 
@@ -97,25 +95,9 @@ class Served:
         """Stop as an operator does."""
         self._process.end()
 
-    @contextlib.contextmanager
-    def calls(self) -> Iterator[Callable[..., Call]]:
-        """Calls of gRPC, over a channel of their own: of a kind, to a service, with requests."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
-            client = Client(channel)
-
-            def call(service: str, *requests: str, user: str = "ann", kind: str = "unary_unary") -> Call:
-                metadata = (("user", user),)
-                return client.call(kind, *requests, service=f"test.{service}", metadata=metadata, timeout=DEADLINE)
-
-            yield call
-
 
 def limits_of(reply: httpx.Response) -> dict[str, Limit]:
     return read_limits({name.lower(): value for name, value in reply.headers.raw})
-
-
-def limits_told(call: Call) -> dict[str, Limit]:
-    return read_limits({name.encode(): value.encode() for name, value in call.told.items()})
 
 
 @contextlib.contextmanager

@@ -3,15 +3,25 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import pytest
 
+from batchlimit import AsyncRateLimiter, FailurePolicy, RateLimiter
+from batchlimit.batching import FixedBatch
+from batchlimit.integrations.source import options_of
+from batchlimit.rules import Rule, Rules
+from tests.awaiting import awaited
 from tests.depth import depth
+from tests.integrations import limited_grpc as calls
 from tests.integrations.clients import DEADLINE
-from tests.integrations.matrix.serve import GRPC, HTTP
+from tests.integrations.matrix.serve import HTTP
 from tests.integrations.matrix.served import limits_of, serving
+from tests.integrations.stage import Call
 from tests.servers import Server, redis_server, valkey_binary
 
 FACES = depth(["asgi", "flask", "aiohttp"], HTTP)
@@ -63,22 +73,50 @@ def test_a_store_that_is_killed_under_load_is_decided_by_each_rule(face: str) ->
         assert set(limits_of(served.get("/local"))) == {"local"}
 
 
-@pytest.mark.parametrize("face", GRPC)
-def test_a_store_that_is_killed_under_calls_is_decided_by_each_rule(face: str) -> None:
+CALLS = [
+    Rule("open", "100/hour", key="open", match="/test.open/*", on_failure="open"),
+    Rule("local", "100/hour", key="local", match="/test.local/*", on_failure=FailurePolicy.local(instances=1)),
+    Rule("closed", "100/hour", key="closed", match="/test.closed/*", on_failure="closed"),
+]
+
+
+@contextmanager
+def limiter_on(url: str, asynchronous: bool) -> Iterator[Any]:
+    async def made() -> AsyncRateLimiter:
+        return AsyncRateLimiter.from_url(url, **options)
+
+    options: Any = {**options_of(Rules(CALLS)), "deadline": 30.0, "connect_timeout": 30.0, "sizer": FixedBatch(1)}
+    limiter: Any = awaited(made) if asynchronous else RateLimiter.from_url(url, **options)
+    try:
+        yield limiter
+    finally:
+        awaited(limiter.close) if asynchronous else limiter.close()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "asyncio"])
+def test_a_store_that_is_killed_under_calls_is_decided_by_each_rule(asynchronous: bool) -> None:
     ok, away = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
-    with redis_server(valkey_binary()) as url, serving(face, url) as served, served.calls() as call:
+    with (
+        redis_server(valkey_binary()) as url,
+        limiter_on(url, asynchronous) as limiter,
+        calls.serving(asynchronous, *CALLS, limiter=limiter) as scene,
+        scene.client() as client,
+    ):
         killer = Killer(url)
+
+        def call(kind: str) -> Call:
+            return client.call("unary_unary", "a", service=f"test.{kind}", timeout=DEADLINE)
 
         def load(number: int) -> tuple[str, grpc.StatusCode]:
             killer.meet(number)
             kind = KINDS[number % len(KINDS)]
-            return kind, call(kind.title(), "a").code
+            return kind, call(kind).code
 
-        assert call("Closed", "a").code is ok
+        assert call("closed").code is ok
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(load, range(REQUESTS)))
         assert {code for kind, code in found if kind == "open"} == {ok}
         assert {code for kind, code in found if kind == "local"} == {ok}
         assert {code for kind, code in found if kind == "closed"} <= {ok, away}
-        refused = call("Closed", "a")
+        refused = call("closed")
         assert (refused.code, refused.told["batchlimit-reason"], refused.told["retry-after"]) == (away, "store", "1")
