@@ -82,7 +82,7 @@ class Holdings:
 
     def note(self, slots: LocalSlots, now: float) -> None:
         """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
-        if slots.due < slots.planned and self.keys.note(slots, now):
+        if self.keys.note(slots, now):
             self.wake.set()
 
     def drop(self, slots: LocalSlots) -> bool:

@@ -10,6 +10,7 @@ from batchlimit import Decision, FailurePolicy, RateLimiter, StoreUnavailable
 from batchlimit.integrations.enforcement import Enforcer, Response
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
+from batchlimit.testing import fake_limiter
 from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
 from tests.sync.stage import ARRIVAL
@@ -70,6 +71,15 @@ def test_a_request_that_may_wait_too_short_is_refused_at_once(make: Make) -> Non
     assert 59.0 < (refusal.retry_after or 0.0) < 61.0
 
 
+@pytest.mark.parametrize(("timeout", "waits"), [(0.0, []), (1.0, [1.0]), (None, [None])])
+def test_a_request_waits_as_long_as_it_says(timeout: Any, waits: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter, waited = fake_limiter("9/s", refuses={"all": 0.5}), list[Any]()
+    monkeypatch.setattr(limiter, "acquire_all", lambda costs, timeout: waited.append(timeout))
+    enforcer = Enforcer(limiter, Rules([Rule("all", "9/s", key="all")]))
+    refusal = enforcer.admit(Request("GET", "/"), timeout=timeout).refusal
+    assert (waited, refusal is None) == (waits, bool(waits))
+
+
 def test_a_request_waits_for_no_tokens_unless_it_says_so(make: Make) -> None:
     """No time passes here: one that waited would wait for ever."""
     twin = make(Rule("all", "2/s burst 1", key="all"))
@@ -121,7 +131,7 @@ def test_a_request_without_a_key_is_decided_by_a_setting_counted_and_told_once(
     twin = make(USER, ALL, unidentified=unidentified)
     for _ in range(2):
         refusal = twin.admit("GET", "/api/x").refusal
-        assert (refusal.status if refusal else None) == status
+        assert (refusal and (refusal.status, refusal.retry_after)) == (status and (status, None))
     assert twin.counts("user")["no_key"] == 2
     assert twin.left("all") == (100 if status else 98)
     assert len(caplog.records) == 1
@@ -136,7 +146,7 @@ def test_an_identity_that_raises_is_a_503_and_no_error_of_the_application(
     assert twin.admit_request(Request("GET", "/", identity)).refusal is None
     refusal = twin.admit_request(Request("GET", "/api/x", identity)).refusal
     assert refusal is not None
-    assert refusal.status == 503
+    assert (refusal.status, refusal.retry_after) == (503, 1.0)
     assert isinstance(refusal.error, OSError)
     assert "the directory is away" in caplog.text
     assert "the directory is away" not in refusal.body.decode()

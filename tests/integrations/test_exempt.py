@@ -49,7 +49,8 @@ def test_what_is_switched_off_makes_no_limiter_and_asks_no_function() -> None:
     def never(*_: object) -> Any:
         raise AssertionError
 
-    front = Front(never, [Rule("all", "1/hour", key="all", cost=never)], identify=never, enabled=False)
+    rules = Rules([Rule("all", "1/hour", key="all", cost=never)], exempt=never)
+    front = Front(never, rules, identify=never, enabled=False)
     assert [front.admit("GET", "/", "192.0.2.1", []).refusal for _ in range(3)] == [None] * 3
     assert front.statistics().rules["all"].matched == 0
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from batchlimit.integrations.enforcement import Response, RouteLimit
+from batchlimit.integrations.enforcement.route import mark, marks_of
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, RulesError
 from tests.integrations.enforcers import Make
@@ -149,6 +150,15 @@ def test_a_cost_that_never_fits_is_an_error_at_the_start_too(make: Make) -> None
 def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any) -> None:
     with pytest.raises(RulesError):
         RouteLimit(**arguments)
+
+
+def test_a_function_asks_for_each_limit_that_was_noted_on_it() -> None:
+    def view() -> None: ...
+
+    limits = RouteLimit("a"), RouteLimit("b")
+    for each in limits:
+        mark(view, each)
+    assert (marks_of(view), marks_of(mark)) == (limits, ())
 
 
 def test_equal_limits_are_the_same() -> None:

@@ -80,6 +80,7 @@ def test_permits_beyond_the_last_number_of_a_token_stay_below_the_next_token() -
     tokens.learn(7)
     numbers = [tokens.next() for _ in range(SEQUENCE + 1)]
     assert numbers == sorted(numbers)
+    assert numbers[-1] == 7 * SEQUENCE + SEQUENCE - 1
     tokens.learn(8)
     assert numbers[-1] < tokens.next()
 

@@ -1,11 +1,15 @@
 """What the thread that asks learns of keys: when to ask, whom to wake, what is left."""
 
+import math
 from typing import Any
+
+import pytest
 
 from batchlimit.bucket.slot_messages import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
+from batchlimit.shared import renewer as renewer_module
 from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
@@ -43,16 +47,61 @@ def test_the_next_key_is_the_one_that_is_due_first() -> None:
 
 
 def test_a_key_is_forgotten_once() -> None:
-    keys, slots = Keys(str), slots_of("a")
-    keys.add(slots)
-    assert [keys.drop(slots), keys.drop(slots)] == [True, False]
+    holdings, slots = Holdings(str, lambda: START), slots_of("a", due=9)
+    holdings.keys.add(slots)
+    assert (holdings.drop(slots), len(holdings.keys)) == (False, 1), "the store is to be asked about it"
+    slots.due, slots.admitted = math.inf, 3
+    assert [holdings.drop(slots), holdings.drop(slots)] == [True, True]
+    assert (len(holdings.keys), holdings.statistics().admitted) == (0, 3)
 
 
-def test_after_a_failed_ask_the_store_has_a_moment_of_peace() -> None:
-    store: Any = None
+class Calls:
+    """A store that lends what a test says, or is away; at once."""
+
+    def __init__(self) -> None:
+        self.reply: SlotReply | None = None
+
+    def call(self, key: str, call: Any, *arguments: Any) -> Any:
+        if self.reply is None:
+            raise StoreUnavailable("away")
+        return self.reply
+
+    lend = knock = None
+
+
+@pytest.mark.parametrize(
+    ("reply", "chance", "seconds"),
+    [
+        (None, min, 0.05),
+        (None, max, 0.15),
+        (SlotReply(0, 1, -1, True, 1, 1, 2), min, 0.5),
+        (SlotReply(0, 1, -1, True, 1, 1, 2), max, 1.0),
+    ],
+)
+def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
+    reply: SlotReply | None, chance: Any, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = Calls()
+    store.reply = reply
+    monkeypatch.setattr(renewer_module, "uniform", lambda *both: chance(both))
     renewer, slots = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), slots_of("a", due=60)
-    renewer._failed(slots, StoreUnavailable("away"))
-    assert 0.05 * SECOND <= slots.due - START <= 0.15 * SECOND
+    slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
+    assert renewer._answered(slots, slots.ask(START), START) == []
+    assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("is_used", "is_away", "has_knocked"), [(False, False, False), (True, False, True), (True, True, False)]
+)
+def test_an_instance_hears_what_it_published_itself_if_it_could(
+    is_used: bool, is_away: bool, has_knocked: bool
+) -> None:
+    store: Any = Calls()
+    store.reply = None if is_away else SlotReply(0, 1, -1, True, 1, 1, 2)
+    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START)
+    if is_used:
+        renewer.holdings.keys.add(slots_of("a"))
+    assert renewer._knocked(lambda key, instance: None) == has_knocked
 
 
 def test_of_a_key_of_which_the_store_told_nothing_nothing_is_lent() -> None:

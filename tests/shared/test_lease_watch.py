@@ -60,6 +60,13 @@ def test_all_blocks_under_a_lease_share_one_timer() -> None:
     assert (world.due(), world.looks) == ([], [one, other])
 
 
+def test_a_lease_that_is_about_to_end_is_looked_at_a_millisecond_later() -> None:
+    """Timers and clocks do not agree to the last digit."""
+    world, lease = World(), SlotLease(SECOND // 10_000)
+    LeaseWatch(lease, world, world.clock).add(Block(world))  # type: ignore[arg-type]
+    assert world.due() == [0.001]
+
+
 def test_no_timer_goes_on_without_a_block() -> None:
     world, lease = World(), SlotLease(9 * SECOND)
     watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() ->
         found = world.enter("a")
         assert found
         place = found
-    assert world.all["a"].asks.sent == asked
+    assert (world.all["a"].asks.sent, world.all["a"].admitted) == (asked, 1001)
 
 
 def test_of_few_slots_none_stays_here() -> None:
@@ -357,10 +357,10 @@ def test_a_key_of_which_the_store_never_answered_is_forgotten_after_a_lease() ->
     world.wait("a")
     slots.ask(world.now)
     slots.fail(CircuitOpen("away"), world.now + SECOND, 0)
-    assert not slots.is_over
-    world.now += 10 * SECOND
-    assert slots.expire(world.now) == []
-    assert slots.is_over
+    for seconds, is_over in (0.0, False), (9.9, False), (0.1, True):
+        world.now += round(seconds * SECOND)
+        assert slots.expire(world.now) == []
+        assert slots.is_over == is_over
 
 
 def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
