@@ -1,5 +1,8 @@
 """check_store says which rules a store breaks, for stores of both kinds."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from batchlimit import Quota
@@ -32,6 +35,17 @@ def broken_by(make: type[MemoryStore]) -> set[str]:
 def test_a_store_in_memory_keeps_all_rules_for_threads_and_tasks() -> None:
     check_store(MemoryStore)
     check_store(lambda: AsyncMemoryStore(MemoryStore()))
+
+
+class InTasks(AsyncMemoryStore):
+    """Has a task do what it is asked, which its methods begin: they are no coroutine functions."""
+
+    def take(self, *args: Any) -> Any:
+        return asyncio.get_running_loop().create_task(super().take(*args))
+
+
+def test_a_store_that_begins_tasks_is_asked_on_the_loop_of_their_answers() -> None:
+    check_store(lambda: InTasks(MemoryStore()), seeds=1)
 
 
 def test_a_store_that_mints_tokens_breaks_the_promise() -> None:

@@ -105,11 +105,11 @@ class Blocking:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
 
-        def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any) -> Any:
             told = method(*arguments)
-            return awaited(lambda: told) if inspect.isawaitable(told) else told
+            return await told if inspect.isawaitable(told) else told
 
-        return call
+        return lambda *arguments: awaited(call, *arguments)
 
 
 class BlockingStore(Blocking):
