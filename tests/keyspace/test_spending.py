@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
 from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
@@ -276,10 +277,26 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
     assert keys.known("bob").round_trip == 0.125, "of the first answer"  # type: ignore[union-attr]
 
 
-def test_who_was_charged_is_counted_among_the_instances() -> None:
+class Counting(InstanceCount):
+    """Notes when it is told how many instances there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[int, float]] = []
+
+    def learn(self, instances: int, now: float) -> None:
+        self.told.append((instances, now - NOW))
+        super().learn(instances, now)
+
+
+def test_who_was_charged_is_counted_among_the_instances_every_fifteen_seconds_at_most() -> None:
     keys = Keys()
-    keys.settle(keys.begun())
-    assert keys.instance.count.instances == 1
+    count = Counting()
+    keys.spending._instance = replace(keys.instance, count=count)
+    for at in (0.0, 14.9, 15.0, 29.9, 30.0, 31.0):
+        keys.clock.now = NOW + at
+        keys.settle(keys.begun(key=f"at {at}"))
+    assert (count.told, count.instances) == ([(1, 0.0), (1, 15.0), (1, 30.0)], 1)
 
 
 def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:

@@ -299,6 +299,39 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
         ],
         -10,
     ),
+    "a bucket that has forgotten its quota obeys whoever spends of it": (
+        _HUNDRED,
+        [(0, ("spend", 5, 0.0, (3, 1))), (0, ("reset", True)), (0, ("spend", 3, 0.0, (0, 0)))],
+        97,
+    ),
+    "a pause that has just ended cannot be lifted": (
+        _HUNDRED,
+        [(0, ("pause", 5_000_000)), (5_000_000, ("pause", 0))],
+        0,
+    ),
+    "one that gets exactly what it has accrued begins anew": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (500_000, ("take", "a", "next", (0, 50, 0, 0, 0), 0.0, 0.0, (0, 0))),
+        ],
+        50,
+    ),
+    "all instances are looked at when a lease has just passed since the last look": (
+        _HUNDRED,
+        [(each, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))) for each in (0, 400_000)],
+        99,
+    ),
+    "a bucket is plain as soon as a refund is forgotten": (
+        _HUNDRED,
+        [
+            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
+            (0, ("give_back", "b", "next", (0, 0, 3))),
+            (29_999_999, ("spend", 1, 0.0, (0, 0))),
+            (1, ("spend", 2, 0.0, (0, 0))),
+        ],
+        98,
+    ),
     "a pause is lifted after tokens were granted for later": (
         _HUNDRED,
         [
