@@ -174,13 +174,6 @@ def test_refused_until_the_named_instant_and_granted_at_it(rate: float, burst: i
         assert desk.ask(refusal.retry_after, cost).granted == cost
 
 
-def test_a_prefetch_is_never_refused() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    grant = desk.ask(0.0, want=50)
-    assert (grant.granted, grant.retry_after) == (0, 0.0)
-
-
 def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
     desk = Desk()
     assert [desk.ask(0.0, want=100, held=held).granted for held in (0, 50, 40)] == [50, 0, 10]
@@ -334,14 +327,6 @@ def test_no_more_comes_back_than_was_held(back: dict[str, Any], level: int, outs
     desk.give(0.0, **back)
     look = desk.look(0.0)
     assert (look.level, look.outstanding) == (level, outstanding)
-
-
-def test_no_more_comes_back_with_an_ask_than_was_held() -> None:
-    desk = Desk()
-    desk.spend(0.0, 30, "b")
-    desk.ask(0.0, 60)
-    assert desk.ask(0.0, held=10, back=1000).level == 60
-    assert desk.look(0.0).outstanding == 10
 
 
 def test_what_comes_back_with_an_ask_was_not_used() -> None:
@@ -580,10 +565,6 @@ def test_no_promise_is_made_that_does_not_fit_the_burst_with_what_is_leased() ->
     assert desk.ask(0.0, 31, max_wait=10.0).granted == 0
     assert desk.ask(0.0, 30, max_wait=10.0).granted == 30
     assert desk.look(0.0) == Level(-30, 100, 2)
-
-
-def test_waiting_is_not_needed_where_tokens_are() -> None:
-    assert Desk().ask(0.0, 100, max_wait=10.0).starts_in == 0.0
 
 
 # Between instances

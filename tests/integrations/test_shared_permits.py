@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
@@ -187,6 +187,31 @@ def handlers(method: Any) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler("test.Shared", {"Call": grpc.unary_unary_rpc_method_handler(method)})
 
 
+@contextmanager
+def threaded(method: Any, *interceptors: Any) -> Iterator[Any]:
+    """Serve a method by threads; what calls it."""
+    with ThreadPoolExecutor(2) as workers:
+        server = grpc.server(workers, interceptors=list(interceptors))
+        server.add_generic_rpc_handlers((handlers(method),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel.unary_unary("/test.Shared/Call")
+        server.stop(None).wait()
+
+
+@asynccontextmanager
+async def on_asyncio(method: Any, *interceptors: Any) -> AsyncIterator[Any]:
+    """The same on asyncio."""
+    server = grpc.aio.server(interceptors=interceptors)
+    server.add_generic_rpc_handlers((handlers(method),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel.unary_unary("/test.Shared/Call")
+    await server.stop(None)
+
+
 def of_user(details: Any) -> str:
     return f"user:{dict(details.invocation_metadata)['user']}"
 
@@ -196,25 +221,18 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
     with (
         SharedConcurrencyLimiter(store, {"user:*": 1}) as here,
         SharedConcurrencyLimiter(store, {"user:*": 1}) as there,
-        ThreadPoolExecutor(2) as workers,
+        threaded(hold, ConcurrencyInterceptor(here, key=of_user)) as rpc,
     ):
-        server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(here, key=of_user)])
-        server.add_generic_rpc_handlers((handlers(hold),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            rpc: Any = channel.unary_unary("/test.Shared/Call")
-            with there.acquire("user:ann"):
-                with pytest.raises(grpc.RpcError) as refused:
-                    rpc(b"x", metadata=(("user", "ann"),))
-                error: Any = refused.value
-                assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-                assert dict(error.trailing_metadata())["batchlimit-reason"] == "limit"
-                assert rpc(b"x", metadata=(("user", "bob"),)) == b"x"
-            await_fact(lambda: there.statistics().keys.get("user:ann") is None, "it went back")
-            assert rpc(b"x", metadata=(("user", "ann"),)) == b"x"
-        server.stop(None).wait()
-        assert all(not each.in_flight for each in here.statistics().keys.values())
+        with there.acquire("user:ann"):
+            with pytest.raises(grpc.RpcError) as refused:
+                rpc(b"x", metadata=(("user", "ann"),))
+            error: Any = refused.value
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert dict(error.trailing_metadata())["batchlimit-reason"] == "limit"
+            assert rpc(b"x", metadata=(("user", "bob"),)) == b"x"
+        await_fact(lambda: there.statistics().keys.get("user:ann") is None, "it went back")
+        assert rpc(b"x", metadata=(("user", "ann"),)) == b"x"
+        await_fact(lambda: all(not each.in_flight for each in here.statistics().keys.values()), "all went back")
 
 
 @pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
@@ -230,21 +248,17 @@ def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
             return b""
 
         # Longer than a quick call takes, on a machine that stalls.
-        async with AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter:
-            server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter, key=of_user)])
-            server.add_generic_rpc_handlers((handlers(wait),))
-            port = server.add_insecure_port("127.0.0.1:0")
-            await server.start()
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                rpc: Any = channel.unary_unary("/test.Shared/Call")
-                assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-                with pytest.raises(grpc.aio.AioRpcError) as lost:
-                    await rpc(b"x", metadata=(("user", "ann"),))
-                assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-                assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
-                store.is_away = False
-                assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-            await server.stop(None)
+        async with (
+            AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter,
+            on_asyncio(wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc,
+        ):
+            assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+            with pytest.raises(grpc.aio.AioRpcError) as lost:
+                await rpc(b"x", metadata=(("user", "ann"),))
+            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
+            store.is_away = False
+            assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
 
     asyncio.run(test())
 
@@ -268,9 +282,12 @@ def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the
     asyncio.run(test())
 
 
-def test_wsgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
+@pytest.mark.parametrize("is_one", [False, True], ids=["behind it", "in one middleware"])
+def test_wsgi_rules_and_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing(is_one: bool) -> None:
     with ConcurrencyLimiter(Recording(1)) as limiter:
-        app = WSGIMiddleware(WSGIRateLimitMiddleware(App(), "memory://", RULES), limiter)
+        both = ConcurrencyLimit(limiter=limiter) if is_one else None
+        rules = WSGIRateLimitMiddleware(App(), "memory://", RULES, concurrency=both)
+        app = rules if is_one else WSGIMiddleware(rules, limiter)
         with limiter.acquire():
             assert Reply(app, request()).status == 503
         assert [Reply(app, request()).status for _ in range(2)] == [200, 429]
@@ -313,16 +330,6 @@ def test_one_asgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
     asyncio.run(test())
 
 
-def test_one_wsgi_middleware_needs_a_permit_and_tokens() -> None:
-    with ConcurrencyLimiter(Recording(1)) as limiter:
-        app = WSGIRateLimitMiddleware(App(), "memory://", RULES, concurrency=ConcurrencyLimit(limiter=limiter))
-        with limiter.acquire():
-            assert Reply(app, request()).status == 503
-        assert [Reply(app, request()).status for _ in range(2)] == [200, 429]
-        told = limiter.statistics()
-        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
-
-
 def test_one_wsgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
     with ConcurrencyLimiter(Recording(1), queue=Queue(9, None)) as limiter, ThreadPoolExecutor(1) as caller:
         both = ConcurrencyLimit(limiter=limiter, timeout=DEADLINE)
@@ -335,18 +342,12 @@ def test_one_wsgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
 
 
 def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
-    with ConcurrencyLimiter(Recording(2)) as limiter, ThreadPoolExecutor(2) as workers:
-        interceptors = [ConcurrencyInterceptor(limiter), RateLimitInterceptor("memory://", RULES)]
-        server = grpc.server(workers, interceptors=interceptors)
-        server.add_generic_rpc_handlers((handlers(lambda request, context: request),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            rpc: Any = channel.unary_unary("/test.Shared/Call")
+    with ConcurrencyLimiter(Recording(2)) as limiter:
+        rules = RateLimitInterceptor("memory://", RULES)
+        with threaded(lambda request, context: request, ConcurrencyInterceptor(limiter), rules) as rpc:
             assert rpc(b"x") == b"x"
             with pytest.raises(grpc.RpcError):
                 rpc(b"x")
-        server.stop(None).wait()
         await_fact(lambda: limiter.statistics().in_flight == 0, "all went back")
         told = limiter.statistics()
         assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
@@ -359,16 +360,10 @@ def test_grpc_rules_on_asyncio_behind_a_concurrency_limit_tell_the_law_nothing()
 
         rules = AsyncRateLimitInterceptor("memory://", RULES)
         async with AsyncConcurrencyLimiter(Recording(2)) as limiter:
-            server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter), rules])
-            server.add_generic_rpc_handlers((handlers(echo),))
-            port = server.add_insecure_port("127.0.0.1:0")
-            await server.start()
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                rpc: Any = channel.unary_unary("/test.Shared/Call")
+            async with on_asyncio(echo, AsyncConcurrencyInterceptor(limiter), rules) as rpc:
                 assert await rpc(b"x") == b"x"
                 with pytest.raises(grpc.aio.AioRpcError):
                     await rpc(b"x")
-            await server.stop(None)
             await rules.close()
             told = limiter.statistics()
             assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 1)
@@ -386,19 +381,11 @@ def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks(
         raise AssertionError
 
     limits = {"user:*": Shared(1, lease=0.1)}
-    with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter, ThreadPoolExecutor(2) as workers:
-        server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(limiter, key=of_user)])
-        server.add_generic_rpc_handlers((handlers(work),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            rpc: Any = channel.unary_unary("/test.Shared/Call")
+    with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter:
+        with threaded(work, ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
             with pytest.raises(grpc.RpcError) as lost:
                 rpc(b"x", metadata=(("user", "ann"),))
-        error: Any = lost.value
-        assert (error.code(), dict(error.trailing_metadata())["batchlimit-reason"]) == (
-            grpc.StatusCode.UNAVAILABLE,
-            "lost",
-        )
-        server.stop(None).wait()
+            error: Any = lost.value
+            told = error.code(), dict(error.trailing_metadata())["batchlimit-reason"]
+            assert told == (grpc.StatusCode.UNAVAILABLE, "lost")
         store.is_away = False
