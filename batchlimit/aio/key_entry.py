@@ -88,14 +88,14 @@ class KeyEntry:
             raise
         return caller
 
-    def resume(self, fetch: Fetch, cost: int, deadline: float, priority: int) -> WaitingTask | None:
+    def adopt(self, fetch: Fetch, cost: int, deadline: float, priority: int) -> WaitingTask | None:
         """Begin with this in flight, which was sent for the first caller before; None: another one was faster.
 
         To be followed by a report on the request.
         """
         caller = WaitingTask(self, cost, deadline, prompt=True, priority=priority)
         caller.waited = True
-        if not self.reservoir.resume(caller.waiter, fetch):
+        if not self.reservoir.adopt(caller.waiter, fetch):
             return None
         caller.waiter.request = None  # the limiter's own: the caller may leave
         return caller

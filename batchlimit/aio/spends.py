@@ -126,7 +126,7 @@ class Spends:
     ) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
         entry, fetch = self._find(spend.key), self._spending.fetch(spend)
-        if (caller := entry.resume(fetch, spend.message.cost, until, priority)) is None:
+        if (caller := entry.adopt(fetch, spend.message.cost, until, priority)) is None:
             return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
         return await caller.result()

@@ -31,7 +31,7 @@ class Corrections:
             return None  # nothing was ever admitted, or nothing comes back
         cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
         margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
-        stays = state.lease.borrowed or not state.lease.exact
+        stays = state.lease.borrowed or not state.lease.may_count_as_spent
         self._requests.refunds += cost - (state.lease.put_back(cost, now, margin) if stays else 0)
         state.denials = NO_DENIALS
         self._admission.serve()

@@ -31,15 +31,15 @@ MOMENT = 0.01
 class DenialCache(NamedTuple):
     """Refuses from memory, until `dry_until`, whatever costs `dry_cost` or more. Instants are of the own clock.
 
-    Only a bucket that was itself short makes an instance pause. A grant cut down to the instance's share does not:
-    pausing for that left tokens unused (7.5 % of the throughput, in simulation). A long wait is remembered for half a
-    second: a limit may be raised, or tokens refunded, by another instance.
+    A dry spell is a time in which an instance does not ask. Only a bucket that was itself short begins one. A grant cut
+    down to the instance's share does not: that left tokens unused (7.5 % of the throughput, in simulation). A long wait
+    is remembered for half a second: a limit may be raised, or tokens refunded, by another instance.
 
-    A pause after a grant spares asks for a few tokens each. It does not hold for a caller of `large_cost` or more, once
-    the bucket has that: the caller was told to come back then. That cost is about what the bucket refills meanwhile.
+    A dry spell after a grant spares asks for a few tokens each. It does not hold for a caller of `large_cost` or more,
+    once the bucket has that: the caller was told to come back then. About as much is refilled in a dry spell.
 
     The alternative, grants that begin later, serves callers who wait. For callers who do not it changed nothing: after
-    a pause there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20
+    a dry spell there is nearly always something for the first of them, so there is nothing to put off. Simulated, 20
     instances at 10,000/s: 1.93 % calls per decision at twice the rate, 0.68 % at six times, 99.9 % used, with either.
 
     It is a value: each answer makes another one. Nearly all keys share NO_DENIALS, and a caller without the lock sees
@@ -54,7 +54,7 @@ class DenialCache(NamedTuple):
     large_cost: float = math.inf
 
     @classmethod
-    def pausing(
+    def dry(
         cls, wait: float, cost: int, now: float, *, early: float = 0.0, large_cost: float = math.inf
     ) -> "DenialCache":
         """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once.
@@ -79,7 +79,7 @@ class DenialCache(NamedTuple):
         `jitter` (about 1) keeps instances from asking in step. The grant `begins` then: see Lease.
         """
         if grant.starts_in > 0.0:
-            return cls.pausing(begins - now, 1, now)
+            return cls.dry(begins - now, 1, now)
         bands = bands_of(quota)
         denials = jitter * pace_of(bands, grant.active_instances) / 1e6
         flow = denials * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
@@ -88,33 +88,33 @@ class DenialCache(NamedTuple):
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)
             early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
-            pause = cls.pausing(wait, fetch.cost, now, early=max(0.0, early))
+            denied = cls.dry(wait, fetch.cost, now, early=max(0.0, early))
             if fetch.ask.max_wait or fetch.repeated:
-                return pause
-            return pause.until_asked(fetch, grant, quota, shortest, now)
+                return denied
+            return denied.until_asked(fetch, grant, quota, shortest, now)
         if grant.level < flow >= 2.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
             # where less than two are refilled meanwhile, only a refusal tells when there is one
             large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
-            return cls.pausing(denials, 1, now, large_cost=large)
+            return cls.dry(denials, 1, now, large_cost=large)
         return NO_DENIALS
 
     def until_asked(self, fetch: Fetch, grant: Grant, quota: Quota, shortest: float, now: float) -> "DenialCache":
-        """End the pause as soon as an ask may find the token that its caller, who does not wait, was refused.
+        """End the dry spell as soon as an ask may find the token that its caller, who does not wait, was refused.
 
         The bucket counted from when it heard the ask, and another takes as long to come there: so the round trip is not
-        lost to the rate. One that travels faster comes too early, and is sent again. With a pause from the answer on,
-        1 ms away, 100/s burst 1 admitted 89 % of what a plain bucket did (simulated).
+        lost to the rate. One that travels faster comes too early, and is sent again. With a dry spell from the answer
+        on, 1 ms away, 100/s burst 1 admitted 89 % of what a plain bucket did (simulated).
         """
-        pause = shortest if shortest * fastest_rate(quota) >= 1.0 else 0.0  # else there is an ask a token at most
-        soonest, due = now + pause, fetch.sent + grant.retry_after - _ROUNDED
+        pace = shortest if shortest * fastest_rate(quota) >= 1.0 else 0.0  # else there is an ask a token at most
+        soonest, due = now + pace, fetch.sent + grant.retry_after - _ROUNDED
         return self._replace(dry_until=max(soonest, min(self.dry_until, due)))
 
-    def pause(self, cost: int, now: float) -> float:
+    def dry_for(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
         return max(0.0, self.until(cost) - now)
 
-    def pause_of_waiter(self, cost: int, now: float) -> float:
-        """As `pause`, for one who waits: it asks a moment before `cost` fits, for a grant that begins right then."""
+    def dry_for_waiter(self, cost: int, now: float) -> float:
+        """As `dry_for`, for one who waits: it asks a moment before `cost` fits, for a grant that begins right then."""
         return max(0.0, min(self.until(cost), self.asks_at) - now)
 
     def until(self, cost: int) -> float:
@@ -122,7 +122,7 @@ class DenialCache(NamedTuple):
         return self.dry_until if cost >= self.dry_cost else LONG_AGO
 
     def wait(self, cost: int, now: float) -> float:
-        """Return after how many seconds `cost` is expected to fit, as far as is known; never less than the pause."""
+        """Return after how many seconds `cost` is expected to fit, as far as is known; never less than `dry_for`."""
         return max(0.0, self.fits_at - now) if cost >= self.dry_cost else 0.0
 
 

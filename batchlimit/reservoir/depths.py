@@ -18,9 +18,9 @@ class Horizon(NamedTuple):
     """The time in which a token is refilled, at the least."""
 
 
-NEAR = Horizon(-math.inf, -math.inf)
+NONE_LATE = Horizon(-math.inf, -math.inf)
 """Nobody is late."""
-NEVER = Horizon(math.inf, math.inf)
+ALL_LATE = Horizon(math.inf, math.inf)
 """All are late, also who would wait for ever."""
 
 

@@ -13,7 +13,7 @@ from batchlimit.bucket.messages import Level
 from batchlimit.errors import RateLimited
 from batchlimit.reservoir.bucket_view import fastest_rate, slowest_rate
 from batchlimit.reservoir.denial_cache import MOMENT
-from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
+from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Horizon
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.statistics import decision, outlook
 from batchlimit.reservoir.waiter import Waiter
@@ -44,7 +44,7 @@ class Forecast:
         state = self._state
         if state.mode != "enforce" or not state.tokens.available < cost <= state.largest_cost:
             return False
-        return now < state.failing_until or self._pause(cost, state.queue.tokens, now) > 0.0
+        return now < state.failing_until or self._dry_for(cost, state.queue.tokens, now) > 0.0
 
     def denied_for(self, cost: int, now: float) -> float:
         """Return after how many seconds `cost` is expected to fit, if memory refuses it; 0.0: memory does not."""
@@ -66,15 +66,15 @@ class Forecast:
         tokens = self._state.tokens
         return tokens.available if now < tokens.expires else 0
 
-    def pause(self, waiter: Waiter, now: float) -> float:
+    def asks_in(self, waiter: Waiter, now: float) -> float:
         """Return for how many seconds there is no use in asking the store for this caller: as for the first waiter."""
         state = self._state
         if (starts := state.pending_from) > now:
             return starts - now
         if state.queue.highest_priority > state.asked_for:
             return 0.0  # the bucket has not heard yet that somebody is urgent here, and may have tokens for them
-        pause = self._pause(state.first_cost, 0, now)
-        return pause if waiter.deadline == NO_WAIT else min(pause, state.denials.pause_of_waiter(state.first_cost, now))
+        dry = self._dry_for(state.first_cost, 0, now)
+        return dry if waiter.deadline == NO_WAIT else min(dry, state.denials.dry_for_waiter(state.first_cost, now))
 
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.
@@ -109,19 +109,19 @@ class Forecast:
         state = self._state
         wait = max(state.pending_from - now, state.denials.wait(state.first_cost, now))
         if wait == 0.0 or wait == math.inf:
-            return NEVER if wait else NEAR
+            return ALL_LATE if wait else NONE_LATE
         fastest = fastest_rate(state.quota)
         since = state.view.flows_since(state.lease.held, state.quota)
         return Horizon(now + wait, since, 1.0 / fastest if fastest else 0.0)
 
-    def _pause(self, cost: int, ahead: int, now: float) -> float:
+    def _dry_for(self, cost: int, ahead: int, now: float) -> float:
         """Return for how many seconds there is no use in asking for `cost`, behind what others ask for or owe."""
         state, denials = self._state, self._state.denials  # read once: one who has no lock sees all of one answer
-        pause = denials.pause(cost, now)
-        if pause and cost >= denials.large_cost:
+        dry = denials.dry_for(cost, now)
+        if dry and cost >= denials.large_cost:
             missing = ahead + cost - state.lease.held
-            return 0.0 if state.view.has(missing, state.quota, now) else pause
-        return pause
+            return 0.0 if state.view.has(missing, state.quota, now) else dry
+        return dry
 
     def _fits_in(self, ahead: int, cost: int, now: float) -> float:
         """Return the seconds after which `cost` is here, behind what others ask for or owe, as far as the bucket told.

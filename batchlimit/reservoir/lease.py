@@ -7,7 +7,7 @@ from batchlimit.bucket.fair_share import ALPHA, LEASABLE
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.reservoir.waiter import Admit, Fetch, Filled, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter, WholeBurst
 
 
 class Lease:
@@ -25,8 +25,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_recorded", "_tokens", "borrowed", "counted_as_spent", "exact", "fills", "generation", "pending", "pledged",
-        "prompt", "reports", "reserved_for_waiters", "served", "starts", "void_before",
+        "_recorded", "_tokens", "borrowed", "counted_as_spent", "generation", "may_count_as_spent", "pending",
+        "pledged", "prompt", "reports", "reserved_for_waiters", "served", "starts", "void_before", "whole_burst",
     )  # fmt: skip
 
     def __init__(self, tokens: FreeTokens, now: float) -> None:
@@ -37,11 +37,9 @@ class Lease:
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
-        self.counted_as_spent: int | None = (
-            None  # the generation that the bucket counts as spent, though not all of it was
-        )
-        self.exact = False  # whether the bucket may count the last grant as spent
-        self.fills: Filled | None = None  # the bucket whose whole burst is leased here, by its last answer
+        self.may_count_as_spent = False  # whether the bucket may count the last grant as spent
+        self.counted_as_spent: int | None = None  # the generation that it counts so, though not all of it was spent
+        self.whole_burst: WholeBurst | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
         self.served = 0  # tokens of the bucket's that went to waiters
 
@@ -60,8 +58,8 @@ class Lease:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the bucket counts what is here as spent, by its last answer: what was here before it counted so."""
-        return self.exact and self.counted_as_spent == self.generation - 1
+        """Whether the bucket counts what is here as spent: it may, and of what was here before it did so."""
+        return self.may_count_as_spent and self.counted_as_spent == self.generation - 1
 
     def advance(self, now: float) -> None:
         """Take in what has begun, and let go of what has expired."""
@@ -119,7 +117,7 @@ class Lease:
         """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
         self.reports += 1
         self._recorded = 0 if self.borrowed else self.held + self.pledged
-        self.fills = None
+        self.whole_burst = None
         return self._recorded
 
     def begins(self, fetch: Fetch, grant: Grant, now: float) -> float:
@@ -131,12 +129,12 @@ class Lease:
         The grant refills from the ask on: the answer to a later copy of the ask would say less. What was spent when it
         was granted is refilled from then on, and others may have that.
         """
-        filled, begins = fetch.filled, now + grant.starts_in
-        if filled is None or filled[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:
+        whole, begins = fetch.whole_burst, now + grant.starts_in
+        if whole is None or whole[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:
             return begins
-        if self.exact and grant.active_instances > 1:
+        if self.may_count_as_spent and grant.active_instances > 1:
             return begins
-        return max(now, min(begins, fetch.sent + max(grant.starts_in, grant.granted / filled.rate)))
+        return max(now, min(begins, fetch.sent + max(grant.starts_in, grant.granted / whole.rate)))
 
     def credit(self, fetch: Fetch, grant: Grant, now: float, begins: float, quota: Quota) -> int:
         """Take in a grant that `begins` then; return how many tokens go back to the bucket, which counts them as spent.
@@ -146,7 +144,7 @@ class Lease:
         unspent = 0
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
-            is_spent = self.exact and not self.borrowed and grant.epoch == fetch.ask.epoch
+            is_spent = self.may_count_as_spent and not self.borrowed and grant.epoch == fetch.ask.epoch
             self.counted_as_spent = self.generation if is_spent else None
             held = self.take_all()
             unspent = held if is_spent and now < self._tokens.expires else 0
@@ -159,9 +157,11 @@ class Lease:
             self.reserved_for_waiters += grant.granted
         self._tokens.expires = fetch.sent + grant.starts_in + grant.lease
         self._recorded = grant.kept + grant.granted
-        self.exact = grant.kept == 0 and grant.granted <= fetch.ask.queued and _is_small(quota, grant.active_instances)
+        self.may_count_as_spent = (
+            grant.kept == 0 and grant.granted <= fetch.ask.queued and _is_small(quota, grant.active_instances)
+        )
         is_all = 0 < quota.burst <= self._recorded and not (quota.also or fetch.repeated) and grant.granted > 0
-        self.fills = Filled(grant.epoch, grant.version, quota.rate) if is_all else None
+        self.whole_burst = WholeBurst(grant.epoch, grant.version, quota.rate) if is_all else None
         if fetch.sent <= self.void_before:
             self.take_all()
         return unspent

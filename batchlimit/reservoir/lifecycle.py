@@ -50,24 +50,24 @@ class Lifecycle:
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
-        state, rests_until = self._state, self._requests.rests_until
+        state, silent_until = self._state, self._requests.silent_until
         if state.is_retired or state.in_flight is not None:
             return math.inf
         if self._requests.refunds:
-            return rests_until
+            return silent_until
         if state.queue.leader:  # who looks after all else
-            return max(self._nears_end_at(), rests_until) if state.lease.leased else math.inf
+            return max(self._nears_end_at(), silent_until) if state.lease.leased else math.inf
         if state.queue:
-            return math.inf if state.denies_all else max(rests_until, state.denials.until(1), state.pending_from)
+            return math.inf if state.denies_all else max(silent_until, state.denials.until(1), state.pending_from)
         if self._prefetch.wants_refill:
-            return rests_until
+            return silent_until
         if state.lease.held == 0:
             return self._retires_at()
         if state.lease.borrowed:
             return state.tokens.expires
         if state.is_outdated:
-            return rests_until
-        return max(min(self._nears_end_at(), self._prefetch.checks_at), rests_until)
+            return silent_until
+        return max(min(self._nears_end_at(), self._prefetch.checks_at), silent_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Return the request to send when no caller is here, if any.
@@ -176,7 +176,7 @@ class Lifecycle:
         state.lease.void(now)
         self._prefetch.stop()
         state.view.pause(seconds, state.quota, now)
-        state.denials = DenialCache.pausing(seconds, 1, now)
+        state.denials = DenialCache.dry(seconds, 1, now)
         self._admission.refuse_hopeless(now)
         state.queue.wake_leader()
         return back

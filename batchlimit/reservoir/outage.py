@@ -50,7 +50,7 @@ class Outage:
         self._state.queue.wake_leader()
         return verdict
 
-    def rests_for(self, waiter: Waiter, now: float) -> float:
+    def asks_again_in(self, waiter: Waiter, now: float) -> float:
         """Return for how long (s) a waiter does not ask again after a request that failed while it waited."""
         if waiter.deadline == NO_WAIT or waiter.number > self._last:
             return 0.0
@@ -74,7 +74,7 @@ def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: floa
         return True
     admission.advance(now)
     if (pause := state.view.paused_until - now) > 0.0 and not state.fallback.fails_closed:
-        state.denials = DenialCache.pausing(pause, 1, now)
+        state.denials = DenialCache.dry(pause, 1, now)
         admission.refuse_answered(now)
         return True
     bucket = state.fallback.bucket_now(state.quota, state.view, now)
@@ -91,4 +91,4 @@ def borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> 
     first, queued = state.first_cost - state.lease.held, state.queue.cost - state.lease.held
     wish = Wish(max(1, first), max(1, queued), max(0, target - queued))
     wait = state.fallback.lend(bucket, wish, state.lease, now)
-    state.denials = DenialCache.pausing(wait, state.first_cost, now)
+    state.denials = DenialCache.dry(wait, state.first_cost, now)

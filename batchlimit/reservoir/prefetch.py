@@ -71,7 +71,7 @@ class Prefetch:
         """After a grant: set the low watermark, and when to check it."""
         state = self._state
         demand, tokens = state.demand.rate, state.tokens.available
-        low = 0 if state.denials.pause(1, now) else low_mark(tokens, demand, state.view.round_trip)
+        low = 0 if state.denials.dry_for(1, now) else low_mark(tokens, demand, state.view.round_trip)
         self.is_set = low > 0  # first
         state.tokens.set_low_watermark(low)
         seconds = first_look(tokens, low, demand) if low else math.inf

@@ -18,9 +18,9 @@ AHEAD = 1.0
 
 _ROUNDING = 1.5e-6
 """Seconds: the bucket rounds its waits up, by one or two microseconds."""
-_REST = 0.1
+_SILENCE = 0.1
 """After a failure nothing is asked in the background for this long (s); a caller who comes still asks at once."""
-_LONG_REST = 1.0
+_LONG_SILENCE = 1.0
 """The same while the circuit is open: a thousand keys with refunds must not keep the background thread busy."""
 
 
@@ -33,7 +33,7 @@ class Requests:
 
     __slots__ = (
         "_instance", "_options", "_prefetch", "_state", "last_target", "lost_number", "refunds", "refusals_told",
-        "rests_until", "shadow_told",
+        "shadow_told", "silent_until",
     )  # fmt: skip
 
     def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
@@ -43,7 +43,7 @@ class Requests:
         self.lost_number: int | None = None  # of an Ask that had no answer
         self.refusals_told = 0  # tokens refused to callers, as far as the bucket knows of them
         self.shadow_told = 0  # and those that were only to be refused
-        self.rests_until = LONG_AGO  # nothing is sent in the background before
+        self.silent_until = LONG_AGO  # nothing is sent in the background before
 
     def ask(
         self,
@@ -70,7 +70,7 @@ class Requests:
             max_wait = max(0.0, min(ahead, self._furthest, first.deadline - now))
         return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
-    def resume(self, fetch: Fetch, waiter: Waiter) -> None:
+    def adopt(self, fetch: Fetch, waiter: Waiter) -> None:
         """Have an Ask in flight that was sent already, for this waiter."""
         waiter.asked = 1
         self._state.calls += 1
@@ -111,7 +111,7 @@ class Requests:
         self._state.in_flight = None
         for waiter in self._state.queue.hasty:
             waiter.asked = 0
-        self.rests_until = now + _REST
+        self.silent_until = now + _SILENCE
         if isinstance(error, CircuitOpen):
             self._unsent(now)
         else:
@@ -142,7 +142,7 @@ class Requests:
         quota = self._state.quota
         fills_in = min(each.burst / each.rate for each in quota.bandwidths) if quota.also else quota.burst / quota.rate
         furthest = fills_in + _ROUNDING if fills_in <= AHEAD else AHEAD
-        return furthest + (self._state.view.round_trip if self._state.lease.fills else 0.0)
+        return furthest + (self._state.view.round_trip if self._state.lease.whole_burst else 0.0)
 
     def _target(self, left: int) -> int:
         """Return how many tokens the sizer wants to be here, where `left` are."""
@@ -155,7 +155,7 @@ class Requests:
     ) -> Fetch:
         """Begin an Ask for so many `tokens`: what the first waiter needs, what is queued, and what is wanted."""
         state, lost = self._state, self.lost_number
-        self.last_target, filled = tokens[-1], state.lease.fills
+        self.last_target, whole_burst = tokens[-1], state.lease.whole_burst
         held, age = state.lease.report(), max(0.0, now - state.rank.since)
         number = next(self._instance.numbers) if lost is None else lost
         known = state.view.expected(state.quota, now)
@@ -169,13 +169,13 @@ class Requests:
         if self._prefetch.is_set:
             self._prefetch.stop()
         self._state.calls += 1
-        fetch = Fetch(ask, state.own, now, needed, lost is not None, filled)
+        fetch = Fetch(ask, state.own, now, needed, lost is not None, whole_burst)
         self._begin(fetch, waiter)
         return fetch
 
     def _unsent(self, now: float) -> None:
         self._state.calls -= 1
-        self.rests_until = now + _LONG_REST
+        self.silent_until = now + _LONG_SILENCE
 
     def _begin(self, request: Fetch | GiveBack, waiter: Waiter | None) -> None:
         """Have a request in flight. Its caller knows of it first, so that it can give it up when interrupted."""

@@ -37,7 +37,7 @@ The states. A reservoir is in three at a time: one of the first two, one of the 
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| quiet     | no request is in flight           | `step`, `resume`, `corrections` or `lifecycle` begins a request  |
+| quiet     | no request is in flight           | `step`, `adopt`, `corrections` or `lifecycle` begins a request   |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its thread leaves |
 | leased    | the tokens here are the bucket's  | the fallback lends: the store is away, or the mode is "open"     |
 | fallback  | `state.lease.borrowed`            | a Grant arrives, or the mode "open" ends; what is left goes      |
@@ -67,7 +67,7 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
   may be cancelled before it wakes. An Ask reports its tokens as held until `admission.confirm`.
 - The background thread or the loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the reservoir, or
   return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports its end.
-- A call at a key not in use spends: `keyspace/spending.py`. If that is in vain, a reservoir begins by `resume`.
+- A call at a key not in use spends: `keyspace/spending.py`. If that is in vain, a reservoir begins by `adopt`.
 - `corrections.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `corrections.debit`
   puts the overdraft last in the queue. The end: `lifecycle.close`, `last_ask` for what is owed or lost, `drain`.
 - After a call that may concern waiters the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
@@ -145,13 +145,13 @@ class Reservoir:
         """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""
         return self.state.quota
 
-    def resume(self, waiter: Waiter, fetch: Fetch) -> bool:
+    def adopt(self, waiter: Waiter, fetch: Fetch) -> bool:
         """Begin with this in flight, which was sent before there was a reservoir; False: another one was faster."""
         if self.state.is_retired or self.state.calls or self.state.queue:
             return False
         self.admission.join(waiter)
         self.state.count(fetch.sent)
-        self.requests.resume(fetch, waiter)
+        self.requests.adopt(fetch, waiter)
         return True
 
     def step(self, waiter: Waiter, now: float) -> Verdict | Wait | Fetch:
@@ -171,18 +171,18 @@ class Reservoir:
             return self.admission.turn_away(waiter, now) if self.outage is None else self.outage.time_is_up(waiter)
         if state.in_flight is not None or state.is_held_up:
             return wait_for(math.inf, waiter, now)
-        if self.outage is not None and (rest := self.outage.rests_for(waiter, now)) > 0.0:
-            return wait_for(rest if waiter is queue.leader else math.inf, waiter, now)
+        if self.outage is not None and (seconds := self.outage.asks_again_in(waiter, now)) > 0.0:
+            return wait_for(seconds if waiter is queue.leader else math.inf, waiter, now)
         if state.denies_all:
             self.rule.look_again(now)
-        if not state.is_short(now) or (pause := self.forecast.pause(waiter, now)) == 0.0:
+        if not state.is_short(now) or (seconds := self.forecast.asks_in(waiter, now)) == 0.0:
             return self.requests.ask(now, waiter)
         if self.forecast.is_hopeless(waiter, now):
             return self.admission.turn_away(waiter, now)
         if waiter is not queue.leader:
             return wait_for(math.inf, waiter, now)
         self.admission.refuse_hopeless(now)  # those that came while a request was in flight: nobody told them yet
-        return wait_for(pause, waiter, now)
+        return wait_for(seconds, waiter, now)
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
@@ -246,7 +246,7 @@ class Reservoir:
         self._wake_next()
 
     def gave_back(self, now: float, unsent: GiveBack | None = None, back: GiveBack | None = None) -> None:
-        """Take note that `back`, or the one in flight, has ended, whether it arrived or not; `unsent`: it was not sent.
+        """Take note that `back` (None: the request in flight) has ended, arrived or not; `unsent`: it was not sent.
 
         It is never repeated: leased tokens expire, and the refunds of an unsent one go with the next.
         """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.reservoir.depths import NEAR, NEVER, Depths, Horizon
+from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Depths, Horizon
 from batchlimit.reservoir.waiter import NOBODY, Admit, Verdict, Waiter
 
 _NOBODY: dict[int, Waiter] = {}
@@ -155,17 +155,17 @@ class WaitQueue:
 
     def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:
         """Whether a waiter in the queue cannot be served in time."""
-        if waiter.deadline < horizon.until or horizon is NEVER:
+        if waiter.deadline < horizon.until or horizon is ALL_LATE:
             return True
-        if horizon is NEAR or waiter.deadline == math.inf:
+        if horizon is NONE_LATE or waiter.deadline == math.inf:
             return False
         return horizon.since + (self.ahead_of(waiter) + waiter.cost) * horizon.seconds > waiter.deadline
 
     def first_late(self, horizon: Horizon) -> Waiter | None:
         """Return the first waiter that cannot be served in time."""
-        if not self.waiters or horizon is NEAR:
+        if not self.waiters or horizon is NONE_LATE:
             return None
-        if horizon is NEVER or len(self.waiters) == 1:
+        if horizon is ALL_LATE or len(self.waiters) == 1:
             return leader if (leader := self.leader) is not None and self.is_late(leader, horizon) else None
         number = self._measured(horizon.seconds).first_late(horizon)
         if number is not None:

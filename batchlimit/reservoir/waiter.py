@@ -103,7 +103,7 @@ class Wait:
     seconds: float | None
 
 
-class Filled(NamedTuple):
+class WholeBurst(NamedTuple):
     """A bucket whose whole burst is leased to one instance: its epoch, its version, and its rate (tokens/s)."""
 
     epoch: int
@@ -122,7 +122,7 @@ class Fetch(NamedTuple):
     """Tokens that the first waiter asks for; 0 for a prefetch."""
     repeated: bool
     """Whether this ask repeats one whose answer was lost."""
-    filled: Filled | None = None
+    whole_burst: WholeBurst | None = None
     """The bucket whose whole burst was leased to this instance when the ask left."""
 
 

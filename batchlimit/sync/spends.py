@@ -115,7 +115,7 @@ class Spends:
         caller = WaitingThread(entry, spend.message.cost, until, priority=priority)
         fetch = self._spending.fetch(spend)
         try:
-            if not entry.locked(lambda: caller.resume(fetch)):
+            if not entry.locked(lambda: caller.adopt(fetch)):
                 return None
             answer = outcome if isinstance(outcome, StoreUnavailable) else spend.refusal()
             key_entry.report(entry, fetch, answer)

@@ -49,13 +49,13 @@ class WaitingThread:
         self.waited = self._asked = isinstance(step, Fetch)
         return step
 
-    def resume(self, fetch: Fetch) -> bool:
+    def adopt(self, fetch: Fetch) -> bool:
         """Be the one whose request is in flight at a key that came into use just now; False: others were faster.
 
         Requires the lock. To be followed by a report on the request, and by `result` or `leave`.
         """
         self.waited = self._asked = True
-        return self.entry.reservoir.resume(self.waiter, fetch)
+        return self.entry.reservoir.adopt(self.waiter, fetch)
 
     def result(self, step: Step | None = None) -> AdmissionResult | None:
         """Wait for the verdict of a caller that is in the queue; as `wait`. The first `step` may be known."""

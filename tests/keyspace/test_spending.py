@@ -333,7 +333,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     fetch = keys.spending.fetch(spend)
     assert fetch == Fetch(Ask("a", 1, 30, 30, 30, epoch=7, look=False), HUNDRED, NOW, 30, False)
     assert spend.refusal() == Grant(0, 0, 0.0, 0.0, 0.1, 20, 0, epoch=8, version=1, rules=-1, levels=(20.0,))
-    assert reservoir.resume(waiter, fetch)
+    assert reservoir.adopt(waiter, fetch)
     reservoir.granted(fetch, spend.refusal(), NOW, 1.0)
     assert reservoir.state.view.losses == 1
     assert reservoir.state.view.expected(HUNDRED, NOW)[0] == 8

@@ -443,7 +443,7 @@ class Limiter:
 
     def _spent_in_vain(self, caller: Caller, spend: KeySpend, outcome: Outcome) -> None:
         entry, fetch = self._entry(), self.keyspace.spending.fetch(spend)
-        if not entry.reservoir.resume(caller, fetch):
+        if not entry.reservoir.adopt(caller, fetch):
             self._admit_at_entry(caller)
             return
         if isinstance(outcome, StoreUnavailable):

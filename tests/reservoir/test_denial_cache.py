@@ -67,7 +67,7 @@ def learned(
 )
 def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, demand: float, pause: float) -> None:
     denials = learned(asked, grant, demand=demand)
-    assert denials.pause(1000, 0.0) == about(pause)
+    assert denials.dry_for(1000, 0.0) == about(pause)
     assert denials.wait(1000, 0.0) == about(pause)
 
 
@@ -85,20 +85,20 @@ def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, de
 )
 def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, jitter: float, pause: float) -> None:
     denials = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
-    assert denials.pause(5, 0.0) == about(pause)
+    assert denials.dry_for(5, 0.0) == about(pause)
 
 
 @pytest.mark.parametrize(("instances", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
 def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> None:
     """As long as an instance accrues 25 tokens, but no longer than 200 ms."""
     denials = learned(fetch(1, queued=9), answer(3, level=0, active_instances=instances), demand=1000.0)
-    assert denials.pause(5, 0.0) == about(pause)
+    assert denials.dry_for(5, 0.0) == about(pause)
 
 
 def test_a_pause_ends() -> None:
     denials = learned(fetch(10, sent=100.0), answer(0, retry_after=0.4, level=6), now=100.0)
     for now, pause in [(100.0, 0.4), (100.3, 0.1), (100.4001, 0.0), (200.0, 0.0)]:
-        assert (now, denials.pause(10, now)) == (now, about(pause))
+        assert (now, denials.dry_for(10, now)) == (now, about(pause))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_way_of_an_ask_is_not_lost_to_a_caller_that_does_not_wait(
 ) -> None:
     """The answer took 3 ms: an ask that leaves as much before the token finds it. A caller is told the safe time."""
     denials = learned(fetch(1), answer(0, retry_after=retry_after, level=0), quota=quota, now=0.003)
-    assert denials.pause(1, 0.003) == about(pause)
+    assert denials.dry_for(1, 0.003) == about(pause)
     assert denials.wait(1, 0.003) >= retry_after - 1e-9
 
 
@@ -125,29 +125,29 @@ def test_the_way_of_an_ask_is_not_lost_to_a_caller_that_does_not_wait(
 def test_a_refusal_holds_for_this_cost_or_more(cost: int, pauses: bool) -> None:
     """The cost that was refused is that of the first in line, whatever of it was at hand already."""
     denials = learned(fetch(4, cost=10), answer(0, retry_after=0.4, level=2))
-    assert (denials.pause(cost, 0.0) > 0.0) == pauses
+    assert (denials.dry_for(cost, 0.0) > 0.0) == pauses
     assert (denials.wait(cost, 0.0) > 0.0) == pauses
 
 
 def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
     denials = learned(fetch(0), answer(0, level=0), demand=1000.0)
-    assert [denials.pause(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
+    assert [denials.dry_for(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
 
 
 def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
     """A limit may be raised meanwhile, or tokens refunded, by another instance."""
     denials = learned(fetch(10), answer(0, retry_after=3600.0, level=0))
-    assert (denials.pause(10, 0.0), denials.wait(10, 0.0)) == (0.5, 3600.0)
-    assert (denials.pause(10, 1.0), denials.wait(10, 1.0)) == (0.0, 3599.0)
+    assert (denials.dry_for(10, 0.0), denials.wait(10, 0.0)) == (0.5, 3600.0)
+    assert (denials.dry_for(10, 1.0), denials.wait(10, 1.0)) == (0.0, 3599.0)
 
 
 def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
     denial = answer(0, retry_after=0.4, level=0)
-    assert learned(fetch(10)._replace(repeated=True), denial).pause(10, 0.0) == 0.0
+    assert learned(fetch(10)._replace(repeated=True), denial).dry_for(10, 0.0) == 0.0
 
 
 def test_without_denials_nothing_pauses() -> None:
-    assert (NO_DENIALS.pause(10, -1e9), NO_DENIALS.wait(10, -1e9)) == (0.0, 0.0)
+    assert (NO_DENIALS.dry_for(10, -1e9), NO_DENIALS.wait(10, -1e9)) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_without_denials_nothing_pauses() -> None:
 )
 def test_a_hold_is_looked_at_each_second_and_lasts_until_it_was_ended(until: float, pause: float, wait: float) -> None:
     held = DenialCache.holding(until, 100.0)
-    assert [held.pause(1, 100.0), held.wait(1, 100.0)] == pytest.approx([pause, wait])
+    assert [held.dry_for(1, 100.0), held.wait(1, 100.0)] == pytest.approx([pause, wait])
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
 ) -> None:
     asked = fetch(1)._replace(ask=Ask("a", 1, 1, 1, 1, max_wait=max_wait))
     denials = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
-    assert denials.pause_of_waiter(1, 0.0) == about(asks_after)
-    assert denials.pause(1, 0.0) == about(wait)  # who does not wait is refused by memory until then
+    assert denials.dry_for_waiter(1, 0.0) == about(asks_after)
+    assert denials.dry_for(1, 0.0) == about(wait)  # who does not wait is refused by memory until then
 
 
 class Overtaken(KeyState):
@@ -190,7 +190,7 @@ class Overtaken(KeyState):
 
 def test_a_look_without_the_lock_goes_by_one_answer() -> None:
     state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0)
-    state.answers = iter([DenialCache.pausing(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
+    state.answers = iter([DenialCache.dry(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
     assert not Forecast(state).denies(5, 0.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.depths import NEAR, NEVER, Horizon
+from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
@@ -22,7 +22,7 @@ TOKEN = 0.25
 """Seconds in which one is refilled: binary fractions add up exactly."""
 DEADLINES = st.sampled_from([NO_WAIT, math.inf, *(each / 4 for each in range(40))])
 HORIZONS = st.one_of(
-    st.sampled_from([NEAR, NEVER]),
+    st.sampled_from([NONE_LATE, ALL_LATE]),
     st.builds(lambda until, since: Horizon(until / 4, since / 4, TOKEN), st.integers(0, 40), st.integers(-40, 40)),
 )
 
@@ -37,9 +37,9 @@ class Plain:
         return sum(each.cost + each.beyond for each in self.claims if each.number < waiter.number)
 
     def is_late(self, waiter: Waiter, horizon: Horizon) -> bool:
-        if waiter.event is NOBODY or horizon is NEAR:
+        if waiter.event is NOBODY or horizon is NONE_LATE:
             return False
-        if horizon is NEVER or waiter.deadline < horizon.until:
+        if horizon is ALL_LATE or waiter.deadline < horizon.until:
             return True
         return horizon.since + (self.ahead_of(waiter) + waiter.cost) * TOKEN > waiter.deadline
 

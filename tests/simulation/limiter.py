@@ -104,7 +104,7 @@ class Limiter(Process):
         """Have the key's entry take in what came of a spend in vain; False: it is in use by now."""
         now, fetch = self.clock(), self._spending.fetch(spend)
         caller = Caller(call.cost, now + call.patience if call.patience else NO_WAIT, now, call.then, call.priority)
-        if not self.reservoir.resume(caller, fetch):
+        if not self.reservoir.adopt(caller, fetch):
             return False
         self.spends -= 1  # the reservoir counts it from now on
         self._callers[id(caller)] = caller

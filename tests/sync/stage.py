@@ -152,7 +152,9 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     reservoir = here._entries[key].reservoir
     first = reservoir.state.queue.first
     return (
-        reservoir.state.in_flight is None and first is not None and reservoir.forecast.pause(first, here._clock()) > 0.0
+        reservoir.state.in_flight is None
+        and first is not None
+        and reservoir.forecast.asks_in(first, here._clock()) > 0.0
     )
 
 
