@@ -89,7 +89,7 @@ async def _refused_tasks(rounds: int) -> list[tuple[float, float]]:
 def _refused_by(api: str, pairs: list[tuple[float, float]]) -> Iterator[Figure]:
     yield Figure(f"{api}: a refusal", statistics.median(each[1] for each in pairs), "ns", note="of the processor")
     ratio = statistics.median(refused / let_in for let_in, refused in pairs)
-    yield Figure(f"{api}: a refusal / a permit", ratio, at_most=1.3, note="median of the rounds' ratios")
+    yield Figure(f"{api}: a refusal / a permit", ratio, at_most=1.2, note="median of the rounds' ratios")
 
 
 def laws(rounds: int) -> Iterator[Figure]:

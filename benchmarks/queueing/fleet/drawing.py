@@ -52,7 +52,8 @@ def draw_sums(path: Path, names: Sequence[str] = ("4 at 3x", "8 at 2x")) -> None
         for name, axes in zip(names, panels, strict=True):
             for law, colour in _LAWS.items():
                 times, limits = _limits(name, law)
-                axes.plot(times, [sum(each) for each in limits], label=law, color=colour, linewidth=1)
+                width = 2.0 if law == OURS else 0.6
+                axes.plot(times, [sum(each) for each in limits], label=law, color=colour, linewidth=width)
             axes.axhline(SCENARIOS[name].workers, color="#bbbbbb", linestyle="--")
             axes.set_yscale("log")
             axes.set_ylabel("sum of limits")
