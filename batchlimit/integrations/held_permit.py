@@ -1,4 +1,4 @@
-"""What faces of rates know of permits. The rest is imported by who limits concurrency."""
+"""What rate limits of the web know of permits. Concurrency limits import the rest."""
 
 from collections.abc import MutableMapping
 from importlib import import_module
@@ -11,7 +11,7 @@ PERMIT = "batchlimit.permit"
 """Where the scope or the environ of a request has its permit, for `check`, `lost` and `token`."""
 
 
-def spared(request: MutableMapping[str, Any]) -> None:
+def give_back_permit(request: MutableMapping[str, Any]) -> None:
     """Give back the permit of a request that rules refuse: its answer tells nothing about the load."""
     if (permit := request.get(PERMIT)) is not None:
         from batchlimit.admission.permit import give_back

@@ -11,7 +11,7 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, told_by, unwritten
+from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, identity_by, reject, texts_of
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header
@@ -89,7 +89,7 @@ def add_rate_limits(
 
     cors: Any = app.asgi_handler
     if isinstance(getattr(cors, "config", None), CORSConfig):  # the middleware that answers preflights
-        middleware.charges_late, cors.app = True, late(cors.app)
+        middleware.charges_late, cors.app = True, charging_preflights(cors.app)
     app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
     app.on_startup.insert(0, check)
     app.on_shutdown.append(middleware.close)
@@ -129,12 +129,12 @@ def limited(
 
     async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
         scope: Any = connection.scope
-        refusal = await ask(scope, limit, await told_by(identify, connection))
+        refusal = await ask(scope, limit, await identity_by(identify, connection))
         if refusal is None:
             return
         if scope["type"] == "websocket":
             raise WebSocketException(detail="over the limit", code=POLICY_VIOLATION)
-        raise RefusedRequest(refusal, unwritten(refusal, scope))
+        raise RefusedRequest(refusal, fields_to_write(refusal, scope))
 
     made = _Guard(guard)
     made.limit = limit

@@ -11,7 +11,7 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
-from batchlimit.integrations.asgi.route import ask, late, reject, texts_of, unwritten
+from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, reject, texts_of
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import AsyncLimiterSource
@@ -105,7 +105,7 @@ def add_rate_limits(
         return middleware
 
     app.add_middleware(before)
-    app.user_middleware.append(Middleware(late))  # what is added from now on stands outside
+    app.user_middleware.append(Middleware(charging_preflights))  # what is added from now on stands outside
     add_exception_handlers(app)
     return middleware
 
@@ -143,7 +143,7 @@ def refused(refusal: Refusal, connection: HTTPConnection) -> RefusedRequest | Re
     """Return what a route raises to refuse a request, or the handshake of a websocket."""
     if connection.scope["type"] == "websocket":
         return RefusedWebSocket(refusal)
-    return RefusedRequest(refusal, unwritten(refusal, connection.scope))
+    return RefusedRequest(refusal, fields_to_write(refusal, connection.scope))
 
 
 async def _answer(request: Request, error: Exception) -> ASGIApp:

@@ -9,7 +9,7 @@ from aiohttp import web
 from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, AiohttpHold, answer
 from batchlimit.integrations.enforcement import AsyncEnforcer, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
-from batchlimit.integrations.held_permit import PERMIT, spared
+from batchlimit.integrations.held_permit import PERMIT, give_back_permit
 from batchlimit.rules.rule import Charge, RuleCost
 
 _MISSING = "call setup(app) of Limits whose rules have this key and match=None"
@@ -53,7 +53,7 @@ def limited(
             refusal = unprotected(limit.key, _MISSING) if hold is None else await hold.ask(limit, request)
             if refusal is None:
                 return await handler(*args, **kwargs)
-            spared({PERMIT: request.get(CALL_PERMIT)})
+            give_back_permit({PERMIT: request.get(CALL_PERMIT)})
             return answer(refusal) if hold is None else await hold.reject(request, refusal)
 
         mark(asks_first, limit)

@@ -8,7 +8,7 @@ from typing import Any
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal, Response
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import spared
+from batchlimit.integrations.held_permit import give_back_permit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -35,7 +35,7 @@ class Answers:
         self, refusal: Refusal, scope: Scope, receive: Receive, send: Send, *, writes_fields: bool = True
     ) -> None:
         """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
-        spared(scope)
+        give_back_permit(scope)
         fields = refusal.fields if writes_fields else []
         app = await self._own(scope, refusal)
         if app is not None:
@@ -108,6 +108,7 @@ class Exchange:
 
     __slots__ = (
         "_ended",
+        "_fields",
         "_headers",
         "_is_complete",
         "_is_over",
@@ -115,7 +116,6 @@ class Exchange:
         "_send",
         "_sent",
         "_status",
-        "_told",
         "has_started",
         "is_watched",
     )
@@ -124,12 +124,12 @@ class Exchange:
         self,
         receive: Receive,
         send: Send,
-        headers: Sequence[Header],
+        fields: Sequence[Header],
         ended: Callable[[Response], None] | None = None,
     ) -> None:
-        self._receive, self._send, self._headers, self._ended = receive, send, headers, ended
+        self._receive, self._send, self._fields, self._ended = receive, send, fields, ended
         self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False
-        self._told: Sequence[Header] = ()
+        self._headers: Sequence[Header] = ()  # of the response, without our fields
         # Whether anybody wants to know how the response ends: whoever made this, or a route that is charged by it.
         self.is_watched = ended is not None
 
@@ -154,7 +154,7 @@ class Exchange:
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send, and notice how the response starts and ends."""
+        """Send, and notice how the response starts and ends. Bytes count before it is watched: a route may ask late."""
         kind = message["type"]
         if not self.has_started and kind in _OPENINGS:
             message = self._start(kind, message)
@@ -166,7 +166,7 @@ class Exchange:
 
     async def _watch(self, kind: str, message: Message) -> None:
         before = self._sent
-        self._hand_over(kind, message)
+        self._note_body(kind, message)
         try:
             await self._send(message)
         except Exception:
@@ -175,12 +175,12 @@ class Exchange:
         if self._is_complete:
             self._end(None, _FAILED)
 
-    def _hand_over(self, kind: str, message: Message) -> None:
+    def _note_body(self, kind: str, message: Message) -> None:
         """Take note of what the server is about to send: it may tell of a disconnect before its `send` returns."""
         if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
         elif kind in _FILES and not message.get("more_body", False):
-            self._sent = _length(self._told)
+            self._sent = _length(self._headers)
         self._is_complete = kind in _ENDS and not message.get("more_body", False)
 
     def _start(self, kind: str, message: Message) -> Message:
@@ -189,15 +189,15 @@ class Exchange:
         self._status = _OPENINGS[kind] or message["status"]
         if kind == "websocket.close":
             return message
-        self._told = list(message.get("headers") or ())
-        return {**message, "headers": [*self._told, *self._headers]}
+        self._headers = list(message.get("headers") or ())
+        return {**message, "headers": [*self._headers, *self._fields]}
 
     def _end(self, error: BaseException | None, otherwise: int) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""
         if self.is_watched and not self._is_over:
             self._is_over = True
             complete = self._is_complete or (error is None and self._status == _ACCEPTED)
-            self._tell(Response(self._status or otherwise, self._told, error, complete, self._sent))
+            self._tell(Response(self._status or otherwise, self._headers, error, complete, self._sent))
 
     def _tell(self, response: Response) -> None:
         """Tell of the end."""

@@ -201,8 +201,8 @@ class RateLimitMiddleware:
             identity = await identity
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
         is_late = method == "OPTIONS" and self._is_late(scope)
-        answer = Outcome(request=request) if is_late else self.enforcer.begin(request)
-        outcome = answer if isinstance(answer, Outcome) else await drive(answer)
+        begun = Outcome(request=request) if is_late else self.enforcer.begin(request)
+        outcome = begun if isinstance(begun, Outcome) else await drive(begun)
         if outcome.refusal is not None:
             await self._answers.give(outcome.refusal, scope, receive, send)
             return

@@ -18,7 +18,7 @@ from batchlimit.integrations.enforcement import (
 )
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.held_permit import spared
+from batchlimit.integrations.held_permit import give_back_permit
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
@@ -86,11 +86,11 @@ async def ask(
         if asked is None or isinstance(asked, Refusal)
         else outcome.add(await drive(asked), limits.enforcer.fields)
     )
-    scope[SHOWN] = limits
+    scope[SHOWN] = limits  # another middleware behind that one may have put its own there
     if outcome.charges:
         limits.is_watched = True
     if refusal is not None:
-        spared(scope)
+        give_back_permit(scope)
     return refusal
 
 
@@ -105,12 +105,12 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
         outcome.is_unmatched, outcome.is_exempt = admitted.is_unmatched, admitted.is_exempt
         each.is_watched = bool(outcome.charges)
         if refusal is not None:
-            spared(scope)
+            give_back_permit(scope)
             return refusal
     return None
 
 
-def late(app: ASGIApp) -> ASGIApp:
+def charging_preflights(app: ASGIApp) -> ASGIApp:
     """Return an application that charges a preflight first: what stands before it did not answer."""
 
     async def charge(scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +125,7 @@ def late(app: ASGIApp) -> ASGIApp:
     return charged
 
 
-def unwritten(refusal: Refusal, scope: Scope) -> list[Header]:
+def fields_to_write(refusal: Refusal, scope: Scope) -> list[Header]:
     """Return the fields of an answer that a framework gives to a refusal; none, where RateLimitMiddleware adds them."""
     return [] if SCOPE_KEY in scope else refusal.fields
 
@@ -144,7 +144,7 @@ async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -
         await answer(refusal, scope, receive, send, refusal.fields)
 
 
-async def told_by(identify: Callable[..., Any] | None, native: object) -> Identity | None:
+async def identity_by(identify: Callable[..., Any] | None, native: object) -> Identity | None:
     """Return what a function tells of a request; if it raises, the rule has no key."""
     if identify is None:
         return None
@@ -213,7 +213,7 @@ class RouteLimitMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        refusal = await ask(scope, self.limit, await told_by(self._identify, scope))
+        refusal = await ask(scope, self.limit, await identity_by(self._identify, scope))
         if refusal is None:
             await self.app(scope, receive, send)
         else:

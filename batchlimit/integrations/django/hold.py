@@ -12,7 +12,7 @@ from batchlimit.integrations.django.configuration import awaitable, blocking, co
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front, wanted
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import spared
+from batchlimit.integrations.held_permit import give_back_permit
 
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]
@@ -113,4 +113,4 @@ def _answering(request: Any, refusal: Refusal, called: Callable[..., Any]) -> St
 
 def spare(request: Any) -> None:
     """Give back the permit of a refused request: its answer tells nothing about the load."""
-    spared(getattr(request, "scope", None) or request.META)
+    give_back_permit(getattr(request, "scope", None) or request.META)

@@ -59,8 +59,8 @@ class Enforcer(Enforcement["RateLimiter"]):
         Returns:
             The Outcome. Nothing is raised, but for what ends the thread.
         """
-        answer = self.begin(request, timeout)
-        return answer if isinstance(answer, Outcome) else run(answer)
+        begun = self.begin(request, timeout)
+        return begun if isinstance(begun, Outcome) else run(begun)
 
     def ask(
         self,
@@ -122,8 +122,8 @@ class AsyncEnforcer(Enforcement["AsyncRateLimiter"]):
 
     async def admit(self, request: Request, *, timeout: float | None = 0.0) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Enforcer.admit."""
-        answer = self.begin(request, timeout)
-        return answer if isinstance(answer, Outcome) else await drive(answer)
+        begun = self.begin(request, timeout)
+        return begun if isinstance(begun, Outcome) else await drive(begun)
 
     async def ask(
         self,

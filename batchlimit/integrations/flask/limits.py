@@ -16,7 +16,7 @@ from batchlimit.integrations.enforcement.route import RouteRules, limit_for_rout
 from batchlimit.integrations.extension import NAME, Rejected, refusal_of_bare, rejected, source_for, statistics_of
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.held_permit import spared
+from batchlimit.integrations.held_permit import give_back_permit
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange
@@ -81,7 +81,7 @@ class FlaskHold:
     def _rejected(self, refusal: Refusal | None, request: FlaskRequest) -> Rejected | None:
         if refusal is None:
             return None
-        spared(request.environ)
+        give_back_permit(request.environ)
         return rejected(refusal)
 
     def _admitted(self, request: FlaskRequest) -> Outcome:

@@ -8,7 +8,7 @@ from quart import Quart, Response, current_app, request
 
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.exchange import Message
-from batchlimit.integrations.asgi.route import charge_preflight, reject, unwritten
+from batchlimit.integrations.asgi.route import charge_preflight, fields_to_write, reject
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.extension import BARE, NAME, Rejected, refusal_of_bare, source_for, statistics_of
 from batchlimit.integrations.headers import texts
@@ -122,7 +122,7 @@ def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
         if rule is not None and not getattr(rule, "provide_automatic_options", False):
             scope: Any = request.scope
             if (refusal := await charge_preflight(scope)) is not None:
-                await refuse(refusal, unwritten(refusal, scope))
+                await refuse(refusal, fields_to_write(refusal, scope))
 
     async def refuse_bare() -> None:
         if bare() and (endpoint := current_connection().endpoint) in bare():

@@ -8,7 +8,7 @@ from weakref import WeakSet
 from quart import Blueprint, Quart, current_app, has_request_context, request, websocket
 
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import ask, told_by, unwritten
+from batchlimit.integrations.asgi.route import ask, fields_to_write, identity_by
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.extension import rejected
@@ -151,9 +151,9 @@ async def refuse(refusal: Refusal, fields: Iterable[Header]) -> None:
 
 async def _charge(limit: RouteLimit, identify: Identify | None) -> None:
     connection = current_connection()
-    identity = await told_by(identify, connection)
+    identity = await identity_by(identify, connection)
     if (refusal := await ask(connection.scope, limit, identity, connection.view_args)) is not None:
-        await refuse(refusal, unwritten(refusal, connection.scope))
+        await refuse(refusal, fields_to_write(refusal, connection.scope))
 
 
 def _inner(view: Any) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal, show
 from batchlimit.integrations.front import Front, wanted
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import behind, spared
+from batchlimit.integrations.held_permit import behind, give_back_permit
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer, with_headers
@@ -98,7 +98,7 @@ class RateLimitMiddleware:
         peer, fields = environ.get("REMOTE_ADDR") or None, fields_of(environ)
         outcome = self.front.admit(environ["REQUEST_METHOD"], path, peer, fields, environ, root=root)
         if outcome.refusal is not None:
-            spared(environ)
+            give_back_permit(environ)
             if self._on_rejected is not None:
                 try:
                     app: WSGIApp | None = self._on_rejected(environ, outcome.refusal)
