@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from batchlimit.integrations.enforcement import Response, RouteLimit
-from batchlimit.integrations.enforcement.route import mark, marks_of
+from batchlimit.integrations.enforcement.route import known_of, mark, marks_of
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, RulesError
+from batchlimit.rules.request import NOTHING
 from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
 
@@ -159,6 +160,28 @@ def test_a_function_asks_for_each_limit_that_was_noted_on_it() -> None:
     for each in limits:
         mark(view, each)
     assert (marks_of(view), marks_of(mark)) == (limits, ())
+
+
+UNREAD = FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))
+
+
+@pytest.mark.parametrize(
+    ("request_knows", "route_knows"), [({"user": "ann"}, {"user": "bob"}), (UNREAD, {"user": "bob"})]
+)
+def test_a_route_that_knows_who_asks_is_believed(request_knows: Any, route_knows: Any) -> None:
+    assert known_of(request_knows, route_knows)["user"] == "bob"
+
+
+@pytest.mark.parametrize(("request_knows", "route_knows"), [({}, UNREAD), (UNREAD, {}), (UNREAD, NOTHING)])
+def test_of_whom_nobody_can_say_who_asks_a_key_has_no_value(request_knows: Any, route_knows: Any) -> None:
+    known = known_of(request_knows, route_knows)
+    assert known["ip"] == "192.0.2.1"
+    with pytest.raises(OSError, match="away"):
+        known["user"]
+
+
+def test_a_response_has_been_sent_whole_without_a_body_unless_it_says_otherwise() -> None:
+    assert Response(200) == Response(200, (), None, True, 0)
 
 
 def test_equal_limits_are_the_same() -> None:

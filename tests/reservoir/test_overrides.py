@@ -43,6 +43,7 @@ def test_a_key_asks_with_the_override_that_is_known_and_in_its_rank() -> None:
     rules.set(LOW)
     fetch = entry(rules).fetch(entry(rules).join(1))
     assert (fetch.quota, fetch.ask.rules) == (LOW, rules.in_force.edition)
+    assert Entry().fetch(Entry().join(1)).ask.rules == 0, "no override is known"
 
 
 def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:

@@ -85,7 +85,9 @@ def test_a_bucket_that_owes_more_than_is_granted_ahead_is_paused(level: int, unt
 
 
 def test_a_pause_is_known_by_what_the_bucket_owes_then() -> None:
-    caller = Entry(Quota(10.0, 5), tokens=2)
+    caller = Entry(quota := Quota(10.0, 5))
+    caller.grant(caller.fetch(caller.join(1)), tokens=3, lease=60.0)
     caller.reservoir.lifecycle.pause(2.0, 0.5, Waiter(0, NO_WAIT, Waking()))
     view = caller.reservoir.state.view
     assert (view.paused_until, view.level) == (2.5, -20)
+    assert view.fits_in(5, quota, 0.5) == about(2.5), "nothing is leased any more"

@@ -176,3 +176,5 @@ def test_a_key_with_a_trial_stays_until_its_share_is_full() -> None:
     assert trial.full_at(2) == 0.0
     trial.count(3, 2, 1.0)
     assert trial.full_at(2) == pytest.approx(1.0 + 2.5 / 0.5), "what was spent is taken for spread over that second"
+    trial.count(0, 2, 60.0)
+    assert trial.full_at(2) == 60.0

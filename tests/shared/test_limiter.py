@@ -198,6 +198,31 @@ async def test_a_higher_priority_is_served_first() -> None:
     assert order == [3, 2, 1]
 
 
+def test_a_caller_has_the_priority_0_unless_it_says_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    async def main() -> None:
+        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+            monkeypatch.setattr(limiter._engine, "enter", lambda *said: told.append(said[2]))
+            await limiter.acquire("gpu")
+
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
+        monkeypatch.setattr(limiter._engine, "enter", lambda *said: told.append(said[2]))
+        limiter.acquire("gpu")
+    asyncio.run(main())
+    assert told == [0, 0]
+
+
+def test_who_waits_in_a_thread_is_warned_where_that_blocks_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchlimit.base.blocking._warned", False)
+
+    async def main() -> None:
+        limiter.acquire("gpu").release()
+
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter, pytest.warns(RuntimeWarning, match="block the event loop"):
+        asyncio.run(main(), debug=True)
+
+
 def test_who_waited_in_vain_is_told_so() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter, limiter.acquire("gpu"):
         with pytest.raises(ConcurrencyLimited) as refusal:

@@ -7,6 +7,7 @@ import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
@@ -28,6 +29,36 @@ def fail(entry: Entry, waiter: Waiter, at: float) -> None:
 
 def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Entry:
     return Entry(quota, policy=policy, **rest)
+
+
+class Own(StoreUnavailable):
+    """An error of a user's own store, which cannot be copied."""
+
+    def __init__(self, _one: int, _two: int) -> None:
+        super().__init__("away")
+
+
+CAUSED = StoreUnavailable("away")
+CAUSED.__cause__ = DEAD
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "cause"),
+    [
+        (error := StoreUnavailable("away"), StoreUnavailable, error),
+        (CAUSED, StoreUnavailable, DEAD),
+        (CircuitOpen("away"), StoreUnavailable, None),
+        (closed := LimiterClosed("away"), LimiterClosed, closed),
+        (own := Own(1, 2), StoreUnavailable, own),
+    ],
+)
+@pytest.mark.parametrize(("hint", "said"), [("", "away"), ("wait longer", "away; wait longer")])
+def test_an_error_that_many_are_told_is_one_for_each(
+    error: Exception, kind: type[Exception], cause: Exception | None, hint: str, said: str
+) -> None:
+    one, other = (Fail(error, hint).to_raise("key") for _ in range(2))
+    assert (type(one), str(one), one.__cause__, getattr(one, "key", "key")) == (kind, said, cause, "key")
+    assert len({error, one, other}) == 3
 
 
 def test_closed_fails_a_caller_without_time() -> None:
