@@ -18,12 +18,12 @@ law under a LimitControl, a GateQueue, SheddablePermits and Counts. The Gate, it
 are pure: they read no clock, take no lock and wake nobody. The locked gate does all of this for them.
 
     state of a permit   it is                               what moves it on
-    ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER; else the caller waits
+    ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER
     WAITING             in the queue; in asyncio only       served: to HELD; timeout, cancellation, close: to OVER
     HELD                counted in the gate                 `leave`, once: to OVER, or to LEFT during another change
     LEFT                not counted; the law is to be told  `leave`, when that change is complete: to OVER
     BYPASS              let in by `bypass`, not counted     `leave`: to OVER
-    OVER                complete, or was never admitted     nothing
+    OVER                complete, or not admitted           if it may wait: to WAITING in asyncio, to HELD in a thread
 
 A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
 GateQueue and waits to be woken. It leaves the queue in any case, with or without the permit held.

@@ -125,22 +125,22 @@ class AsyncPermit(BasePermit):
     async def _wait(self, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        waiters = locked_gate.waiters
-        turn = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_turn()
-        waiter = GateWaiter(turn.waker(), self.priority)
+        queue = locked_gate.gate_queue
+        wakeup = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_wakeup()
+        waiter = GateWaiter(wakeup.waker(), self.priority)
         self._state = WAITING
         try:
-            waiters.join(waiter, self._partition)
-            await turn.wait(seconds, waiters.pause, waiters.look)
-            held = waiters.leave(self, waiter)
+            queue.join(waiter, self._partition)
+            await wakeup.wait(seconds, queue.pause, queue.look)
+            held = queue.leave(self, waiter)
         except BaseException:
-            if waiters.leave(self, waiter):
+            if queue.leave(self, waiter):
                 self.ignore()
             self._state = OVER
             raise
         if not held:
             self._state = OVER
-            raise waiters.in_vain(waiter)
+            raise queue.in_vain(waiter)
 
     # To be shed
 

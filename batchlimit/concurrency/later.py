@@ -52,12 +52,12 @@ class Caller:
             admitted, refused = self._calls.pop()
         except IndexError:
             return
-        waiters = self.gate.waiters
-        is_held = waiters.leave(self._permit, self.waiter)
+        queue = self.gate.gate_queue
+        is_held = queue.leave(self._permit, self.waiter)
         self._deadlines.note_end(self)
         try:
             if not is_held:
-                refused(waiters.in_vain(self.waiter))
+                refused(queue.in_vain(self.waiter))
                 return
             if self._permit._sheddable:
                 self.gate.sheddable.add(self._permit)
@@ -99,7 +99,7 @@ class Deadlines:
                 gate.sheddable.add(permit)
             return permit
         caller = Caller(gate, permit, self, *back)
-        gate.waiters.join(caller.waiter, partition)
+        gate.gate_queue.join(caller.waiter, partition)
         self.add(caller, self._clock() + seconds * _SECOND)
         return None
 
@@ -138,7 +138,7 @@ class Deadlines:
                     return
                 due = self._due()
             for gate in gates:
-                gate.waiters.look()
+                gate.gate_queue.look()
             for caller in due:
                 caller.settle()
 
@@ -149,7 +149,7 @@ class Deadlines:
         if not self._waiting:
             return set()
         at, _, first = self._waiting[0]
-        seconds = min((at - self._clock()) / _SECOND, first.gate.waiters.pause())
+        seconds = min((at - self._clock()) / _SECOND, first.gate.gate_queue.pause())
         if seconds > 0 and self._bell.wait(seconds):
             return {first.gate}
         return {each.gate for _, _, each in self._waiting}

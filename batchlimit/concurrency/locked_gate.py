@@ -48,12 +48,12 @@ class LockedGate:
         key: str | None = None,
     ) -> None:
         self.clock = clock  # returns ns; never runs backwards
-        self.time: Any = None  # has the turns in which threads and tasks wait; None: the real time
+        self.time: Any = None  # makes the wakeups of threads and tasks; None: in real time
         self._classify, self._bypass = classify, bypass
         self._partitions, self._queue = partitions, queue
         self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
-        self.waiters = GateQueue(self._section, self.counts)
+        self.gate_queue = GateQueue(self._section, self.counts)
         self.sheddable = SheddablePermits(self._section, self.counts)
         self.control = LimitControl(self._section, law, watchers)  # for changes that no call brings
         self._update = self.control.law.update
@@ -102,7 +102,7 @@ class LockedGate:
                 permit.start_ns, permit._in_flight = now, gate.in_flight
                 permit._state = HELD
             else:
-                permit._state = OVER
+                permit._state = OVER  # of one that may wait, too: nobody is to complete it
                 if not (seconds := self._queue.patience(wait)):
                     refusal = self.counts.refusal(gate, reason, now)
         if section.deferred and not section.is_changing:
@@ -145,9 +145,9 @@ class LockedGate:
             permit._tally = None
             if nested:
                 return gate.reason
-            lost = gate.has_lost and self.waiters.reclaim()
+            lost = gate.has_lost and self.gate_queue.reclaim()
             if gate.leaving:
-                section.deferred.append(self.waiters.look)
+                section.deferred.append(self.gate_queue.look)
             return self._enter_slowly(permit, place, now) if lost else gate.reason
         finally:
             section.is_changing = nested
@@ -230,7 +230,7 @@ class LockedGate:
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
-        self.waiters.look()
+        self.gate_queue.look()
         with self._section.lock:
             law = self.control.law
             return self.counts.statistics(self._section.gate, watchers, baselines_of(law), state_of(law))

@@ -178,26 +178,26 @@ class Permit(BasePermit):
     def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        waiters = locked_gate.waiters
+        queue = locked_gate.gate_queue
         warn_in_loop()
-        turn = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_turn()
-        waiter = GateWaiter(turn.wake, self.priority)
+        wakeup = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_wakeup()
+        waiter = GateWaiter(wakeup.wake, self.priority)
         try:
-            waiters.join(waiter, partition)
-            _await(turn, seconds, locked_gate)
-            held = waiters.leave(self, waiter)
+            queue.join(waiter, partition)
+            _await(wakeup, seconds, locked_gate)
+            held = queue.leave(self, waiter)
         except BaseException:
-            if waiters.leave(self, waiter):
+            if queue.leave(self, waiter):
                 self.ignore()
             raise
         if not held:
-            raise waiters.in_vain(waiter)
+            raise queue.in_vain(waiter)
 
 
-def _await(turn: ThreadWakeup, seconds: float, locked_gate: "LockedGate") -> None:
+def _await(wakeup: ThreadWakeup, seconds: float, locked_gate: "LockedGate") -> None:
     """Return when woken, or after so many seconds."""
-    clock, waiters = locked_gate.clock, locked_gate.waiters
+    clock, queue = locked_gate.clock, locked_gate.gate_queue
     until = clock() + seconds * _SECOND
-    while seconds > 0 and not turn.wait(min(seconds, waiters.pause())):
-        waiters.look()
+    while seconds > 0 and not wakeup.wait(min(seconds, queue.pause())):
+        queue.look()
         seconds = (until - clock()) / _SECOND

@@ -82,7 +82,7 @@ class ConcurrencyStatistics:
         lowered_by: How often the limit was lowered, by why (default: it never was). Under "drain" are the drains.
         ratio: How many times as long as without a queue calls took of late, as the law holds (default 0: it does not
             compare).
-        settled_limit: The limit without the drain that is under way, if one is (default 0).
+        settled_limit: The limit; during a drain, the one to go back to (default 0).
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter

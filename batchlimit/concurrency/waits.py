@@ -42,15 +42,15 @@ class Waits:
         self._endless: dict[TaskWakeup, None] = {}
         self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
-    def end(self, turn: "TaskWakeup") -> None:
+    def end(self, wakeup: "TaskWakeup") -> None:
         """End a wait, in this turn of the loop or in one soon."""
         if self._room == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._go_on)
         if self._room:
             self._room -= 1
-            turn.settle()
+            wakeup.settle()
         else:
-            self._due.append(turn)
+            self._due.append(wakeup)
 
     def _go_on(self) -> None:
         """End waits that the last turn of the loop left over."""
@@ -180,8 +180,8 @@ class TaskWakeup:
             self._future.set_result(None)
 
 
-def _wake(turn: "ref[TaskWakeup]") -> None:
-    found = turn()
+def _wake(wakeup: "ref[TaskWakeup]") -> None:
+    found = wakeup()
     if found is None:
         raise RuntimeError("the task that waited is no more")
     found.wake()

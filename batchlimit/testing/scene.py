@@ -14,7 +14,7 @@ from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates, on_creation
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
-from batchlimit.testing.virtual_time import TaskTurn, ThreadTurn, VirtualTime
+from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
 
 Timed = LockedGate | KeyedGates
 Undo = Callable[[], None]
@@ -84,11 +84,11 @@ class FrozenClock:
         """Return the time (ns)."""
         return self._begins + round((self._time.elapsed - self._since) * _SECOND)
 
-    def thread_turn(self) -> ThreadTurn:
-        return ThreadTurn(self._time)
+    def thread_wakeup(self) -> VirtualThreadWakeup:
+        return VirtualThreadWakeup(self._time)
 
-    def task_turn(self) -> TaskTurn:
-        return TaskTurn(self._time)
+    def task_wakeup(self) -> VirtualTaskWakeup:
+        return VirtualTaskWakeup(self._time)
 
 
 class ResumedClock:

@@ -120,7 +120,7 @@ class ThreadEvent(Event):
         self._time.end(self)
 
 
-class ThreadTurn(ThreadWakeup):
+class VirtualThreadWakeup(ThreadWakeup):
     """What a thread waits for at a concurrency limiter, in virtual time."""
 
     __slots__ = ("_event",)
@@ -184,7 +184,7 @@ class LoopEvent(TaskEvent):
             self._time.move(due)
 
 
-class TaskTurn(TaskWakeup):
+class VirtualTaskWakeup(TaskWakeup):
     """What a task waits for at a concurrency limiter, in virtual time."""
 
     __slots__ = ("_event", "_time")

@@ -171,7 +171,7 @@ class Permits(_Together):
 
 
 class AsyncPermits(_Together):
-    """Leave for one task to be under way at several keys: the context of an `async with` block, or to be awaited.
+    """Permission for one task to be under way at several keys: the context of an `async with` block, or to be awaited.
 
     The task enters at `async with` or `await`, no sooner. The end of the block completes all permits, and so do
     `success`, `drop` and `ignore`, as those of Permit.

@@ -77,7 +77,7 @@ class Periodic(WrappingLaw):
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
-        if is_true(sample):
+        if is_possible(sample):
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:
                 self._decide()
@@ -141,7 +141,7 @@ class Tumbling(WrappingLaw):
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
-        if is_true(sample):
+        if is_possible(sample):
             self._begin(sample.start_ns + sample.rtt_ns)
             self._observed.add(sample)
             if len(self._observed.rtts_ns) >= self._calls:
@@ -192,6 +192,6 @@ class ObservedCalls:
         return sample
 
 
-def is_true(sample: Sample) -> bool:
+def is_possible(sample: Sample) -> bool:
     """Whether a call has a duration that can be: neither negative nor over 104 days."""
     return 0 <= sample.rtt_ns <= setting.LONGEST_NS

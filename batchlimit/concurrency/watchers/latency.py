@@ -60,8 +60,8 @@ class LatencyWatcher:
         self._calls += 1
 
     def poll(self) -> str | None:
-        # The slow ones first: read the other way round, one that ends just now would be slow, and no call.
         """Return a reason to back off if too many calls since the last poll were slow."""
+        # The slow ones first: read the other way round, one that ends just now would be slow, and no call.
         slow, calls = self._slow, self._calls
         before, self._before = self._before, (slow, calls)
         slow, calls = slow - before[0], calls - before[1]

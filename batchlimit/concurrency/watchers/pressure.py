@@ -225,8 +225,8 @@ class MemoryWatcher:
         return f"<MemoryWatcher of {where}: {self._threshold!r}>"
 
     def poll(self) -> str | None:
-        # Both are asked each time: each remembers what it saw.
         """Return a reason to back off if memory is short, or ran out since the last poll."""
+        # Both are asked each time: each remembers what it saw.
         ran_out = self._ran_out()
         usage = self._tightest()
         full = usage is not None and self._threshold.update(usage.share)

@@ -103,7 +103,7 @@ class Baselines:
                 part = (rise if gap > 0 else fall) * math.sqrt(min(1.0, reading.counts[operation] / certain))
                 times[operation] = min(times[operation] + gap * part, _MOST * time)
 
-    def settle(self, reading: SpanTimes, may_rise: bool, is_by_chance: bool) -> float:
+    def learn_drain(self, reading: SpanTimes, may_rise: bool, is_by_chance: bool) -> float:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
         before = self.longest
         if self.is_far_off(reading.ratio):
@@ -226,7 +226,7 @@ class Trust:
             if is_idle:
                 self._stubbornness = _DOUBTS
 
-    def crowded(self) -> None:
+    def queued(self) -> None:
         """Note a span with a queue."""
         self._calm_ns = 0
 

@@ -33,16 +33,16 @@ class Drains:
     """
 
     __slots__ = (
-        "_every", "_is_settled", "_next", "_young_until", "before", "listens", "offset", "resume", "under_way",
+        "_every", "_may_be_light", "_next", "_young_until", "before", "listens", "offset", "settled", "under_way",
     )  # fmt: skip
 
     def __init__(self, offset: int) -> None:
         self.offset, self._every = offset, _FIRST
         self._next: int | None = None
         self._young_until = 0
-        self.under_way = self._is_settled = self.listens = False
-        """Whether a drain is under way; and whether the others alone let few calls in."""
-        self.resume = 0.0
+        self.under_way = self._may_be_light = self.listens = False
+        """Whether one is under way; whether the next may let half in; and whether the others alone let few calls in."""
+        self.settled = 0.0
         """The limit to go back to."""
         self.before = 1.0
         """The ratio before."""
@@ -69,19 +69,19 @@ class Drains:
 
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""
-        self._is_settled = False
+        self._may_be_light = False
         self._next = self._multiple(_power_of_two(_HASTY_SPANS * span), now)
 
     def relax(self, span: int, is_far_off: bool = False) -> None:
         """Wait longer for the next one; let it be deep if this one showed that calls are far quicker than believed."""
-        self._is_settled = not is_far_off and self._every >= _USUAL
+        self._may_be_light = not is_far_off and self._every >= _USUAL
         self._every = self._every if is_far_off else min(2 * self._every, _usual(span))
 
-    def begin(self, limit: float, ratio: float, crowd: float, deep: bool = False) -> float:
-        """Return the limit of a drain; `crowd`: what the limit was before it was cut for the same reason."""
+    def begin(self, limit: float, ratio: float, uncut: float, deep: bool = False) -> float:
+        """Return the limit of a drain; `uncut`: what the limit was before it was cut for the same reason."""
         self._start(limit, ratio, listens=False)
-        part = _DEEP_PART if deep else _LIGHT_PART if self._is_settled and ratio <= _LIGHT else _PART
-        return min(limit, max(1, math.ceil(part * max(limit, crowd) - _TINY)))
+        part = _DEEP_PART if deep else _LIGHT_PART if self._may_be_light and ratio <= _LIGHT else _PART
+        return min(limit, max(1, math.ceil(part * max(limit, uncut) - _TINY)))
 
     def is_young(self, at: int, span: int) -> bool:
         """Return whether little will be known yet of what calls take at that instant; `span`: how long one is."""
@@ -96,7 +96,7 @@ class Drains:
         return (self.next + self.offset) % _usual(span) == 0
 
     def _start(self, limit: float, ratio: float, *, listens: bool) -> None:
-        self.under_way, self.listens, self.resume, self.before = True, listens, limit, ratio
+        self.under_way, self.listens, self.settled, self.before = True, listens, limit, ratio
 
     def _multiple(self, every: int, now: int) -> int:
         return ((now + self.offset) // every + 1) * every - self.offset

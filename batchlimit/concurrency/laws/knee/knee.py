@@ -23,9 +23,9 @@ _CUT, _LEAP, _STEP, _LITTLE = 0.85, 0.4, 0.5, 0.1
 """What a loss leaves of the limit; the most that the limit grows by in a span, as a part of it; the least, and what it
 grows by where there is little room, in square roots of it."""
 _HEADROOM = 2.0
-"""Times the largest crowd of late that the limit may be: one that grew unused lets in a flood."""
+"""Times the peak of late that the limit may be: one that grew unused lets in a flood."""
 _FADE = 0.02
-"""How much of a crowd is forgotten with each span that saw a smaller one."""
+"""How much of a peak is forgotten with each span that saw a lower one."""
 _FALL, _RISE, _CREEP = 0.1, 0.1, 0.02
 """How far a baseline goes with each span: down; up when not in use; up when it looks like a queue all the same."""
 _LASTS = 2
@@ -82,9 +82,9 @@ class Knee(CountingLaw):
     """
 
     __slots__ = (
-        "_band", "_baselines", "_crowd", "_cut_at", "_drains", "_estimate", "_far", "_has_offset", "_initial",
+        "_band", "_baselines", "_cut_at", "_drains", "_estimate", "_far", "_has_offset", "_initial",
         "_is_used", "_least", "_maximum", "_minimum", "_peak", "_ratio", "_reached_ns", "_span", "_spans", "_speed",
-        "_strained_at", "_trust", "_usual", "_why",
+        "_strained_at", "_trust", "_uncut", "_usual", "_why",
     )  # fmt: skip
 
     def __init__(
@@ -95,14 +95,14 @@ class Knee(CountingLaw):
         self._initial = min(self._maximum, max(self._minimum, setting.whole("initial", initial)))
         self._band = RatioBand(setting.between("tolerance", tolerance, 1.0, math.inf, "()"))
         self._limit, self._estimate, self._peak = self._initial, float(self._initial), float(self._initial)
-        self._least = _SHORTEST_NS
+        self._least = _SHORTEST_NS  # how long the next span has to be
         self._span, self._baselines, self._trust = Span(), Baselines(), Trust()
         self._has_offset = offset is not None
         self._drains = Drains(setting.instant("offset", 0 if offset is None else offset))
-        self._spans = self._far = self._reached_ns = 0
-        self._speed, self._ratio, self._usual = math.inf, 1.0, 1.0
+        self._spans = self._far = self._reached_ns = 0  # `_far`: spans in a row far over what is allowed
+        self._speed, self._ratio, self._usual = math.inf, 1.0, 1.0  # of growth; of the last span; of those of late
         self._is_used, self._why = False, ""
-        self._crowd = 0.0  # the limit before a sudden ratio cut it, until a drain has told why
+        self._uncut = 0.0  # the limit before a sudden ratio cut it, until a drain has told why
         self._cut_at: int | None = None
         self._strained_at: int | None = None
 
@@ -117,7 +117,7 @@ class Knee(CountingLaw):
     @property
     def state(self) -> LawState:
         """Why the limit is what it is, the ratio, and the limit without the drain that is under way."""
-        return LawState(self._why, self._ratio, int(self._drains.resume + 0.5) if self._drains.under_way else None)
+        return LawState(self._why, self._ratio, int(self._drains.settled + 0.5) if self._drains.under_way else None)
 
     def _share_time(self, offset: int) -> None:
         """Go by a clock that is so many ns ahead of the limiter's, unless an `offset` was given."""
@@ -135,7 +135,7 @@ class Knee(CountingLaw):
         self._strained_at = now_ns if events else None
         if events:
             self._lose(now_ns)
-            self._settle()
+            self._keep_in_bounds()
         return self._limit
 
     def _decide(self) -> None:
@@ -150,10 +150,10 @@ class Knee(CountingLaw):
             self._drain()
         if is_due or self._spans <= _LASTS:
             self._drains.plan(now, self._least)
-        self._settle()
+        self._keep_in_bounds()
         if self._drains.under_way:
-            crowd = self._peak if self._drains.listens else self._drains.resume
-            self._span.restart_drain(now, 4 * self._least, crowd)
+            before = self._peak if self._drains.listens else self._drains.settled
+            self._span.restart_drain(now, 4 * self._least, before)
         else:
             self._span.restart(now, self._least, self._drains.next)
 
@@ -167,7 +167,7 @@ class Knee(CountingLaw):
         is_unsure = self._reached_ns >= _REACHED_NS and not self._trust.has_been_calm
         deep = is_unsure and drains.is_young(drains.next, self._least)
         if self._is_used or deep:
-            self._estimate, self._why = drains.begin(self._estimate, self._ratio, self._crowd, deep), "drain"
+            self._estimate, self._why = drains.begin(self._estimate, self._ratio, self._uncut, deep), "drain"
         elif drains.is_usual(self._least):
             drains.listen(self._estimate, self._ratio)
 
@@ -179,7 +179,7 @@ class Knee(CountingLaw):
             least *= 2
         return least
 
-    def _settle(self) -> None:
+    def _keep_in_bounds(self) -> None:
         ceiling = min(self._maximum, max(self._initial, _HEADROOM * self._peak))
         self._why = self._why or ("unused" if self._estimate > ceiling else "")
         self._estimate = max(self._minimum, min(self._estimate, ceiling))
@@ -227,7 +227,7 @@ class Knee(CountingLaw):
                 self._estimate += _LITTLE * math.sqrt(limit)
         else:
             self._shrink(ratio)
-        if not self._crowd and self._far < _LASTS:
+        if not self._uncut and self._far < _LASTS:
             self._grow_used_to(ratio)
 
     def _grow_used_to(self, ratio: float) -> None:
@@ -239,16 +239,16 @@ class Knee(CountingLaw):
     def _shrink(self, ratio: float) -> None:
         limit = self._estimate
         self._speed = 1.0
-        self._trust.crowded()
+        self._trust.queued()
         self._far = self._far + 1 if self._band.is_far(ratio, limit) else 0
         lasts = self._far >= _LASTS
-        if self._crowd:
+        if self._uncut:
             if lasts:
                 # No further than a queue would make it go: it may be none.
-                least = self._crowd * self._band.allowed(limit) / ratio
+                least = self._uncut * self._band.allowed(limit) / ratio
                 self._estimate = max(SHARPEST * limit, min(limit, least))
         elif lasts and self._spans > _EARLY and ratio > _SUDDEN * self._usual:
-            self._crowd = limit
+            self._uncut = limit
             self._cut(max(SHARPEST, 1 / math.sqrt(ratio)), self._span.concurrency)
             self._drains.hurry(self._span.end, self._least)
         else:
@@ -259,7 +259,7 @@ class Knee(CountingLaw):
         """Learn how long calls take without a queue; go back to what the limit was, or to what it should have been."""
         drains, reading = self._drains, self._baselines.read(self._span.times, self._span.within)
         drains.under_way = False
-        self._estimate, self._why = drains.resume, "drain"
+        self._estimate, self._why = drains.settled, "drain"
         if drains.listens:
             self._hear(reading)
         if drains.listens or not reading.counts:
@@ -267,19 +267,19 @@ class Knee(CountingLaw):
         ratio = reading.ratio
         drains.relax(self._least, self._baselines.is_far_off(ratio))
         may_rise = self._trust.drained(drains.before, ratio)
-        self._usual *= self._baselines.settle(reading, may_rise, self._span.is_by_chance)
+        self._usual *= self._baselines.learn_drain(reading, may_rise, self._span.is_by_chance)
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))
-        elif self._crowd and self._trust.is_news(ratio):
-            self._estimate, self._speed, self._why = max(self._estimate, self._crowd), math.inf, "trust"
-        if self._crowd:
-            self._crowd, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
+        elif self._uncut and self._trust.is_news(ratio):
+            self._estimate, self._speed, self._why = max(self._estimate, self._uncut), math.inf, "trust"
+        if self._uncut:
+            self._uncut, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
 
     def _hear(self, reading: SpanTimes) -> None:
         """Learn from the drains of the others that calls take far less than was believed, if enough calls show it."""
         if self._baselines.is_far_off(reading.ratio) and self._span.count >= _HEARD:
-            self._usual *= self._baselines.settle(reading, False, self._span.is_by_chance)
+            self._usual *= self._baselines.learn_drain(reading, False, self._span.is_by_chance)
 
     def _lose(self, now: int) -> None:
         """Shrink for a loss, at most once a span."""
@@ -287,7 +287,7 @@ class Knee(CountingLaw):
             self._cut_at, self._why = now, "loss"
             self._cut(_CUT, self._estimate)
 
-    def _cut(self, factor: float, crowd: float) -> None:
+    def _cut(self, factor: float, concurrency: float) -> None:
         self._speed = 1.0
-        self._estimate = min(self._estimate, max(self._estimate, crowd) * factor)
-        self._drains.resume *= factor
+        self._estimate = min(self._estimate, max(self._estimate, concurrency) * factor)
+        self._drains.settled *= factor

@@ -128,7 +128,7 @@ def test_it_falls_to_what_a_drain_shows_and_rises_if_it_may(
     shown: int, count: int, may_rise: bool, after: float
 ) -> None:
     baselines = known(a=20)
-    factor = baselines.settle(baselines.read({"a": [shown * _MS] * count}), may_rise, is_by_chance=False)
+    factor = baselines.learn_drain(baselines.read({"a": [shown * _MS] * count}), may_rise, is_by_chance=False)
     assert baselines.longest == pytest.approx(after * _MS, rel=0.01)
     assert factor == pytest.approx(after / 20, rel=0.01)
 
@@ -136,7 +136,7 @@ def test_it_falls_to_what_a_drain_shows_and_rises_if_it_may(
 @pytest.mark.parametrize(("count", "after"), [(10, 15.0), (40, 10.0)])
 def test_it_falls_half_as_far_where_ten_calls_may_be_short_by_chance(count: int, after: float) -> None:
     baselines = known(a=20)
-    baselines.settle(baselines.read({"a": [10 * _MS] * count}), may_rise=False, is_by_chance=True)
+    baselines.learn_drain(baselines.read({"a": [10 * _MS] * count}), may_rise=False, is_by_chance=True)
     assert baselines.longest == pytest.approx(after * _MS)
 
 
@@ -233,7 +233,7 @@ def test_a_queue_interrupts_calm() -> None:
     trust = doubtful()
     for _ in range(5):
         trust.calm(2 * 1000 * _MS, is_idle=True)
-        trust.crowded()
+        trust.queued()
     assert not trust.drained(3.0, 3.0)
     assert not trust.has_been_calm
 

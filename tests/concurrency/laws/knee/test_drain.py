@@ -78,14 +78,14 @@ def test_a_clock_that_leapt_does_not_put_it_off_for_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "crowd", "tried"),
+    ("limit", "uncut", "tried"),
     [(100, 0, 25), (100, 300, 75), (6, 0, 2), (5, 0, 2), (4.7, 0, 1), (1, 0, 1), (2.5, 40, 2.5)],
 )
-def test_it_lets_a_quarter_in_and_never_more_than_before(limit: float, crowd: float, tried: float) -> None:
+def test_it_lets_a_quarter_in_and_never_more_than_before(limit: float, uncut: float, tried: float) -> None:
     drains = Drains(0)
-    assert drains.begin(limit, 1.5, crowd) == tried
+    assert drains.begin(limit, 1.5, uncut) == tried
     assert drains.under_way
-    assert (drains.resume, drains.before) == (limit, 1.5)
+    assert (drains.settled, drains.before) == (limit, 1.5)
 
 
 def settled() -> Drains:
@@ -147,6 +147,6 @@ def test_to_listen_changes_no_limit() -> None:
     drains.listen(40.0, 1.2)
     assert drains.under_way
     assert drains.listens
-    assert (drains.resume, drains.before) == (40.0, 1.2)
+    assert (drains.settled, drains.before) == (40.0, 1.2)
     drains.begin(40.0, 1.2, 0)
     assert not drains.listens
