@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -109,15 +109,16 @@ def _written(told: str) -> float:
 
 
 def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
-    """Return the lines of each instant; an older line is of the one before: servers write when they have answered."""
-    reached = -math.inf
-
-    def at(line: Line) -> float:
-        nonlocal reached
-        reached = max(reached, line[0])
-        return reached
-
-    return ((now, list(together)) for now, together in groupby(lines, at))
+    """Yield the lines of each instant; an older line is of the one before: servers write when they have answered."""
+    now, together = -math.inf, list[Line]()
+    for line in lines:
+        if line[0] > now:
+            if together:
+                yield now, together
+            now, together = line[0], []
+        together.append(line)
+    if together:
+        yield now, together
 
 
 def pause(at: float, count: int) -> float:

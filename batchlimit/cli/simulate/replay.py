@@ -75,8 +75,12 @@ class Replay:
         step, admitted = pause(at, len(together)), 0
         for line in together:
             ways, way = self._routes.get(line[1:3]) or self._route(*line[1:3])
-            charge = way.known.get(way.client(line)) if way is not None else None
-            passed = self._passes_alone(charge, at) if charge is not None else None
+            charge, passed = way.known.get(way.client(line)) if way is not None else None, None
+            if charge is not None:
+                screen = charge.screen
+                # Where reservoirs may have to decide, an instance has to be chosen first.
+                if not screen.is_sampled if screen.is_open else screen.trust.until > at:
+                    passed = self._passes(charge, at)
             if charge is None or passed is None:
                 passed = self._decided(ways, line, at)
             else:
@@ -125,28 +129,22 @@ class Replay:
                     charge.screen.take_back(charge.cost)
         return short
 
-    def _passes_alone(self, charge: Charge, at: float) -> bool | None:
-        """See `_passes`, for the only rule of a request; None too where an instance has to be chosen before."""
-        screen = charge.screen
-        is_certain = not screen.is_sampled if screen.is_open else screen.trust.until > at
-        return self._passes(charge, at) if is_certain else None
-
     def _passes(self, charge: Charge, at: float) -> bool | None:
         """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
         screen, trust = charge.screen, charge.screen.trust
-        if not (screen.is_open or (trust.until <= at and screen.reopens(at))):
-            if trust.until == -math.inf:
-                return None
-            if trust.until <= at and not trust.lasts(at):
-                self._open(screen, at)
-                return None
-            trust.count += 1  # the plain bucket decides
-            return screen.spends(at, charge.cost, trust.pace)
-        is_sampled = screen.is_sampled
-        if not screen.passes(at, charge.cost):
+        if screen.is_open or (trust.until <= at and screen.reopens(at)):
+            is_sampled = screen.is_sampled
+            if screen.passes(at, charge.cost):
+                return None if is_sampled else True
             self._open(screen, at)
             return None
-        return None if is_sampled else True
+        if trust.until == -math.inf:
+            return None
+        if trust.until <= at and not trust.lasts(at):
+            self._open(screen, at)
+            return None
+        trust.count += 1  # the plain bucket decides
+        return screen.spends(at, charge.cost, trust.pace)
 
     def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
         """Charge the plain bucket too, and compare; what another key may have refused is not charged."""

@@ -20,6 +20,7 @@ decided by reservoirs as well, and their calls are counted.
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from batchlimit.bucket.fair_share import ALPHA
 from batchlimit.quota.quota import Quota
@@ -30,12 +31,22 @@ _STRETCH = 4.0
 """Seconds of a stretch; see CallSample."""
 
 
+@dataclass(slots=True)
+class _Band:
+    """A bandwidth of a plain bucket."""
+
+    rate: float
+    burst: float
+    floor: float  # with so many tokens, and twice the cost, the leased bucket admits
+    level: float = 0.0  # its tokens
+
+
 class Screen:
     """A key and its plain bucket. Arithmetic decides where it `is_open`; reservoirs too if a stretch `is_sampled`."""
 
     __slots__ = (
         "_bands", "_fills_in", "_on_end", "_since",
-        "count", "is_open", "is_sampled", "key", "kind", "last", "levels", "quota", "trust",
+        "count", "is_open", "is_sampled", "key", "kind", "last", "quota", "trust",
     )  # fmt: skip
 
     def __init__(
@@ -44,30 +55,26 @@ class Screen:
         """Begin full; `on_end` is called when a stretch ends, `is_exact` has reservoirs decide all requests."""
         self.key, self.quota, self.trust = key, quota, BucketTrust()
         self.kind: int | None = None  # of the last stretch that was sampled, whose calls of the store count
-        self._bands = [(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
+        self._bands = [_Band(band.rate, float(band.burst), band.burst * ALPHA) for band in quota.bandwidths]
         self._fills_in = math.inf if quota.denies_all or is_exact else max(b.burst / b.rate for b in quota.bandwidths)
         self._on_end = on_end
         self.is_open, self.is_sampled = self._fills_in < math.inf, False
         self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self.levels = [burst for _, burst, _ in self._bands]  # tokens in each bandwidth
+        self.levels = [band.burst for band in self._bands]
         self.last = self._since = now  # of the last request, and of the present stretch (s), which has so many
         self.count = 0
 
     def passes(self, now: float, cost: int) -> bool:
         """Charge a request that is certain to be admitted; False: reservoirs decide, now and from now on."""
-        passed, levels = now - self.last, list[float]()
-        for before, (rate, burst, floor) in zip(self.levels, self._bands, strict=True):
-            level = before + passed * rate
-            if level > burst:
-                level = burst
-            if level < floor + 2 * cost:
-                self._refill(now)
+        self._refill(now)
+        for band in self._bands:
+            if band.level < band.floor + 2 * cost:
                 self.is_open = False
                 return False
-            levels.append(level - cost)
-        self.levels, self.last = levels, now
+        for band in self._bands:
+            band.level -= cost
         self.count += 1
         if now - self._since > _STRETCH:
             self._on_end(self)
@@ -77,19 +84,31 @@ class Screen:
     def spends(self, now: float, cost: int, pace: float = 1.0) -> bool:
         """Charge a request if the plain bucket has so many tokens; `pace`: of its refill (default 1)."""
         self._refill(now, pace)
-        if min(self.levels) < cost:
+        if any(band.level < cost for band in self._bands):
             return False
         self.take_back(-cost)
         return True
 
     def _refill(self, now: float, pace: float = 1.0) -> None:
         passed, self.last = (now - self.last) * pace, now
-        bands = zip(self.levels, self._bands, strict=True)
-        self.levels = [min(burst, level + passed * rate) for level, (rate, burst, _) in bands]
+        for band in self._bands:
+            level = band.level + passed * band.rate
+            band.level = level if level < band.burst else band.burst
 
     def take_back(self, cost: int) -> None:
         """Return what was charged."""
-        self.levels = [level + cost for level in self.levels]
+        for band in self._bands:
+            band.level += cost
+
+    @property
+    def levels(self) -> list[float]:
+        """Tokens in each bandwidth."""
+        return [band.level for band in self._bands]
+
+    @levels.setter
+    def levels(self, found: list[float]) -> None:
+        for band, level in zip(self._bands, found, strict=True):
+            band.level = level
 
     def reopens(self, now: float) -> bool:
         """Whether arithmetic decides again, since nobody asked for so long."""
