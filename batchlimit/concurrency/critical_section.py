@@ -212,7 +212,7 @@ class SheddablePermits:
 
     def _add(self, permit: BasePermit) -> None:
         if permit._state is HELD:
-            permit._told = False
+            permit._is_shed = False
             self._permits.add(permit)
 
     def discard(self, permit: BasePermit) -> None:
@@ -231,7 +231,7 @@ class SheddablePermits:
         told = self._not_told(chosen)
         self._counts.shed += len(told)
         for permit in told:
-            permit._told = True
+            permit._is_shed = True
         return told
 
     @staticmethod

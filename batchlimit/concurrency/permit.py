@@ -42,7 +42,7 @@ class BasePermit(Unique):
     """
 
     __slots__ = (
-        "__weakref__", "_gate", "_in_flight", "_locked_gate", "_place", "_sheddable", "_state", "_tally", "_told",
+        "__weakref__", "_gate", "_in_flight", "_is_shed", "_locked_gate", "_place", "_sheddable", "_state", "_tally",
         "operation", "priority", "start_ns",
     )  # fmt: skip
     _instead = "complete it where it was acquired, and acquire another one there"
@@ -54,7 +54,7 @@ class BasePermit(Unique):
     _in_flight: int
     _tally: object  # of the partition, as long as this permit is counted there
     # Set when it becomes sheddable: whether it was told to give up.
-    _told: bool
+    _is_shed: bool
 
     def __init__(self, locked_gate: "LockedGate", operation: str, priority: int, sheddable: bool = False) -> None:
         self._state = ASKED  # first: also one with wrong arguments is collected
@@ -72,7 +72,7 @@ class BasePermit(Unique):
     @property
     def shed(self) -> bool:
         """Whether this call was told to give up."""
-        return self._sheddable and getattr(self, "_told", False)
+        return self._sheddable and getattr(self, "_is_shed", False)
 
     def success(self) -> None:
         """Complete the permit: the call was served."""

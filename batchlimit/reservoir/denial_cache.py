@@ -81,21 +81,21 @@ class DenialCache(NamedTuple):
         if grant.starts_in > 0.0:
             return cls.dry(begins - now, 1, now)
         bands = bands_of(quota)
-        denials = jitter * pace_of(bands, grant.active_instances) / 1e6
-        flow = denials * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
+        pace = jitter * pace_of(bands, grant.active_instances) / 1e6
+        flow = pace * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
         if grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)
-            early = min(_head_start(fetch.ask, quota, denials), wait - shortest)
+            early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
             denied = cls.dry(wait, fetch.cost, now, early=max(0.0, early))
             if fetch.ask.max_wait or fetch.repeated:
                 return denied
             return denied.until_asked(fetch, grant, quota, shortest, now)
-        if grant.level < flow >= 2.0 and grant.granted < demand * denials and _flows(grant, quota, flow):
+        if grant.level < flow >= 2.0 and grant.granted < demand * pace and _flows(grant, quota, flow):
             # where less than two are refilled meanwhile, only a refusal tells when there is one
             large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
-            return cls.dry(denials, 1, now, large_cost=large)
+            return cls.dry(pace, 1, now, large_cost=large)
         return NO_DENIALS
 
     def until_asked(self, fetch: Fetch, grant: Grant, quota: Quota, shortest: float, now: float) -> "DenialCache":
@@ -130,9 +130,9 @@ NO_DENIALS = DenialCache(LONG_AGO, 0, LONG_AGO, LONG_AGO)
 """Nothing is known to be short: ask at once."""
 
 
-def _head_start(ask: Ask, quota: Quota, denials: float) -> float:
+def _head_start(ask: Ask, quota: Quota, pace: float) -> float:
     """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
-    return min(_PACES * denials, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
+    return min(_PACES * pace, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
 
 
 def _flows(grant: Grant, quota: Quota, flow: float) -> bool:

@@ -58,7 +58,7 @@ class Lease:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the bucket counts what is here as spent: it may, and of what was here before it did so."""
+        """Whether the bucket counts what is here as spent, it seems: it may, and did so with what was here before."""
         return self.may_count_as_spent and self.counted_as_spent == self.generation - 1
 
     def advance(self, now: float) -> None:

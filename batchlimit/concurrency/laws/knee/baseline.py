@@ -200,8 +200,8 @@ class Trust:
     - it is one of two after a drain that did remove a queue, or after 3 s of calm
     - 32 drains in a row say the same; then 128 and so on, until there is calm
 
-    Calm counts from when the limit was not in use on: calls take no longer than they should as well where a baseline is
-    too high.
+    Calm counts once there was some while the limit was not in use. While it is in use, calls take no longer than they
+    should as well where a baseline is too high.
     """
 
     __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_stubbornness", "has_been_calm")

@@ -195,9 +195,9 @@ class Knee(CountingLaw):
         if span.dropped > _LOST * span.count:
             self._lose(span.end)
         elif self._spans > 1 and (span.count >= _TOLD or not is_cut_short):
-            (self._steer if self._is_used else self._rest)(reading)
+            (self._steer if self._is_used else self._learn_unused)(reading)
 
-    def _rest(self, reading: SpanTimes) -> None:
+    def _learn_unused(self, reading: SpanTimes) -> None:
         """Learn from a span that the limit did not bound: nobody queues there, unless the ratio says so.
 
         Then others may have filled the backend, and a limit that could let in far more has to come down as well.
