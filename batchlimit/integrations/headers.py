@@ -69,10 +69,10 @@ class Policy:
     Its slowest bandwidth has the name of the rule; each other has "#" and a number more, which no rule's name has.
     """
 
-    __slots__ = ("items", "limits", "most", "quota", "rates", "slowest")
+    __slots__ = ("items", "limits", "most", "rates", "slowest")
 
     def __init__(self, name: str, quota: Quota) -> None:
-        self.quota, self.most = quota, min(quota.largest_cost, _LARGEST)
+        self.most = min(quota.largest_cost, _LARGEST)
         parts = quota.bandwidths
         self.slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
         order = [slowest, *(number for number in range(len(parts)) if number != slowest)]
@@ -160,7 +160,7 @@ class Fields:
         secret = os.urandom(16) if secret is None else secret
         self._partitions = blake2b(digest_size=_PARTITION_BYTES, key=secret[:64]) if self._draft else None
         self._chance, self._wall = chance, wall
-        self._policies: dict[tuple[str, int], Policy] = {}  # by the id of the quota, which the Policy keeps alive
+        self._policies: dict[tuple[str, Quota], Policy] = {}  # of a function, each key has an equal quota of its own
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -192,10 +192,10 @@ class Fields:
 
     def _policy(self, name: str, quota: Quota) -> Policy:
         """Return what the fields say by a quota; keys of one rule may have several."""
-        if (found := self._policies.get((name, id(quota)))) is None:
+        if (found := self._policies.get((name, quota))) is None:
             if len(self._policies) >= _MOST_POLICIES:
                 self._policies.clear()
-            found = self._policies[name, id(quota)] = Policy(name, quota)
+            found = self._policies[name, quota] = Policy(name, quota)
         return found
 
     def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:

@@ -76,6 +76,23 @@ def test_a_quota_that_changed_is_told_anew() -> None:
     assert read_limits(dict(fields.of([applied("7/s", 4)])))["api"].q == 7
 
 
+def test_what_is_said_by_a_quota_is_written_once_though_each_key_has_an_equal_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counted(headers.Policy):
+        made = 0
+
+        def __init__(self, name: str, quota: Quota) -> None:
+            Counted.made += 1
+            super().__init__(name, quota)
+
+    monkeypatch.setattr(headers, "Policy", Counted)
+    fields = Fields()
+    for user in "ann", "bob":
+        fields.of([Left("login", Quota.parse("5/minute"), user, 4)])
+    assert Counted.made == 1
+
+
 @given(st.text(min_size=1), st.text(min_size=1), st.integers(0, 2**50), st.integers(1, 2**50))
 def test_whatever_a_rule_and_a_key_are_called_a_client_can_read_the_fields(
     name: str, key: str, remaining: int, burst: int
