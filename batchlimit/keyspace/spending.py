@@ -72,7 +72,7 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
-        self._counts_at, self._needs_demand = -math.inf, options.sizer.__class__ is TimeBatch  # x 0 is 0, as mostly
+        self._counts_at, self._needs_demand = -math.inf, type(options.sizer) is TimeBatch  # x 0 is 0, as mostly
         self._patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,6 +46,16 @@ class AtHalf:
 
 
 AT_HALF = AtHalf()
+
+
+class AtLeastTwo(TimeBatch):
+    """Wants a token more than a first call costs."""
+
+    def want(self, usage: Usage) -> int:
+        return max(2, super().want(usage))
+
+
+MOCK = Mock(spec=TimeBatch, want=lambda usage: 2)
 
 
 class Told(NoRules):
@@ -113,6 +124,8 @@ class Keys:
         (None, FixedBatch(2), 1, False),
         (None, FixedBatch(2), 2, True),
         (None, TimeBatch(), 1, True),
+        (None, AtLeastTwo(), 1, False),
+        (None, MOCK, 1, False),
         (KNOWN, TimeBatch(), 1, True),
         (KNOWN._replace(demand=4.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, True),
         (KNOWN._replace(demand=5.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, False),
@@ -129,6 +142,7 @@ class Keys:
     ],
     ids=[
         "an unknown key", "a sizer that wants more", "but not more than the call costs", "nobody asked lately",
+        "the user's own sizer, made of the default", "and a mock of it",
         "or seldom", "less than the next call in a lease", "more", "more, but not more than it costs", "a while ago",
         "one call alone just now", "more than one", "one call that cost as much",
         "half of the bucket is there", "less than half",
