@@ -27,6 +27,7 @@ def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules
     limits = read_limits(dict(fields))
     assert {name: (each.q, each.r) for name, each in limits.items()} == {"all": (100, 99), "search": (5, 3)}
     assert twin.counts("search") == {"matched": 1, "acquired": 1}
+    assert twin.enforcer.statistics().unmatched == 0
     assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_messages import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
@@ -88,6 +89,27 @@ def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
     slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
     assert renewer._answered(slots, slots.ask(START), START) == []
     assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(("due", "seconds"), [(0.25, 0.25), (math.inf, math.inf)])
+def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, seconds: float) -> None:
+    store: Any = Calls()
+    renewer, slept = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[float]()
+    renewer.holdings.keys.add(slots := slots_of("a", due))
+    renewer.holdings.note(slots, START)
+
+    class Asleep(Exception):
+        pass
+
+    class Wake(Event):
+        def wait(self, seconds: float | None) -> None:
+            slept.append(seconds or 0.0)
+            raise Asleep
+
+    renewer.holdings.wake = Wake()
+    with pytest.raises(Asleep):
+        renewer._run()
+    assert slept == [pytest.approx(seconds, abs=1e-6)]
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,21 @@ def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> No
         SharedConcurrencyLimiter.from_url("memory://", limits, **options)
 
 
+@pytest.mark.parametrize(
+    ("limits", "deadline", "waits"),
+    [
+        ({"a": 1}, 0.5, 0.5),
+        ({"a": 1, "b": Shared(1, lease=60.0)}, 9.0, 2.5),
+        ({"a": 1, "b": Shared(1, lease=4.0)}, 9.0, 1.0),
+    ],
+)
+def test_an_answer_is_waited_for_a_quarter_of_the_shortest_lease_at_most(
+    limits: Any, deadline: float, waits: float
+) -> None:
+    with SharedConcurrencyLimiter(MemoryStore(), limits, deadline=deadline) as limiter:
+        assert limiter._engine._store._deadline == waits
+
+
 def test_the_largest_numbers_work() -> None:
     limiter_of(
         MemoryStore(), {"a": Shared(1_000_000_000, lease=3600.0), "b": Shared(1, lease=0.1)}, weight=1_000_000
@@ -227,8 +242,10 @@ def test_who_waited_in_vain_is_told_so() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter, limiter.acquire("gpu"):
         with pytest.raises(ConcurrencyLimited) as refusal:
             limiter.acquire("gpu", timeout=0.01)
-        assert refusal.value.reason == "queue_timeout"
-        assert limiter.statistics().refused == 1
+        assert (refusal.value.reason, limiter.statistics().refused) == ("queue_timeout", 1)
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("gpu", timeout=0)
+        assert (refusal.value.reason, limiter.statistics().refused) == ("limit", 2)
 
 
 @on_a_loop

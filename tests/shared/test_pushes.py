@@ -112,7 +112,7 @@ def test_a_subscription_that_lasted_is_made_again_at_once(monkeypatch: pytest.Mo
 def test_the_log_tells_of_a_failure_after_a_minute_without_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now, instants = 0.0, iter([0.0, 59.0, 119.0])
+    now, instants, pauses = 0.0, iter([0.0, 59.0, 119.0]), list[tuple[float, ...]]()
 
     def subscribe() -> None:
         nonlocal now
@@ -121,12 +121,17 @@ def test_the_log_tells_of_a_failure_after_a_minute_without_one(
             listener.stop()
         raise ConnectionError
 
+    def shortest(*both: float) -> float:
+        pauses.append(both)
+        return 0.0
+
     listener = Listener(subscribe, lambda name, push: None, lambda: None, lambda: True)
     monkeypatch.setattr(pushes_module, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(pushes_module, "_PAUSE", (0.0, 0.0))
+    monkeypatch.setattr(pushes_module, "uniform", shortest)
     with caplog.at_level(logging.DEBUG, "batchlimit"):
         listener._run()
     assert [each.levelname for each in caplog.records] == ["INFO", "DEBUG", "INFO"]
+    assert pauses == [(0.5, 1.0)], "after those that had failed at once"
 
 
 def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimiter) -> int:
