@@ -66,6 +66,15 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 
 @limited("bytes:{user}")
+async def payload(request: web.Request) -> web.Response:
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield b"%d" % number * 10
+
+    return web.Response(body=parts())
+
+
+@limited("bytes:{user}")
 async def plain(request: web.Request) -> web.Response:
     return web.Response(body=b"x" * 30)
 
@@ -88,6 +97,7 @@ def application() -> web.Application:
             web.view("/view", View),
             web.get("/shop", Shop().search),
             web.get("/stream", stream),
+            web.get("/payload", payload),
             web.get("/plain", plain),
             web.get("/ws", echo),
             web.options("/search", hello),
@@ -188,7 +198,14 @@ def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(p
 
 
 @pytest.mark.parametrize(
-    ("path", "method", "sent"), [("/stream", "GET", 30), ("/plain", "GET", 30), ("/plain", "HEAD", 0)]
+    ("path", "method", "sent"),
+    [
+        ("/stream", "GET", 30),
+        ("/payload", "GET", 30),
+        ("/payload", "HEAD", 0),
+        ("/plain", "GET", 30),
+        ("/plain", "HEAD", 0),
+    ],
 )
 def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
     async def test(at: At) -> None:

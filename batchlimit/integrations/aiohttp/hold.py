@@ -93,13 +93,14 @@ class AiohttpHold:
         self._front.settle(self.outcome, Response(status, headers, error, error is None, sent))
 
     def _count(self, response: web.StreamResponse) -> None:
-        write = response.write
+        writer: Any = response._payload_writer  # noqa: SLF001  a body that is an iterator passes by `response.write`
+        write = writer.write
 
-        async def counted(data: Any) -> None:
-            await write(data)
+        async def counted(data: Any, **options: Any) -> None:
+            await write(data, **options)
             self._sent += len(data)
 
-        response.write = counted  # type: ignore[method-assign]
+        writer.write = counted
 
     def _limit_messages(self, websocket: web.WebSocketResponse) -> None:
         """Charge each message that the handler receives, however it asks for it; the first refused one closes."""
