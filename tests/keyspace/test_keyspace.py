@@ -50,9 +50,10 @@ def test_what_uses_an_entry_hears_once_that_it_is_let_go() -> None:
 def test_the_waits_of_a_key_count_to_the_name_that_the_code_has_for_it_now() -> None:
     with RateLimiter(Stage(), {"*": SLOW}, sizer=FixedBatch(50), clock=Clock()) as limiter:
         keyspace = limiter._registry._keyspace
-        entry = keyspace.find(KEY, SLOW)
+        entry = keyspace.find(KEY, keyspace._code.quota(KEY))
         code = Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0))
         before = entry.reservoir.state.waits
+        assert before is keyspace._tallies.waits(keyspace._code.rule(KEY).quota)
         keyspace.obey(code)
         keyspace.recode(entry)
         assert entry.reservoir.state.waits is keyspace._tallies.waits(code.rule(KEY).quota)

@@ -84,6 +84,8 @@ def fields(**more: str) -> dict[str, str]:
 def test_a_hash_reads_as_its_overrides() -> None:
     read = Overrides.read(fields(**{"rule:rule:*": '{"quota": "6/s", "until": 9.5}'}))
     assert (read.revision, {each.name: str(each.quota) for each in read}) == (7, {"ann": "5/s", "rule:*": "6/s"})
+    again = Overrides.read(read.fields)
+    assert (again.revision, list(again)) == (7, list(read))
 
 
 @pytest.mark.parametrize(

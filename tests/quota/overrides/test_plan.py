@@ -4,7 +4,7 @@ import pytest
 
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import MOST, Overrides
-from batchlimit.quota.overrides.plan import Difference, Until, difference, end_of, removal, setting
+from batchlimit.quota.overrides.plan import Difference, Until, applying, difference, end_of, removal, setting
 from batchlimit.quota.quota import Quota
 
 NOW = 1_000_000.0
@@ -90,6 +90,11 @@ def test_there_is_an_end_to_overrides() -> None:
     with pytest.raises(ValueError, match="10000 are the most"):
         setting(full, Override("one more", Quota(1.0)), "me", NOW)
     assert setting(full, Override("user:7", Quota(2.0)), "me", NOW).texts
+    one, two = Override("one more", Quota(1.0)), Override("two more", Quota(1.0))
+    left = full.by_name["user:7"]
+    assert applying(full, Difference((one,), (left,), {}, 0), "me", "", NOW).texts
+    with pytest.raises(ValueError, match="10001 overrides"):
+        applying(full, Difference((one, two), (left,), {}, 0), "me", "", NOW)
 
 
 def test_what_stands_there_already_is_not_set_again_and_a_change_tells_what_was_before() -> None:
