@@ -110,6 +110,9 @@ def test_close_may_be_called_again(api: Api, clock: Clock) -> None:
         lambda limiter, key: limiter.pause(key, 1.0),
         lambda limiter, key: limiter.resume(key),
         lambda limiter, key: limiter.line_up(key, 1.0, 1.0),
+        lambda limiter, key: limiter.acquire_all({key: 1}),
+        lambda limiter, key: limiter.decide_all({key: 1, "b": 1}),
+        lambda limiter, _key: limiter.decide_all({}),
     ],
 )
 def test_nothing_works_after_close(api: Api, call: Callable[[Any, str], object], key: str) -> None:
