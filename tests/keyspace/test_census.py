@@ -241,6 +241,10 @@ def test_a_place_that_got_free_is_taken_before_there_is_another_page() -> None:
     newcomer = Key(plain())
     tallies.enter(newcomer)
     assert newcomer.page is keys[0].page
+    tallies.leave(keys[7])
+    late = Key(plain())
+    tallies.enter(late)
+    assert late.page is not keys[0].page, "who has left leaves no second place"
     other = Key(made(FIVE))
     tallies.enter(other)
     assert other.page is not keys[0].page
