@@ -1,5 +1,7 @@
 """Charges before the cost is known, and how they are made good."""
 
+from typing import Any
+
 import pytest
 
 from batchlimit.reservoir.estimate import Estimate
@@ -10,6 +12,14 @@ def test_settling_says_what_is_still_to_be_charged(actual: int, difference: int)
     estimate = Estimate({"key": 40}, "keep")
     assert estimate.settle({"key": actual}) == {"key": difference}
     assert estimate.settled
+
+
+@pytest.mark.parametrize(("actual", "error"), [(-1, ValueError), (True, TypeError), (1.0, TypeError)])
+def test_what_cannot_have_been_used_settles_nothing(actual: Any, error: type[Exception]) -> None:
+    estimate = Estimate({"key": 40}, "keep")
+    with pytest.raises(error, match="actual must be"):
+        estimate.settle({"key": actual})
+    assert not estimate.settled
 
 
 @pytest.mark.parametrize(

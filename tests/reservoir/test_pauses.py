@@ -91,3 +91,5 @@ def test_a_pause_is_known_by_what_the_bucket_owes_then() -> None:
     view = caller.reservoir.state.view
     assert (view.paused_until, view.level) == (2.5, -20)
     assert view.fits_in(5, quota, 0.5) == about(2.5), "nothing is leased any more"
+    caller.reservoir.lifecycle.resume()
+    assert (view.paused_until, view.level) == (LONG_AGO, 0)

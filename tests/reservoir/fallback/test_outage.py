@@ -326,6 +326,13 @@ def test_what_expired_unused_is_there_again() -> None:
     assert admitted == 25
 
 
+@pytest.mark.parametrize(("at", "back"), [(LEASE - 0.001, None), (LEASE, GiveBack("a", 2, 0, refund=2))])
+def test_a_refund_of_more_than_was_borrowed_stays_as_long_as_that(at: float, back: GiveBack | None) -> None:
+    entry = away()
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.refund(3, 1.0 + at) == back
+
+
 def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
     """For a minute: who asks later has a lease of the bucket's own to refund."""
     entry = away(FailurePolicy.open())
