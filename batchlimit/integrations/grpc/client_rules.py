@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Unpack
+from typing import Any
 
 import grpc
 
@@ -12,7 +12,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrenc
 from batchlimit.integrations import source
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, refused_by_limiter
+from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import (
     AsyncEveryCall,
     AsyncRefusedCall,
@@ -21,9 +21,10 @@ from batchlimit.integrations.grpc.client_calls import (
     Patience,
     RefusedCall,
 )
-from batchlimit.integrations.grpc.details import CallOptions, CallPermits, HoldsRules
+from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Name, equal_priority, no_partition
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.integrations.permits import refusal_of
 from batchlimit.rules import Rule, RuleFile, Rules
 
@@ -153,8 +154,10 @@ class ConcurrencyClientInterceptor(EveryCall):
 
     Args:
         limiter: The limiter, keyed or not; its owner closes it.
-        partition, key, outcome, priority: As of ConcurrencyInterceptor, with the same defaults. The functions get the
-            `grpc.ClientCallDetails`, but for `outcome`.
+        partition: Returns the name of a call's partition, from its `grpc.ClientCallDetails` (default: no name).
+        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter has no keys).
+        outcome: Returns what a status tells about the load (default `outcome_of`).
+        priority: Returns the priority of a call: high ones are served first in the queue (default: the same for all).
         wait: Whether calls wait in the queue of the limiter, until their deadline at most (default False). `future` and
             streams wait before they return.
         timeout: Seconds that a call waits at most; only with `wait` (default None: until its deadline).
@@ -178,12 +181,15 @@ class ConcurrencyClientInterceptor(EveryCall):
         self,
         limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
         *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] = equal_priority,
         wait: bool = False,
         timeout: float | None = None,
-        **options: Unpack[CallOptions],
     ) -> None:
         super().__init__(Patience(wait, timeout))
-        self._permits = CallPermits(THREADED, limiter, **options)
+        self._permits, self._outcome = CallPermits(THREADED, limiter, partition, key, priority), outcome
 
     def __repr__(self) -> str:
         return f"<ConcurrencyClientInterceptor of {self._permits!r}>"
@@ -191,7 +197,7 @@ class ConcurrencyClientInterceptor(EveryCall):
     def _admit(self, details: Any, timeout: float | None) -> Ended:
         try:
             permit = self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
-            return _completing(permit, self._permits.outcome)
+            return _completing(permit, self._outcome)
         except BatchLimitError as error:
             raise RefusedCall(refusal_of(error), refused_by_limiter(error)) from error
 
@@ -230,12 +236,15 @@ class AsyncConcurrencyClient(AsyncEveryCall):
         self,
         limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
         *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] = equal_priority,
         wait: bool = False,
         timeout: float | None = None,
-        **options: Unpack[CallOptions],
     ) -> None:
         super().__init__(Patience(wait, timeout))
-        self._permits = CallPermits(ASYNC, limiter, **options)
+        self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority), outcome
 
     def __repr__(self) -> str:
         return f"<AsyncConcurrencyClient of {self._permits!r}>"
@@ -243,7 +252,7 @@ class AsyncConcurrencyClient(AsyncEveryCall):
     async def _admit(self, details: Any, timeout: float | None) -> Ended:
         try:
             permit = await self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
-            return _completing(permit, self._permits.outcome)
+            return _completing(permit, self._outcome)
         except BatchLimitError as error:
             raise AsyncRefusedCall(refusal_of(error), refused_by_limiter(error)) from error
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor, Future
-from typing import Any, Unpack
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -11,10 +11,11 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimi
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_limiter
-from batchlimit.integrations.grpc.details import HELD, CallOptions, CallPermits, not_sheddable
+from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
+from batchlimit.integrations.grpc.details import HELD, CallPermits, Name, equal_priority, no_partition, not_sheddable
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early
+from batchlimit.integrations.permit_source import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 
@@ -61,15 +62,18 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         self,
         limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
         *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
+        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
         workers: Executor | None = None,
         timeout: float | None = None,
-        **options: Unpack[CallOptions],
     ) -> None:
-        self._permits = CallPermits(THREADED, limiter, sheddable, **options)
+        self._permits = CallPermits(THREADED, limiter, partition, key, priority, sheddable)
         if workers is not None and self._permits.is_shared:
             raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
-        self._workers, self._timeout = workers, timeout
+        self._outcome, self._workers, self._timeout = outcome, workers, timeout
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits!r}>"
@@ -128,7 +132,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             nonlocal permit
             permit = permit_of(context)
             HELD.set(permit)
-            return CallEnd(context, completing(permit, self._permits.outcome))
+            return CallEnd(context, completing(permit, self._outcome))
 
         return Call(found, begin, ending_early(found, lambda: permit) if may_end else None).handler()
 
@@ -183,10 +187,13 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         self,
         limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
         *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
-        **options: Unpack[CallOptions],
+        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
     ) -> None:
-        self._permits = CallPermits(ASYNC, limiter, sheddable, **options)
+        self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits!r}>"
@@ -219,7 +226,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
             HELD.set(permit)
             try:
                 async with permit:
-                    return await call.run(requests, context, completing(permit, self._permits.outcome))
+                    return await call.run(requests, context, completing(permit, self._outcome))
             except (ConcurrencyLimited, PermitLost) as error:
                 if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
                     raise

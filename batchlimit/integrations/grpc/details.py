@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypedDict
+from typing import Any
 
 import grpc
 
@@ -10,7 +10,6 @@ from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of
 from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import SharedPermit
@@ -97,34 +96,22 @@ class HoldsRules:
         return self._front.statistics()
 
 
-class CallOptions(TypedDict, total=False):
-    """What a limit asks of a call, or of how it ended; `ConcurrencyInterceptor` says what each of these means."""
-
-    partition: Name
-    key: KeyOf | None
-    outcome: OutcomeOf
-    priority: Callable[[Any], int]
-
-
 class CallPermits(PermitSource):
-    """The permits of calls, each by what its details say; `outcome` is what their statuses tell about the load."""
+    """The permits of calls, each by what its details say."""
 
     def __init__(
         self,
         kinds: tuple[type, ...],
         limiter: AnyLimiter,
+        partition: Name,
+        key: KeyOf | None,
+        priority: Callable[[Any], int],
         sheddable: Callable[[Any], bool] = not_sheddable,
-        /,
-        *,
-        partition: Name = no_partition,
-        key: KeyOf | None = None,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] = equal_priority,
     ) -> None:
         if key is not None and sheddable is not not_sheddable:
             raise TypeError("sheddable= is for a limiter without keys")
         super().__init__(kinds, limiter, partition, key)
-        self.outcome, self.is_sheddable, self._priority = outcome, sheddable, priority
+        self._priority, self.is_sheddable = priority, sheddable
 
     def options(self, details: Any, sheddable: bool = False) -> dict[str, Any]:
         """Return what a call asks of the limiter."""
