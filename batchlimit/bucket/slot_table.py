@@ -18,10 +18,10 @@ class Borrower:
     """An instance that holds slots or waits; the fields are those of the hash."""
 
     name: str
+    since: int
     held: int = 0
     ends: int = 0
     wants: int = 0
-    since: int = 0
     weight: int = 1
     idle: int = 0
     limit: int = 0
