@@ -83,6 +83,10 @@ def test_a_new_mark_takes_back_what_is_laid_out_below_it() -> None:
     assert lie(some) == (16, 0)
     some.set_low_watermark(18)
     assert lie(some) == (0, 16)
+    some = leased(10)
+    some.take(1)
+    some.set_low_watermark(18)
+    assert lie(some) == (0, 9), "nor does who takes one by one find more than there are"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the thread that asks learns of keys: when to ask, whom to wake, what is left."""
 
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -110,6 +111,15 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, seconds
     with pytest.raises(Asleep):
         renewer._run()
     assert slept == [pytest.approx(seconds, abs=1e-6)]
+
+
+def test_close_waits_a_second_until_the_store_has_back_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = Calls()
+    renewer, waited = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[float]()
+    renewer._thread = threading.current_thread()  # so that there is something to wait for
+    monkeypatch.setattr(renewer._flushed, "wait", waited.append)
+    renewer.close()
+    assert waited == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -555,6 +555,15 @@ def test_who_waits_looks_for_a_push_that_was_lost() -> None:
         assert not thread.is_alive()
 
 
+def test_a_child_never_ends_what_its_parent_began() -> None:
+    """Its destructors may take locks that the parent held."""
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
+        engine, kept = limiter._engine, limiter._engine.renewer
+        engine.after_fork()
+        assert engine._inherited == (None, kept)
+        kept.close()
+
+
 def test_a_permit_of_an_outage_is_lost_in_a_forked_child() -> None:
     with (
         SharedConcurrencyLimiter.from_url("redis://127.0.0.1:1", {"gpu": 1}, on_failure="open") as limiter,

@@ -428,6 +428,7 @@ def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
     for _ in range(2):
         generations.append(lease.generation)
         lease.borrow(5, LEASE, 1.0)
+        assert (lease.starts, lease.borrowed) == (1.0, True)
         generations.append(lease.generation)
         lease.borrow(5, LEASE, 1.0)
         assert lease.generation == generations[-1], "the same one goes on"
