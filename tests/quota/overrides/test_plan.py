@@ -81,6 +81,24 @@ def test_overrides_that_have_ended_leave_with_the_next_change() -> None:
     assert removal(OLD, ["ann"], "me", "", NOW).texts == {"gone": "", "ann": ""}
 
 
+@pytest.mark.parametrize(
+    ("there", "is_refused"),
+    [
+        ([], False),
+        ([Override("ann", Quota(2.0))], True),
+        ([Override("ann", Quota(2.0), until=NOW)], False),
+        ([Override("ann", Quota(2.0), mode="shadow")], False),
+    ],
+)
+def test_a_trial_does_not_take_the_place_of_an_override_in_force(there: list[Override], is_refused: bool) -> None:
+    trial = Override("ann", Quota(1.0), mode="shadow")
+    if is_refused:
+        with pytest.raises(ValueError, match="is in force: remove it"):
+            setting(Overrides(7, there), trial, "me", NOW)
+    else:
+        assert setting(Overrides(7, there), trial, "me", NOW).texts["ann"] == trial.encode()
+
+
 def test_what_is_not_set_is_not_removed() -> None:
     assert removal(OLD, [], "me", "", NOW).texts == {}
 
