@@ -85,6 +85,8 @@ def test_nobody_enters_before_the_store_has_answered() -> None:
     assert world.enter("a") is None
     waiter = world.wait("a")
     assert world.all["a"].due == START
+    world.all["a"].ask(world.now)
+    assert not world.all["a"].asks.are_in_vain, "nobody knows yet"
     assert world.exchange("a") == [waiter]
     assert waiter.place
 
