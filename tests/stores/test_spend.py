@@ -13,6 +13,7 @@ from batchlimit.stores import MemoryStore, RedisStore, Store
 from batchlimit.stores.client.rulebook import rules_name
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.optional import Spender
+from tests.awaiting import rules_of
 from tests.servers import Server
 
 TEN = Quota(0.001, 10)
@@ -136,7 +137,7 @@ def test_a_young_bucket_begins_as_full_as_it_is_told_and_a_poor_one_is_for_take(
 
 def test_the_revision_of_the_overrides_is_told_if_it_is_looked_for(together: Any) -> None:
     assert together.spend([group("a")], look=True).rules == 0
-    is_made, revision = together.rules.change(Change(0, {"ann": '{"quota": "1/s"}'}))
+    is_made, revision = rules_of(together).change(Change(0, {"ann": '{"quota": "1/s"}'}))
     assert is_made
     assert together.spend([group("a")], look=True).rules == revision
     assert together.spend([group("a")]).rules == -1

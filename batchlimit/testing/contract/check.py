@@ -104,12 +104,14 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
+        if not callable(method):
+            return method
 
-        async def call(*arguments: Any) -> Any:
-            told = method(*arguments)
+        async def call(*arguments: Any, **options: Any) -> Any:
+            told = method(*arguments, **options)
             return await told if inspect.isawaitable(told) else told
 
-        return lambda *arguments: awaited(call, *arguments)
+        return lambda *arguments, **options: awaited(call, *arguments, **options)
 
 
 class BlockingStore(Blocking):
