@@ -120,7 +120,8 @@ def run(contestant: str, url: str, seconds: float, users: str, arrivals: float) 
         port = free.getsockname()[1]
     own = {"CONTESTANT": contestant, "STORE": url, "PREFIX": f"r{secrets.token_hex(4)}-", "QUOTA": QUOTAS[users]}
     command = [sys.executable, "-m", "uvicorn", "benchmarks.web_users:application", "--factory", "--no-access-log"]
-    server = subprocess.Popen([*command, "--port", str(port), "--log-level", "error"], env=os.environ | own)
+    options = ["--port", str(port), "--log-level", "error", "--timeout-keep-alive", "60"]  # idle ones stay open
+    server = subprocess.Popen([*command, *options], env=os.environ | own)
     try:
         _reached(port)
         started = _processor(server.pid)
