@@ -11,7 +11,7 @@ request (us), and the slowest of 100 requests (ms). With several rules each has 
 if an answer was not 200.
 
 Python collects all garbage once soon after its imports: 50 ms here. `wrk` counts a pause once for each request that it
-would have sent meanwhile, so that is more than one request in 100 of a round of 4 s, and less of one of 15.
+would have sent meanwhile. In a round of 4 s that is more than one request in 100, and fewer in one of 15 s.
 """
 
 import argparse

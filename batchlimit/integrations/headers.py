@@ -82,8 +82,8 @@ class Policy:
         self.rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
         # To be filled with the `pk` of each bandwidth: the items of RateLimit-Policy.
         self.items = ", ".join(f"{_item(names[number], parts[number])};pk=:%b:" for number in order).encode()
-        # The item of RateLimit where this bandwidth binds: to be filled with the `pk`, then with what is left and how
-        # long that lasts, or with nothing where no token ever comes. What stays for then has each % twice.
+        # The item of RateLimit where this bandwidth binds. First the `pk` is filled in, then what is left and how long
+        # that lasts, unless no token ever comes. What stays for the second time has each % twice.
         left = [";r=%%d;t=%%d" if rate else ";r=0" for rate in self.rates]
         limits = [name.replace("%", "%%") + each + ";pk=:%b:" for name, each in zip(names, left, strict=True)]
         self.limits = [limit.encode() for limit in limits]

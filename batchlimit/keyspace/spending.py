@@ -72,7 +72,8 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
-        self._counts_at, self._needs_demand = -math.inf, type(options.sizer) is TimeBatch  # x 0 is 0, as mostly
+        self._counts_at = -math.inf
+        self._needs_demand = type(options.sizer) is TimeBatch  # the usual sizer wants nothing of a demand of 0
         self._patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}
@@ -169,8 +170,7 @@ class Spending(Generic[E]):
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
-        is_new = snapshot is None and not demand.rate
-        if not (is_new and self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
+        if (snapshot or demand.rate or not self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
             if snapshot is not None:
                 self._dormant.put(place, snapshot, now)
             return None

@@ -38,7 +38,7 @@ class Lease:
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
         self.may_count_as_spent = False  # whether the bucket may count the last grant as spent
-        self.counted_as_spent: int | None = None  # the generation that it counts so, though not all of it was spent
+        self.counted_as_spent: int | None = None  # the generation that it counts so; not all of it was spent
         self.whole_burst: WholeBurst | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
         self.served = 0  # tokens of the bucket's that went to waiters

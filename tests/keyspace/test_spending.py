@@ -292,7 +292,7 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
 
 
 class Counting(InstanceCount):
-    """Notes when it is told how many instances there are."""
+    """Notes when it learns how many instances there are."""
 
     def __init__(self) -> None:
         super().__init__()

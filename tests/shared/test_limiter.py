@@ -437,7 +437,7 @@ class Ending(Cut):
 
 
 def test_of_two_threads_that_were_begun_one_ends_the_limiter() -> None:
-    """Who begins one may be interrupted before anybody knows of it: the next caller begins another."""
+    """A signal may interrupt the caller that begins one before anybody knows of it. The next caller begins another."""
     store = Ending()
     limiter = limiter_of(store, {"gpu": 1})
     limiter.acquire("gpu").release()

@@ -31,7 +31,7 @@ class Said(NamedTuple):
         """The stream, on a loop."""
         for part in iter(lambda: b"x" * 1000, b"") if self.stream == "endless" else PARTS:
             yield part
-            await asyncio.sleep(0)  # so that the server learns of a client that has gone
+            await asyncio.sleep(0)  # so that the server learns that the client left
         self._break()
 
     def _break(self) -> None:
@@ -81,10 +81,10 @@ async def done() -> None:
 
 
 def user_of(scope: Any) -> dict[str, str]:
-    """Who asks, by the scope of a request."""
+    """Say who asks, by the scope of a request."""
     return {"user": dict(scope["headers"]).get(b"x-user", b"nobody").decode("latin-1")}
 
 
 def user_named(request: Any) -> dict[str, str]:
-    """Who asks, by a request of a framework."""
+    """Say who asks, by a request of a framework."""
     return {"user": request.headers.get("x-user", "nobody")}

@@ -12,7 +12,7 @@ FIVE, SIX, SEVEN = Quota(5.0), Quota(6.0), Quota(7.0)
 
 
 def obeyed(*files: dict[str, CodeLimit]) -> Code:
-    """Return what holds after a limiter has gone by these files, one after the other."""
+    """Return what holds after a limiter obeyed these files, one after the other."""
     made = found = Code(quota_rule(Quota(9.0)), "closed", "enforce", Rank(3, 50.0))
     for names in files:
         found = made.by_file(CodeLimits(names), found, 80.0)

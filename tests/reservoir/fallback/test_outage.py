@@ -423,7 +423,7 @@ def test_a_decision_says_who_made_it_while_the_store_is_away(mode: Any, source: 
 
 
 def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
-    """What was taken of one of them does not return to another."""
+    """Tokens that were taken of one of them do not return to another."""
     lease, generations = away().reservoir.state.lease, []
     for _ in range(2):
         generations.append(lease.generation)
