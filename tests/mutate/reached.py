@@ -1,0 +1,79 @@
+"""Which tests pass through which lines."""
+
+import os
+import pickle
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import coverage
+import pytest
+
+from tests.mutate.changes import ROOT, Mutation
+
+_ITSELF = re.compile("settrace|setprofile|SetAsyncExc|opcodes|interrupter")
+
+
+class Reached(NamedTuple):
+    """The tests by the lines that they pass through, and the seconds that each takes."""
+
+    lines: dict[tuple[str, int], set[str]]
+    seconds: dict[str, float]
+    everywhere: set[str]
+    """Tests that trace or interrupt by themselves: they may not be watched."""
+
+    def by(self, mutation: Mutation) -> list[str]:
+        """The tests that pass through a changed statement, the quickest first."""
+        lines = (self.lines.get((str(mutation.path), line), set()) for line in mutation.lines)
+        return sorted(self.everywhere.union(*lines), key=self.seconds.__getitem__)
+
+    def patience(self, mutation: Mutation) -> float:
+        """After so many seconds its tests hang: ten times what they took, and twenty more."""
+        return 20 + 10 * sum(self.seconds[each] for each in self.by(mutation))
+
+
+def reached(session: pytest.Session, paths: set[Path]) -> Reached | None:
+    """Run each test once, in a process of its own for all, and see where it passes; None: one of them fails."""
+    with tempfile.NamedTemporaryFile() as file:
+        if (child := os.fork()) == 0:
+            found = _seen(session, paths)
+            Path(file.name).write_bytes(pickle.dumps(found))
+            os._exit(0)
+        os.waitpid(child, 0)
+        return pickle.loads(Path(file.name).read_bytes())  # type: ignore[no-any-return]
+
+
+def _seen(session: pytest.Session, paths: set[Path]) -> Reached | None:
+    watch = coverage.Coverage(data_file=None, include=[str(ROOT / each) for each in paths])
+    found = Reached({}, {}, set())
+    for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+        began = time.perf_counter()
+        if _ITSELF.search(item.path.read_text()):
+            found.everywhere.add(item.nodeid)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        else:
+            watch.start()
+            watch.switch_context(item.nodeid)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            watch.stop()
+        found.seconds[item.nodeid] = time.perf_counter() - began
+        if session.testsfailed:
+            return None
+    for path in paths:
+        for line, tests in watch.get_data().contexts_by_lineno(str(ROOT / path)).items():
+            found.lines[str(path), line] = set(tests) & found.seconds.keys()
+    return found
+
+
+def fails(session: pytest.Session, tests: Sequence[str]) -> bool:
+    """Run tests until one fails."""
+    by_name = {each.nodeid: each for each in session.items}
+    items = [by_name[each] for each in tests]
+    for item, following in zip(items, [*items[1:], None], strict=False):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return True
+    return False
