@@ -91,6 +91,11 @@ class Faulty(FaultyCalls, Generic[S]):
         told = {name: getattr(self, name) for name in ("down", "slow", "loses_state", "loses_replies")}
         return f"<{type(self).__name__}: {told}>"
 
+    @property
+    def spends_together(self) -> bool:
+        """See Spender."""
+        return isinstance(self._inner, Spender) and self._inner.spends_together
+
     def after_fork(self) -> None:
         """See Store.after_fork."""
         self._inner.after_fork()
