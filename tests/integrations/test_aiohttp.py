@@ -62,6 +62,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     for number in range(3):
         await response.write(b"%d" % number * 10)
+    await response.write_eof(b"last")
     return response
 
 
@@ -200,7 +201,7 @@ def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(p
 @pytest.mark.parametrize(
     ("path", "method", "sent"),
     [
-        ("/stream", "GET", 30),
+        ("/stream", "GET", 34),
         ("/payload", "GET", 30),
         ("/payload", "HEAD", 0),
         ("/plain", "GET", 30),

@@ -93,14 +93,17 @@ class AiohttpHold:
         self._front.settle(self.outcome, Response(status, headers, error, error is None, sent))
 
     def _count(self, response: web.StreamResponse) -> None:
-        writer: Any = response._payload_writer  # noqa: SLF001  a body that is an iterator passes by `response.write`
-        write = writer.write
+        """Count what a body that is an iterator, and a handler that writes by itself, hand to the response."""
+        writer: Any = response._payload_writer  # noqa: SLF001  both pass by it
 
-        async def counted(data: Any, **options: Any) -> None:
-            await write(data, **options)
-            self._sent += len(data)
+        def counting(write: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+            async def counted(data: bytes = b"", **options: Any) -> None:
+                await write(data, **options)
+                self._sent += memoryview(data).nbytes
 
-        writer.write = counted
+            return counted
+
+        writer.write, writer.write_eof = counting(writer.write), counting(writer.write_eof)
 
     def _limit_messages(self, websocket: web.WebSocketResponse) -> None:
         """Charge each message that the handler receives, however it asks for it; the first refused one closes."""
