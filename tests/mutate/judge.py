@@ -79,4 +79,5 @@ def _fail_anew(mutation: Mutation, tests: list[str]) -> bool:
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     assert "batchlimit" not in sys.modules
-    return pytest.main([*_ARGUMENTS, "-x", *tests]) != pytest.ExitCode.OK
+    # pytest would load the package by its own loader, as of a plugin, to rewrite its assertions
+    return pytest.main([*_ARGUMENTS, "-x", "--assert=plain", *tests]) != pytest.ExitCode.OK
