@@ -10,6 +10,7 @@ import pytest
 
 from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
+from batchlimit.base.steps import drive, run
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
@@ -71,6 +72,14 @@ class Stage:
 
         await_fact(asked, "the limiter heard of it")
 
+    def read(self) -> None:
+        """What an answer begins that tells of another revision."""
+        rules = getattr(self.limiter, "_inner", self.limiter)._registry.rules
+        if isinstance(self.limiter, RateLimiter):
+            run(rules.read())
+        else:
+            awaited(lambda: drive(rules.read()))
+
     def look_at_the_clock(self) -> None:
         """What the background thread does, or the timer."""
 
@@ -122,10 +131,11 @@ def test_a_key_in_use_obeys(stage: Stage) -> None:
 def test_an_override_ends_by_itself(stage: Stage) -> None:
     stage.limiter.acquire("another key")
     await_fact(lambda: stage.looks_by > stage.clock.now + 600, "it looks later, for keys that are idle")
-    stage.set("search:*", "20/s", until="10m")
+    stage.admin.set("search:*", "20/s", until="10m")
+    stage.read()
+    await_fact(lambda: -math.inf < stage.looks_by <= stage.clock.now + 601, "the end is planned though nobody calls")
     assert stage.limit == 20
     (override,) = stage.admin.overrides()
-    await_fact(lambda: -math.inf < stage.looks_by <= stage.clock.now + 600, "the end is planned")
     stage.end(override, -0.1)
     assert stage.limit == 20
     stage.clock.now += 0.2
