@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from socket import AF_INET, inet_pton
 from typing import Literal
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-_NAT64 = IPv6Network("64:ff9b::/96")
+_NAT64, _SIX_TO_FOUR, _TEREDO = 0x64_FF9B << 64, 0x2002, 0x2001_0000
+"""Prefixes of addresses that carry IPv4, as numbers: 64:ff9b::/96 without its last 32 bits, 2002::/16 and 2001::/32."""
+_V4 = 0xFFFF_FFFF
 _FURTHEST = 100
 """How many forwarded addresses are read at most, from the right."""
 
@@ -109,28 +112,33 @@ def network(text: str, v6: int = 56) -> str:
         ('2001:db8:0:1200::/56', '192.0.2.1', '192.0.2.1')
     """
     address = parse(text)
+    if isinstance(address, IPv6Address):
+        address = _carried(int(address)) or address
     if address is None:
         return text
-    if isinstance(address, IPv6Address):
-        address = _carried(address) or address
     if isinstance(address, IPv4Address) or v6 == 128:
         return str(address)
-    return str(IPv6Network((address, v6), strict=False))
+    return f"{IPv6Address(int(address) >> 128 - v6 << 128 - v6)}/{v6}"
 
 
-def _carried(address: IPv6Address) -> IPv4Address | None:
+def _carried(number: int) -> IPv4Address | None:
     """Return the IPv4 address whose packets are carried: its network is shared by all of IPv4, or is many keys.
 
     For keys alone: a proxy is trusted by the address that it has.
     """
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.sixtofour or (address.teredo or (None, None))[1]
+    if number >> 32 == _NAT64:
+        return IPv4Address(number & _V4)
+    if number >> 112 == _SIX_TO_FOUR:
+        return IPv4Address(number >> 80 & _V4)
+    return IPv4Address(~number & _V4) if number >> 96 == _TEREDO else None
 
 
 def parse(text: str) -> Address | None:
     """Return the address in a text, without its port, brackets and zone; None if there is none."""
-    text = text.strip(" \t")
+    try:
+        return IPv4Address(inet_pton(AF_INET, text))  # as nearly always, in a quarter of the time
+    except (OSError, ValueError):
+        text = text.strip(" \t")
     if text.startswith("["):
         text, bracket, port = text[1:].partition("]")
         if not bracket or not _is_port(port):
