@@ -3,8 +3,11 @@
 import dataclasses
 import gc
 import inspect
+import math
 import pkgutil
+import re
 import warnings
+from ast import literal_eval
 from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
@@ -53,6 +56,8 @@ MADE_BY_USERS = [
     "RedisStore",
     "TimeBatch",
 ]
+
+_DEFAULT = re.compile(r"\bdefault (-?\d[\d,]*(?:\.\d+)?|inf|None|True|False)\b")
 
 
 def modules(name: str) -> Iterator[ModuleType]:
@@ -127,6 +132,29 @@ def test_a_public_method_says_what_it_takes_and_returns(name: str) -> None:
         for argument in signature.parameters.keys() - {"self", "cls"}:
             assert described(text, argument), (method, argument)
         assert "Returns:" in text or signature.return_annotation in (None, "None", inspect.Signature.empty), method
+
+
+def ways(found: type) -> list[tuple[str, inspect.Signature]]:
+    """What a class says of its arguments and those of its methods, and their signatures."""
+    made = (inspect.getdoc(found) or "") + (inspect.getdoc(vars(found).get("__init__")) or "")
+    called = [(inspect.getdoc(each) or "", inspect.signature(each)) for each in methods(found).values()]
+    return [(made, inspect.signature(found.__init__)), *called]  # type: ignore[misc]
+
+
+WAYS = {name: ways(found) for name, found in CLASSES.items()}
+"""As they are before other tests have longer deadlines."""
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_default_is_the_number_that_its_description_says(name: str) -> None:
+    for text, signature in WAYS[name]:
+        for argument, parameter in signature.parameters.items():
+            told = _DEFAULT.search(described(text, argument))
+            if told is not None and parameter.default is not parameter.empty:
+                default = math.inf if told[1] == "inf" else literal_eval(told[1].replace(",", ""))
+                assert (parameter.default, type(parameter.default) is bool) == (default, type(default) is bool), (
+                    argument
+                )
 
 
 @pytest.mark.parametrize("name", ["RateLimiter", "AsyncRateLimiter"])

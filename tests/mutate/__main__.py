@@ -12,43 +12,10 @@ argument; they do not count.
 
 import argparse
 import multiprocessing
-import random
 import sys
-from pathlib import Path
 
-from tests.mutate.changes import ROOT, Mutation, sites
 from tests.mutate.judge import judged
-
-_MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
-_ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
-_APIS = [f"tests/apis/test_{each}.py" for each in ("spends", "several", "pauses", "close", "overrides", "parity")]
-PARTS = {
-    "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
-    "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
-    "keyspace": ["tests/keyspace", *_APIS, "tests/life/test_dormant_keys.py", _MODEL],
-    "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
-    "shared": ["tests/shared", "tests/stores/test_slots.py"],
-    "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
-    "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
-}
-"""By folder or module of the library: where the tests of its rules are."""
-
-
-def equivalents() -> set[str]:
-    """The names of changes that change nothing; each is followed by ` # ` and why."""
-    lines = (Path(__file__).parent / "equivalents.txt").read_text().splitlines()
-    return {line.split(" # ")[0] for line in lines if line and not line.startswith("#")}
-
-
-def drawn(part: str, count: int | None, seed: int) -> list[Mutation]:
-    """So many of the changes of a part, but not those that change nothing."""
-    place, known = ROOT / "batchlimit" / part, equivalents()
-    paths = sorted(path.relative_to(ROOT) for path in (place.rglob("*.py") if place.is_dir() else [place]))
-    places = [each for path in paths for each in sites(path)]
-    if count is not None:
-        places = random.Random(seed).sample(places, min(count, len(places)))
-    made = [each.mutation() for each in places]
-    return [each for each in made if each is not None and each.name not in known]
+from tests.mutate.sampled import FOR_ALL, PARTS, drawn
 
 
 def main() -> int:
@@ -66,7 +33,7 @@ def main() -> int:
     survivors = []
     number = 0
     for number, (mutation, survives) in enumerate(
-        judged(mutations, chosen.tests or PARTS[chosen.part], chosen.jobs), 1
+        judged(mutations, chosen.tests or PARTS[chosen.part] + FOR_ALL, chosen.jobs), 1
     ):
         survivors += [mutation] if survives else []
         print(f"{number}/{len(mutations)} {'SURVIVES' if survives else 'noticed '} {mutation}", flush=True)

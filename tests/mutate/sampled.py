@@ -1,0 +1,39 @@
+"""The parts of the library, the tests of their rules, and a sample of the changes of a part."""
+
+import random
+from pathlib import Path
+
+from tests.mutate.changes import ROOT, Mutation, sites
+
+_MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
+_ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
+_APIS = [f"tests/apis/test_{each}.py" for each in ("spends", "several", "pauses", "close", "overrides", "parity")]
+PARTS = {
+    "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
+    "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
+    "keyspace": ["tests/keyspace", *_APIS, "tests/life/test_dormant_keys.py", _MODEL],
+    "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
+    "shared": ["tests/shared", "tests/stores/test_slots.py"],
+    "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
+    "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
+}
+"""By folder or module of the library: where the tests of its rules are."""
+FOR_ALL = ["tests/test_docstrings.py::test_a_default_is_the_number_that_its_description_says"]
+"""Tests of every part."""
+
+
+def equivalents() -> set[str]:
+    """The names of changes that change nothing; each is followed by ` # ` and why."""
+    lines = (Path(__file__).parent / "equivalents.txt").read_text().splitlines()
+    return {line.split(" # ")[0] for line in lines if line and not line.startswith("#")}
+
+
+def drawn(part: str, count: int | None, seed: int) -> list[Mutation]:
+    """So many of the changes of a part, but not those that change nothing."""
+    place, known = ROOT / "batchlimit" / part, equivalents()
+    paths = sorted(path.relative_to(ROOT) for path in (place.rglob("*.py") if place.is_dir() else [place]))
+    places = [each for path in paths for each in sites(path)]
+    if count is not None:
+        places = random.Random(seed).sample(places, min(count, len(places)))
+    made = [each.mutation() for each in places]
+    return [each for each in made if each is not None and each.name not in known]
