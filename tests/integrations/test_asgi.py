@@ -405,6 +405,28 @@ async def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -
         assert {b"retry-after", b"ratelimit"} <= reply.fields.keys()
 
 
+@pytest.mark.parametrize("started", [False, True])
+@in_virtual_time
+async def test_a_refusal_is_no_500_where_an_own_answer_raises_before_it_starts(
+    started: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if started:
+            await send(start(429))
+        raise LookupError("no template")
+
+    async with limited(Hello(), Rule("off", "1/hour", key="off"), on_rejected=lambda *_: app) as middleware:
+        await call(middleware, http())
+        if started:
+            with pytest.raises(LookupError):
+                await call(middleware, http())
+            return
+        reply = await call(middleware, http())
+    assert reply.status == 429
+    assert reply.fields[b"content-type"] == b"application/problem+json"
+    assert "on_rejected raised, so the answer is problem details: no template" in caplog.text
+
+
 @in_virtual_time
 async def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with limited(Hello(), IP) as middleware:

@@ -37,10 +37,13 @@ class Answers:
         """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
         give_back_permit(scope)
         fields = refusal.fields if writes_fields else []
-        app = await self._own(scope, refusal)
-        if app is not None:
-            await Exchange(receive, send, fields).run(app, scope)
-        else:
+        app, own = await self._own(scope, refusal), Exchange(receive, send, fields)
+        try:
+            await (own.run(app, scope) if app is not None else answer(refusal, scope, receive, send, fields))
+        except Exception as error:
+            if app is None or own.has_started:
+                raise
+            self._counters.unanswered(refusal.rules, error)
             await answer(refusal, scope, receive, send, fields)
 
     async def _own(self, scope: Scope, refusal: Refusal) -> ASGIApp | None:
