@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_554,
+    "lines": 52_557,
     "functions": 4_187,
     "files": 359,
     "classes of one name": 10,
