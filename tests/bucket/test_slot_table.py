@@ -318,3 +318,11 @@ def test_nobody_has_to_go_below_its_fair_part_for_one_who_has_its_own() -> None:
     scene.now += 4 * SECOND
     scene.lend("b", 2, held=1, waiting=1)
     assert [push.instance for push in scene.pushes] == []
+
+
+def test_an_instance_whose_lease_is_just_over_is_told_that_its_slots_are_not_known() -> None:
+    scene = Scene()
+    scene.lend("a", 2)
+    for later, is_fresh in ((10 * SECOND - 1, False), (10 * SECOND, True)):
+        scene.now += later
+        assert scene.table.lend(ask("a", 2), scene.now)[0].fresh == is_fresh

@@ -12,7 +12,9 @@ from rest_framework.request import Request as RestRequest
 
 from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations import asgi, django, fastapi, wsgi
-from batchlimit.integrations.enforcement import Enforcer, RouteLimit, decisions, show
+from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions, show
+from batchlimit.integrations.enforcement.plan import Bill
+from batchlimit.integrations.enforcement.view import in_shadow
 from batchlimit.rules import Request, Rule, Rules
 from tests.integrations.everywhere import FACES
 
@@ -157,3 +159,15 @@ def test_reset_after_is_told_of_tokens_in_memory() -> None:
     assert (found.source, found.quota) == ("local", Quota.parse("100/s burst 1000"))
     assert found.reset_after == pytest.approx((1000 - found.remaining) / 100)
     assert asgi.decisions is decisions
+
+
+@pytest.mark.parametrize(("known", "again", "limit"), [(None, 7200.0, 1), (Quota.parse("2/s"), 1.0, 2)])
+def test_the_quota_that_an_operator_has_set_is_told_in_place_of_the_rule(
+    known: Quota | None, again: float, limit: int
+) -> None:
+    rule = Rule("all", "1/hour", key="all")
+    left = {"all": (0, known, None)}
+    seen = decisions({SHOWN: (Bill([(rule, "all", 1)]), left, None)})["all"]
+    assert (seen.limit, seen.quota) == (limit, known or rule.quota)
+    admitted = Decision(True, 2, 0, 0.0, 0.0, "store", known)
+    assert in_shadow(admitted, rule, 2).retry_after == pytest.approx(again)

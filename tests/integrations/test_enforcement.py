@@ -183,6 +183,7 @@ def test_a_cost_beyond_the_burst_never_fits_and_says_no_time(make: Make) -> None
     assert refusal is not None
     assert (refusal.status, refusal.rules) == (429, ("big",))
     assert b"retry-after" not in dict(refusal.headers)
+    assert read_limits(dict(refusal.headers))["big"].r == 0
     assert twin.left("all") == 100
 
 
@@ -299,6 +300,14 @@ def test_the_response_decides_what_is_charged(make: Make, charge: Any, left: int
     assert twin.left("login") == left
     twin.settle(outcome, Response(200))
     assert twin.left("login") == left  # a second time changes nothing
+
+
+def test_what_a_response_charges_more_is_a_debt_where_nothing_is_left(make: Make) -> None:
+    twin = make(Rule("login", "2/hour", key="login", cost=2, charge=lambda _: 3))
+    twin.settle(twin.admit(), Response(200))
+    refusal = twin.admit().refusal  # one is owed, and two are the cost: three of 1,800 s
+    assert refusal is not None
+    assert refusal.retry_after == pytest.approx(5400, abs=5)
 
 
 def test_only_failed_logins_count(make: Make) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.integrations.enforcement import Response, RouteLimit
+from batchlimit.integrations.enforcement import Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import known_of, mark, marks_of
 from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, RulesError
@@ -29,6 +29,15 @@ def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules
     assert twin.counts("search") == {"matched": 1, "acquired": 1}
     assert twin.enforcer.statistics().unmatched == 0
     assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
+
+
+def test_a_route_where_no_rules_are_is_refused_and_the_log_has_the_remedy_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusals = [unprotected("lost:{user}", "add the middleware") for _ in range(2)]
+    assert [(each.status, each.retry_after) for each in refusals] == [(503, 1.0)] * 2
+    remedy = "requests of a route are refused, which asks for 'lost:{user}': add the middleware"
+    assert caplog.messages == [remedy]
 
 
 def test_routes_that_ask_for_one_rule_at_different_costs_are_charged_each_its_own(make: Make) -> None:

@@ -110,6 +110,17 @@ def test_rules_are_obeyed_after_the_limits_that_they_ask_for(path: Path) -> None
     assert seen == [True, False], f"{limits} came last"
 
 
+def test_a_file_without_the_rule_that_a_route_was_checked_for_is_refused_before_it_has_a_request(
+    site: Site, path: Path
+) -> None:
+    put(path, FIRST + ROUTE)
+    site.look()
+    site.enforcer.check(RouteLimit("search:{ip}"))
+    put(path, SECOND)
+    assert not site.look()
+    assert "search:{ip}" in site.file.problem
+
+
 def test_a_file_without_the_rule_that_a_route_asks_for_is_refused_whole(site: Site, path: Path) -> None:
     put(path, FIRST + ROUTE)
     site.look()

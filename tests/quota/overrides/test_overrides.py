@@ -28,6 +28,8 @@ RULES = [
     Override("held", Quota(9.0, 100), until=100.0, covered=override("held", 10.0)),
     Override("h?ld", Quota(11.0, 100), until=200.0, at=9.0, covered=override("h?ld", 12.0)),
     override("?eld", 13.0, at=5.0),
+    override("tie:a?", 14.0),
+    override("tie:?b", 15.0),
 ]
 
 
@@ -54,6 +56,7 @@ RULES = [
         ("hxld", 199.9, 11.0),
         ("hxld", 200.0, 12.0),
         ("heeld", 0.0, 7.0),
+        ("tie:ab", 0.0, 14.0),  # of two alike that were set at once the later one by name, in all processes
     ],
 )
 def test_the_override_that_counts(key: str, now: float, rate: float | None) -> None:
@@ -88,6 +91,11 @@ def test_a_hash_reads_as_its_overrides() -> None:
     assert (again.revision, list(again)) == (7, list(read))
 
 
+@pytest.mark.parametrize("revision", [1, 2**38 - 1])
+def test_a_revision_of_the_first_change_and_of_the_last_is_read(revision: int) -> None:
+    assert Overrides.read(fields(revision=str(revision))).revision == revision
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -97,6 +105,7 @@ def test_a_hash_reads_as_its_overrides() -> None:
         {"revision": "-1"},
         {"revision": "seven"},
         {"revision": "\u0667"},
+        {"revision": str(2**38)},
         {"revision": str(2**60)},
         {"rule:bob": "garbage"},
         {"rule:": '{"quota": "5/s"}'},
