@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_557,
-    "functions": 4_187,
-    "files": 359,
+    "lines": 52_697,
+    "functions": 4_198,
+    "files": 361,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

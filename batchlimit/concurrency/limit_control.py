@@ -41,8 +41,8 @@ class LimitControl:
         self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
         self._has_failed = False
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
-        if isinstance(law, Settable):
-            law.listen(self.refresh)
+        if isinstance(setting := law.law if isinstance(law, Watched) else law, Settable):
+            setting.listen(self.refresh)
 
     def listen(self, changed: Changed, why: bool) -> None:
         """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""

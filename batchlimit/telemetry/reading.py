@@ -97,9 +97,7 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
     for result in ("bypassed", "shed"):
         yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
     yield Series(metrics.CALLS_WAITED, ("",)), seen.waits
-    for each in seen.watchers:
-        for result in ("polls", "events", "errors", "timeouts"):
-            yield Series(metrics.WATCHED, (each.name, result)), getattr(each, result)
+    yield from _watchers(seen)
 
 
 def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, Value]]:
@@ -108,6 +106,13 @@ def _keyed(seen: KeyedStatistics) -> Iterator[tuple[Series, Value]]:
         yield from _calls(policy, pattern)
         if pattern.waits.total:
             yield Series(metrics.CALLS_WAITED, (policy,)), pattern.waits
+    yield from _watchers(seen)
+
+
+def _watchers(seen: ConcurrencyStatistics | KeyedStatistics) -> Iterator[tuple[Series, Value]]:
+    for each in seen.watchers:
+        for result in ("polls", "events", "errors", "timeouts"):
+            yield Series(metrics.WATCHED, (each.name, result)), getattr(each, result)
 
 
 def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iterator[tuple[Series, Value]]:

@@ -6,7 +6,7 @@ import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
 from batchlimit.base.histogram import Durations, Histogram
-from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.concurrency import KeyedConcurrencyLimiter, KeyedStatistics, WatcherStatistics
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import AIMD, Fixed, Knee
 from batchlimit.reservoir.statistics import PolicyStatistics
@@ -97,6 +97,15 @@ def test_a_keyed_limiter_is_told_by_pattern() -> None:
         "concurrency.requests user:* succeeded ": 1,
         "concurrency.requests user:* refused limit": 1,
         "concurrency.requests * ignored ": 1,
+    }
+
+
+def test_the_watchers_of_a_keyed_limiter_are_told() -> None:
+    seen = KeyedStatistics({}, (WatcherStatistics("keys", polls=3, events=2, errors=1, timeouts=0),))
+    assert told(read(seen)) == {
+        "concurrency.watcher.polls keys polls": 3,
+        "concurrency.watcher.polls keys events": 2,
+        "concurrency.watcher.polls keys errors": 1,
     }
 
 

@@ -14,4 +14,7 @@ A gate is kept in `by_key`, where calls find it without a lock. When more keys c
 last look are kept no longer. A gate with a permit stays alive all the same, since the permit refers to it, and
 KeyedGates finds it by a weak reference. When the last permit ends, the gate is gone, and what it counted is added to
 its pattern.
+
+A period ends: the thread of Rounds polls the watchers of all keys, and KeyWatchers as one of them, which polls those of
+each key. KeyedGates tells each law what its watchers saw. A law that keys share hears of a period once.
 """

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from batchlimit.base.unique import Forkables
@@ -18,27 +18,32 @@ from batchlimit.concurrency.keyed.limits import (
     SharedLaw,
     made,
     patterns,
+    unwatched,
 )
 from batchlimit.concurrency.law import Law
+from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import Changed
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.statistics import Counts
+from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import LimiterClosed
+from batchlimit.events import log_event
 
 _SECOND = 1_000_000_000
 _LOOKS = 4
 """How many kept gates are looked at when one more is kept. So their number falls while few new keys come."""
 
 
-class _KnownGate(weakref.ref[LockedGate]):
+class KnownGate(weakref.ref[LockedGate]):
     """A gate that is alive, and what outlasts it."""
 
-    __slots__ = ("counts", "key", "pattern")
+    __slots__ = ("counts", "key", "pattern", "watchers")
 
     counts: Counts
     key: str
     pattern: KeyPattern
+    watchers: tuple[Watcher, ...] | None  # of this key alone; None: there are none yet
 
     def statistics(self) -> PatternStatistics:
         """Return what was counted at this gate, and what is there now unless it is gone."""
@@ -63,16 +68,22 @@ class KeyedGates:
         classify: Classify,
         max_keys: int,
         idle_after: float,
+        watchers: Sequence[Watcher],
         clock: Callable[[], int],
     ) -> None:
         self.pattern_of = patterns(limits)
+        self._watchers = watchers
+        of_keys = [each for each in limits.values() if isinstance(each, Keyed)]
+        self.watches_keys = any(each.watchers for each in of_keys)
+        if stuck := [each.limit for each in of_keys if each.limit is Gitaly and not self._is_watched(each)]:
+            raise ValueError(unwatched(stuck[0]))
         self._classify, self.clock = classify, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
         self.by_key: dict[str, LockedGate] = {}  # those that are kept; calls look here first, without the lock
-        self._known: dict[str, _KnownGate] = {}
+        self._known: dict[str, KnownGate] = {}
         self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
-        self._gone: deque[_KnownGate] = deque()
+        self._gone: deque[KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
         self._is_closed = False
@@ -118,7 +129,26 @@ class KeyedGates:
         for known, gate in alive:  # without the lock: this takes the gates' own
             gate.control.listen(partial(changed, known.key), why)
 
-    def _alive(self) -> list[tuple[_KnownGate, LockedGate]]:
+    def calibrate(self, events: Sequence[str], of_keys: Mapping[str, Sequence[str]]) -> None:
+        """Tell all laws what their watchers saw in a period: those of all keys, and those of one."""
+        with self._lock:
+            alive, shared = self._alive(), list(self._shared.values())
+        tells = [partial(law.end_period, events, self.clock()) for law in shared]
+        for known, gate in alive:
+            if self._is_watched(known.pattern.keyed):
+                tells.append(partial(gate.control.calibrate, (*events, *of_keys.get(known.key, ()))))
+        for tell in tells:  # without the lock, as above
+            try:
+                tell()
+            except Exception as error:  # noqa: BLE001  of one law: the others are to be told all the same
+                log_event("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
+
+    def watched(self) -> Iterable[KnownGate]:
+        """Return the keys that have watchers of their own."""
+        with self._lock:
+            return [known for known, _gate in self._alive() if known.pattern.keyed.watchers is not None]
+
+    def _alive(self) -> list[tuple[KnownGate, LockedGate]]:
         """Return the gates that are not gone; requires the lock. A destructor may add keys meanwhile."""
         return [(known, gate) for known in list(self._known.values()) if (gate := known()) is not None]
 
@@ -160,14 +190,14 @@ class KeyedGates:
             queue=pattern.keyed.queue,
             classify=self._classify,
             bypass=None,
-            watchers=(),
+            watchers=self._watchers,
             clock=self.clock,
             key=key,
         )
         for changed, why in self._listeners:
             gate.control.listen(partial(changed, key), why)
-        known = _KnownGate(gate, self._gone.append)
-        known.counts, known.key, known.pattern = gate.counts, key, pattern
+        known = KnownGate(gate, self._gone.append)
+        known.counts, known.key, known.pattern, known.watchers = gate.counts, key, pattern, None
         self._known[key] = known
         return gate
 
@@ -176,10 +206,13 @@ class KeyedGates:
         if isinstance(keyed.limit, int):
             return Fixed(keyed.limit)
         if not keyed.shared:
-            return made(keyed.limit, self.clock)
+            return made(keyed.limit, self.clock, self._is_watched(keyed))
         if (law := self._shared.get(pattern)) is None:
-            law = self._shared[pattern] = SharedLaw(made(keyed.limit, self.clock))
+            law = self._shared[pattern] = SharedLaw(made(keyed.limit, self.clock, self._is_watched(keyed)))
         return law
+
+    def _is_watched(self, keyed: Keyed) -> bool:
+        return bool(self._watchers or keyed.watchers)
 
     def _make_room(self) -> None:
         """Look at the gates that nobody looked at for longest; keep those that were used since, if there is room."""

@@ -1,107 +1,16 @@
-"""KeyedConcurrencyLimiter for threads, AsyncKeyedConcurrencyLimiter for tasks, and what they have in common."""
+"""KeyedConcurrencyLimiter for threads, AsyncKeyedConcurrencyLimiter for tasks."""
 
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, partial
-from typing import Literal, overload
 
-from batchlimit.base.redaction import shown
-from batchlimit.base.unique import AsyncClosing, Closing, Unique
+from batchlimit.base.unique import AsyncClosing, Closing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncPermit
-from batchlimit.concurrency.classification import Classify, classify
-from batchlimit.concurrency.keyed.gates import KeyedGates
-from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
+from batchlimit.concurrency.keyed.base import BaseKeyedLimiter
 from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
-from batchlimit.concurrency.laws.setting import between, whole
 from batchlimit.concurrency.permit import Permit
-
-
-class BaseKeyedLimiter(Unique):
-    """The gates of all keys. Each of the two APIs has its own way to wait at them."""
-
-    _instead = "make one in each process: each limits itself"
-
-    def __init__(
-        self,
-        limits: Mapping[str, int | Keyed],
-        *,
-        classify: Classify = classify,
-        max_keys: int = 10_000,
-        idle_after: float = 60.0,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
-        for name, function in (("classify", classify), ("clock", clock)):
-            if not callable(function):
-                raise TypeError(f"{name} must be a function, not {function!r}")
-        self._gates = KeyedGates(limits, classify=classify, max_keys=max_keys, idle_after=idle_after, clock=clock)
-        self._by_key = self._gates.by_key
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} with {self._gates!r}>"
-
-    def statistics(self) -> KeyedStatistics:
-        """Return how many calls are under way and wait now, and what was counted so far, by pattern.
-
-        Returns:
-            A copy, which changes no more.
-        """
-        return self._gates.statistics()
-
-    @overload
-    def listen(self, changed: Callable[[str, int, int], object]) -> None: ...
-    @overload
-    def listen(self, changed: Callable[[str, int, int, str], object], *, why: Literal[True]) -> None: ...
-    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
-        """Have a function called after each change of the limit of a key.
-
-        It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
-        whose law is shared takes over the limit when one of its own calls ends, and `changed` is called then.
-
-        Args:
-            changed: Gets the key, and its limit before and after (calls).
-            why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
-
-        Raises:
-            TypeError: `changed` is no function.
-
-        Example:
-            >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-            >>> from batchlimit.laws import AIMD
-            >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
-            ...     limiter.listen(lambda key, before, after, why: print(key, before, "->", after, why), why=True)
-            ...     limiter.acquire("repo:42").drop()
-            repo:42 20 -> 18 loss
-        """
-        if not callable(changed):
-            raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
-        self._gates.listen(changed, why)
-
-    def busiest(self, count: int = 10) -> list[KeyStatistics]:
-        """Return the keys with the most calls under way and waiting now.
-
-        Args:
-            count: How many keys at most (default 10).
-
-        Returns:
-            The keys, the busiest first; keys without a call are left out.
-        """
-        return sorted(self._gates.busy(), key=lambda key: (-key.in_flight - key.waiting, key.key))[:count]
-
-    def _order(self, keys: Iterable[str]) -> list[str]:
-        """Return keys in the order in which all callers acquire them: that of the limits, then by name."""
-        if isinstance(keys, str) or not isinstance(keys, Iterable):
-            raise TypeError(f"several keys come as a list or another iterable, not as {shown(keys)}")
-        found = list(keys)
-        numbered = {(self._gates.pattern_of(key).number, key) for key in found}
-        if not found:
-            raise ValueError("there must be at least one key to acquire")
-        if len(numbered) < len(found):
-            raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
-        return [key for _number, key in sorted(numbered)]
 
 
 class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
@@ -117,11 +26,15 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
             leaves forgets what its law has learnt.
         idle_after: After so many seconds (default 60) a key without calls leaves the memory when other keys come.
+        watchers: Look at the machine once a period, in a background thread, and tell the laws of all keys (default:
+            none). What watches the group of one key alone is for `Keyed`.
+        every: The period of all watchers (seconds, default 30).
         clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: There are no limits, a limit is below 1, or a number is out of its range.
+        ValueError: There are no limits, a limit is below 1, a number is out of its range, or a `Gitaly` has no
+            watchers.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited
@@ -235,6 +148,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._rounds.stop()
         self._gates.close()
 
 
@@ -244,7 +158,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
 
     Args:
-        limits, classify, max_keys, idle_after, clock: As of KeyedConcurrencyLimiter, with the same defaults.
+        limits, classify, max_keys, idle_after, watchers, every, clock: As of KeyedConcurrencyLimiter, with the same
+            defaults.
 
     Raises:
         TypeError, ValueError: As KeyedConcurrencyLimiter.
@@ -297,4 +212,5 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._rounds.stop(0)  # a watcher that hangs is not waited for
         self._gates.close()

@@ -2,29 +2,37 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from batchlimit.base.histogram import Histogram
 from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
-from batchlimit.concurrency.law import Law, LawState, Sample, baselines_of, state_of
-from batchlimit.concurrency.laws.aimd import Gitaly
+from batchlimit.concurrency.law import Calibrated, Law, LawState, Sample, baselines_of, state_of
+from batchlimit.concurrency.laws.aimd import Gitaly, Watched
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import by_time_of_day
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
+from batchlimit.concurrency.statistics import WatcherStatistics
+from batchlimit.concurrency.watchers.watcher import Watcher
 
 T = TypeVar("T")
 MakeLaw = Callable[[], Law]
-_UNWATCHED = "the limits of keys have no watchers: Gitaly would stay where it begins"
+MakeWatchers = Callable[[str], Iterable[Watcher]]
 
 
-def made(make: MakeLaw, clock: Callable[[], int]) -> Law:
+def made(make: MakeLaw, clock: Callable[[], int], is_watched: bool) -> Law:
     """Make the law of a key, whose drains coincide with those of others; ValueError for one that would stay still."""
-    if isinstance(law := make(), Gitaly):
-        raise ValueError(_UNWATCHED)
-    return by_time_of_day(law, clock)
+    law = by_time_of_day(make(), clock)
+    if not is_watched and isinstance(law, Gitaly):
+        raise ValueError(unwatched(law))
+    return Watched(law) if is_watched and not isinstance(law, Calibrated) else law
+
+
+def unwatched(law: object) -> str:
+    """Say why a law cannot work that only watchers move."""
+    return f"{law!r} needs watchers= of the limiter or of Keyed: without any the limits of keys stay where they are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +46,12 @@ class Keyed:
         shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
             has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one
             of its calls ends.
+        watchers: Makes the watchers of a key, such as those of its control group; what they see is told to the law of
+            this key alone (default None: none). While it raises WatcherUnavailable, it is asked again each period.
 
     Raises:
-        TypeError: `limit` is neither a whole number nor callable, or `queue` no Queue.
-        ValueError: `limit` is below 1, or makes a `Gitaly`: no watchers move the limit of a key.
+        TypeError: `limit` is neither a whole number nor callable, `queue` no Queue, or `watchers` no function.
+        ValueError: `limit` is below 1, or a law that keys share has watchers of one key.
 
     Example:
         >>> from batchlimit import Queue
@@ -56,13 +66,16 @@ class Keyed:
     limit: int | MakeLaw
     queue: Queue = NO_QUEUE
     shared: bool = False
+    watchers: MakeWatchers | None = None
 
     def __post_init__(self) -> None:
         _check(self.limit)
-        if self.limit is Gitaly:
-            raise ValueError(_UNWATCHED)
         if not isinstance(self.queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
+        if self.watchers is not None and not callable(self.watchers):
+            raise TypeError(f"watchers must be a function of a key, not {self.watchers!r}")
+        if self.watchers is not None and (self.shared or isinstance(self.limit, int)):
+            raise ValueError("watchers of a key move the law of this key: neither a number nor a law that keys share")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +143,16 @@ class SharedLaw:
     def update(self, sample: Sample) -> int:
         """Learn from a call of any of the keys; return the limit."""
         return self._alone(lambda: self._law.update(sample), lambda: self._law.limit)
+
+    def end_period(self, events: Sequence[str], now_ns: int) -> None:
+        """Learn what the watchers saw, once for all keys; each gate takes over the limit by `calibrate`."""
+        law = self._law
+        if isinstance(law, Calibrated):
+            self._alone(lambda: law.calibrate(events, now_ns), lambda: law.limit)
+
+    def calibrate(self, _events: Sequence[str], _now_ns: int) -> int:
+        """Return the limit, which `end_period` may have changed."""
+        return self.limit
 
     def _alone(self, work: Callable[[], T], interrupting: Callable[[], T]) -> T:
         with self._lock:
@@ -232,6 +255,8 @@ class KeyedStatistics:
 
     Attributes:
         patterns: What all keys of a pattern did, by the name or pattern in the limits.
+        watchers: The watchers, in the order in which they were given; last "keys", those of all keys together, if
+            `Keyed` has some (default: none).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
@@ -241,3 +266,4 @@ class KeyedStatistics:
     """
 
     patterns: Mapping[str, PatternStatistics]
+    watchers: tuple[WatcherStatistics, ...] = ()

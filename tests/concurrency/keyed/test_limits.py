@@ -8,7 +8,7 @@ import pytest
 from batchlimit import Queue
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.limits import patterns
-from batchlimit.laws import AIMD, Fixed, Gitaly
+from batchlimit.laws import AIMD, Fixed
 
 LIMITS: dict[str, int | Keyed] = {"*": 1, "repo:*": 2, "repo:42": 3, "repo:4*": 4, "user:[ab]*": Keyed(5)}
 
@@ -79,14 +79,3 @@ def test_keys_that_have_no_limit(key: Any, message: str) -> None:
 def test_several_keys_are_named_once_each(keys: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         KeyedConcurrencyLimiter({"*": 1}).acquire_all(keys)
-
-
-def test_a_law_that_watchers_move_is_no_law_of_keys() -> None:
-    """It would stay at its first limit in silence."""
-    with pytest.raises(ValueError, match="watchers"):
-        Keyed(Gitaly)
-    with (
-        KeyedConcurrencyLimiter({"*": Keyed(lambda: Gitaly(initial=30))}) as limiter,
-        pytest.raises(ValueError, match="watchers"),
-    ):
-        limiter.acquire("a")

@@ -1,0 +1,112 @@
+"""What keyed limiters for threads and for tasks have in common."""
+
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, overload
+
+from batchlimit.base.redaction import shown
+from batchlimit.base.unique import Unique
+from batchlimit.concurrency.classification import Classify, classify
+from batchlimit.concurrency.keyed.gates import KeyedGates
+from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
+from batchlimit.concurrency.keyed.watched import KeyWatchers
+from batchlimit.concurrency.laws.setting import between, whole
+from batchlimit.concurrency.watchers.rounds import Rounds
+from batchlimit.concurrency.watchers.watcher import Watcher
+
+
+class BaseKeyedLimiter(Unique):
+    """The gates of all keys. Each of the two APIs has its own way to wait at them."""
+
+    _instead = "make one in each process: each limits itself"
+
+    def __init__(
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify = classify,
+        max_keys: int = 10_000,
+        idle_after: float = 60.0,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
+        for name, function in (("classify", classify), ("clock", clock)):
+            if not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        watchers = tuple(watchers)
+        self._gates = KeyedGates(
+            limits, classify=classify, max_keys=max_keys, idle_after=idle_after, watchers=watchers, clock=clock
+        )
+        self._by_key = self._gates.by_key
+        of_keys = KeyWatchers(self._gates)
+        polled = (*watchers, of_keys) if self._gates.watches_keys else watchers
+        self._rounds = Rounds(polled, of_keys.end_period, every=every)
+        self._rounds.start()
+        weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {self._gates!r}>"
+
+    def statistics(self) -> KeyedStatistics:
+        """Return how many calls are under way and wait now, and what was counted so far, by pattern.
+
+        Returns:
+            A copy, which changes no more.
+        """
+        return replace(self._gates.statistics(), watchers=self._rounds.statistics())
+
+    @overload
+    def listen(self, changed: Callable[[str, int, int], object]) -> None: ...
+    @overload
+    def listen(self, changed: Callable[[str, int, int, str], object], *, why: Literal[True]) -> None: ...
+    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
+        """Have a function called after each change of the limit of a key.
+
+        It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
+        whose law is shared takes over the limit when one of its own calls ends, and `changed` is called then.
+
+        Args:
+            changed: Gets the key, and its limit before and after (calls).
+            why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
+
+        Raises:
+            TypeError: `changed` is no function.
+
+        Example:
+            >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
+            >>> from batchlimit.laws import AIMD
+            >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
+            ...     limiter.listen(lambda key, before, after, why: print(key, before, "->", after, why), why=True)
+            ...     limiter.acquire("repo:42").drop()
+            repo:42 20 -> 18 loss
+        """
+        if not callable(changed):
+            raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
+        self._gates.listen(changed, why)
+
+    def busiest(self, count: int = 10) -> list[KeyStatistics]:
+        """Return the keys with the most calls under way and waiting now.
+
+        Args:
+            count: How many keys at most (default 10).
+
+        Returns:
+            The keys, the busiest first; keys without a call are left out.
+        """
+        return sorted(self._gates.busy(), key=lambda key: (-key.in_flight - key.waiting, key.key))[:count]
+
+    def _order(self, keys: Iterable[str]) -> list[str]:
+        """Return keys in the order in which all callers acquire them: that of the limits, then by name."""
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"several keys come as a list or another iterable, not as {shown(keys)}")
+        found = list(keys)
+        numbered = {(self._gates.pattern_of(key).number, key) for key in found}
+        if not found:
+            raise ValueError("there must be at least one key to acquire")
+        if len(numbered) < len(found):
+            raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
+        return [key for _number, key in sorted(numbered)]
