@@ -88,13 +88,13 @@ class DenialCache(NamedTuple):
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)
             early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
-            denied = cls.dry(wait, fetch.cost, now, early=max(0.0, early))
+            denied = cls.dry(wait, fetch.cost, now, early=early)
             if fetch.ask.max_wait or fetch.repeated:
                 return denied
             return denied.until_asked(fetch, grant, quota, shortest, now)
         if grant.level < flow >= 2.0 and grant.granted < demand * pace and _flows(grant, quota, flow):
             # where less than two are refilled meanwhile, only a refusal tells when there is one
-            large = max(2.0, flow) if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
+            large = flow if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.dry(pace, 1, now, large_cost=large)
         return NO_DENIALS
 

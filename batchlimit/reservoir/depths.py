@@ -101,10 +101,9 @@ class Depths:
         ahead = 0.0
         for level in reversed(self._levels[:-1]):
             number *= 2
-            left, right = level.get(number), level.get(number + 1)
-            if left is None:
+            if (left := level.get(number)) is None:
                 number += 1
-            elif right is not None and not _is_late(left, ahead, horizon):
+            elif not _is_late(left, ahead, horizon):
                 number += 1
                 ahead += left.tokens * self.seconds
         return number

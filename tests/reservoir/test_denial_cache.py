@@ -60,6 +60,7 @@ def learned(
         (fetch(10, queued=1000), answer(900, level=0), 1e6, 0.05),
         # though dry, it gave as much as comes to be wanted in a pace
         (fetch(1, queued=9), answer(3, level=0), 50.0, 0.0),
+        (fetch(1, queued=9), answer(3, level=0), 60.0, 0.0),
         (fetch(1), answer(1, level=0), 0.0, 0.0),
         # a grant that begins later: nothing to ask for before
         (fetch(10), answer(10, starts_in=0.3, level=-10), 0.0, 0.3),
@@ -107,6 +108,7 @@ def test_a_pause_ends() -> None:
         (Quota(100.0, 1), 0.010, 0.007),
         (Quota(100.0, 1), 0.002, 0.0),
         (Quota(100.0, 1), 0.0031, 0.0001),  # no pace where a token takes longer: there is an ask a token at most
+        (Quota(100.0, 5), 0.002, 0.01),  # a token in a pace
         (THOUSAND, 0.06, 0.057),
         (THOUSAND, 0.01, 0.05),
     ],
@@ -126,12 +128,39 @@ def test_a_refusal_holds_for_this_cost_or_more(cost: int, pauses: bool) -> None:
     """The cost that was refused is that of the first in line, whatever of it was at hand already."""
     denials = learned(fetch(4, cost=10), answer(0, retry_after=0.4, level=2))
     assert (denials.dry_for(cost, 0.0) > 0.0) == pauses
-    assert (denials.wait(cost, 0.0) > 0.0) == pauses
+    assert denials.wait(cost, 0.0) == about(0.4 if pauses else 0.0)
 
 
 def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
     denials = learned(fetch(0), answer(0, level=0), demand=1000.0)
     assert [denials.dry_for(cost, 0.0) > 0.0 for cost in (0, 1, 50)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "quota", "large_cost"),
+    [
+        (fetch(1, queued=9), THOUSAND, 50.0),  # refilled in a pace: its caller was told to come back then
+        (fetch(1, queued=9), SMALL, 2.0),
+        (fetch(0), THOUSAND, 2.0),  # it was fetched ahead, and nobody was told to come back
+        (fetch(1, queued=9), Quota(100.0, 5), math.inf),  # less than two in a pace: no dry spell
+    ],
+)
+def test_a_dry_spell_after_a_grant_does_not_hold_for_a_large_cost(
+    asked: Fetch, quota: Quota, large_cost: float
+) -> None:
+    assert (
+        learned(asked, answer(0 if asked.ask.need == 0 else 3, level=0), quota=quota, demand=1e4).large_cost
+        == large_cost
+    )
+
+
+def test_nothing_is_asked_for_before_a_grant_for_later_begins() -> None:
+    denials = learned(fetch(10), answer(10, starts_in=0.3, level=-10))
+    assert [denials.dry_for(cost, 0.0) for cost in (0, 1)] == [0.0, about(0.3)]
+
+
+def test_an_ask_leaves_before_the_token_by_what_the_bucket_may_have_rounded_up() -> None:
+    assert learned(fetch(1), answer(0, retry_after=0.01, level=0), quota=Quota(100.0, 1), now=0.003).dry_until < 0.01
 
 
 def test_a_long_wait_is_told_in_full_but_kept_for_half_a_second() -> None:
@@ -178,6 +207,7 @@ def test_who_waits_at_a_small_burst_asks_before_its_cost_fits(
     asked = fetch(1)._replace(ask=Ask("a", 1, 1, 1, 1, max_wait=max_wait))
     denials = learned(asked, answer(0, retry_after=wait, level=0), quota=quota)
     assert denials.dry_for_waiter(1, 0.0) == about(asks_after)
+    assert denials.dry_for_waiter(1, 0.01) == about(asks_after - 0.01)
     assert denials.dry_for(1, 0.0) == about(wait)  # who does not wait is refused by memory until then
 
 
