@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.reservoir.estimate import Estimate
+from batchlimit.reservoir.estimate import Estimate, SettledOnce
 
 
 @pytest.mark.parametrize(("actual", "difference"), [(0, -40), (39, -1), (40, 0), (41, 1), (1000, 960)])
@@ -36,3 +36,19 @@ def test_what_is_settled_is_not_refunded() -> None:
     estimate = Estimate({"key": 40}, "refund")
     estimate.settle({"key": 50})
     assert estimate.close(failed=True) == {}
+
+
+def test_the_first_key_that_was_not_reserved_is_named() -> None:
+    with pytest.raises(ValueError, match="nothing was reserved at 'a'"):
+        Estimate({"key": 40}, "keep").settle({"b": 1, "a": 1})
+
+
+def test_an_estimate_shows_what_it_is_of() -> None:
+    assert repr(Estimate({"key": 40}, "keep")) == "<Estimate of 40 at 'key': open>"
+
+
+@pytest.mark.parametrize(("error", "adjusted"), [(None, []), (ValueError(), [("key", -40)])])
+def test_a_block_that_failed_takes_its_estimate_back(error: Exception | None, adjusted: list[tuple[str, int]]) -> None:
+    found: list[tuple[str, int]] = []
+    SettledOnce(Estimate({"key": 40}, "refund"), lambda key, more: found.append((key, more)))._end(error)
+    assert found == adjusted

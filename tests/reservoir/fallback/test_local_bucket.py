@@ -44,6 +44,9 @@ def test_it_says_when_tokens_are_there_or_when_it_is_full(spent: int, at: float,
     found = LocalBucket(HUNDRED, 4, 100.0, 0.0)
     assert found.grant(Wish(spent, spent, 0), 0.0) == (spent, 0.0)
     assert found.fits_in(tokens, at) == about(wait)
+    later = LocalBucket(HUNDRED, 4, 100.0, 7.0)
+    later.grant(Wish(spent, spent, 0), 7.0)
+    assert later.fits_in(tokens, 7.0 + at) == about(wait)
 
 
 @pytest.mark.parametrize(("told", "least", "share"), [(4, 10, 10), (4, None, 25), (10, 4, 10), (0, 5, 20)])
@@ -147,3 +150,4 @@ def test_open_admits_all() -> None:
         tokens, wait = fallback.grant(Wish(100, 5000, 200), 0.0)
         assert tokens >= 5000
         assert wait == 0.0
+    assert fallback.fits_in(10**6, 0.0) == 0.0

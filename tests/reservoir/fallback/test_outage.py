@@ -8,12 +8,12 @@ import pytest
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.quota.failure_policy import CircuitOpen, FailurePolicy
+from batchlimit.quota.failure_policy import UNCOUNTED, CircuitOpen, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
-from batchlimit.reservoir.fallback import LEASE
+from batchlimit.reservoir.fallback import LEASE, Fallback
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -344,6 +344,47 @@ def test_a_refund_of_what_the_bucket_never_gave_does_not_go_there() -> None:
     fail(entry, entry.join(100, NO_WAIT), 5.0)
     entry.grant(entry.fetch(entry.join(50, 9.0), 6.0), 6.0, 50)
     assert entry.refund(60, 67.0) is not None
+
+
+@pytest.mark.parametrize(("at", "back"), [(65.999, None), (66.0, 60)])
+def test_for_a_minute_after_the_return_a_refund_may_be_of_what_was_admitted_without_the_store(
+    at: float, back: int | None
+) -> None:
+    entry = away(FailurePolicy.open())
+    fail(entry, entry.join(100, NO_WAIT), 5.0)
+    entry.grant(entry.fetch(entry.join(1, 9.0), 6.0), 6.0, 1)
+    sent = entry.refund(60, at)
+    assert (sent and sent.refund) == back
+
+
+def test_what_was_left_of_a_lease_does_not_return_to_the_share() -> None:
+    """Of 22 one was borrowed, on top of five that were leased."""
+    entry = away(quota=Quota(0.001, 100), tokens=5)
+    fail(entry, entry.join(6, NO_WAIT), 0.1)
+    entry.reservoir.lifecycle.tend(0.1 + LEASE)
+    assert entry.reservoir.state.fallback.bucket is not None
+    assert entry.reservoir.state.fallback.bucket.level(1.0) == 21
+
+
+def test_what_was_borrowed_and_not_used_is_in_the_share_at_the_next_outage() -> None:
+    entry = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    entry.grant(entry.fetch(entry.join(21, NO_WAIT), 1.1), 1.1, 21)
+    assert entry.reservoir.state.fallback.bucket is not None
+    assert entry.reservoir.state.fallback.bucket.level(1.1) == 24
+    assert entry.refund(1, 1.2) is None
+    assert entry.reservoir.state.fallback.bucket.level(1.2) == 24, "the store is there: no share is lent"
+
+
+@pytest.mark.parametrize(
+    ("policy", "hint", "fails_closed"),
+    [(FailurePolicy.closed(), "", True), (FailurePolicy.open(), "", False), (FailurePolicy.local(), UNCOUNTED, False)],
+)
+def test_a_policy_says_what_to_tell_where_it_lends_nothing(
+    policy: FailurePolicy, hint: str, fails_closed: bool
+) -> None:
+    found = Fallback(policy)
+    assert (found.failure(DEAD), found.fails_closed) == (Fail(DEAD, hint), fails_closed)
 
 
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:

@@ -1,0 +1,84 @@
+"""How a call is settled: what of it is counted as what, and who decided."""
+
+import math
+
+import pytest
+
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.overrides import InForce, Overrides
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.waiter import Admit, Fail, Refuse
+from tests.reservoir.entry import Entry
+from tests.reservoir.test_overrides import Rules
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked", "source"),
+    [
+        (Admit(1.0), False, "local"),
+        (Admit(1.0), True, "store"),
+        (Refuse(0.5), False, "denied"),
+        (Refuse(0.5), True, "store"),
+        (Admit(1.0, is_shadow=True), True, "shadow"),
+    ],
+)
+def test_a_result_says_who_decided(verdict: Admit | Refuse, asked: bool, source: str) -> None:
+    result = AdmissionResult(verdict, waited=asked, asked=asked, forecast=Entry().reservoir.forecast)
+    assert (result.source, result.decision(0.0).source) == (source, source)
+
+
+def test_a_hit_did_not_wait_and_asked_nobody() -> None:
+    hit = AdmissionResult.hit(1.0, Entry().reservoir.forecast)
+    assert (hit.admitted, hit.waited, hit.asked, hit.source) == (True, False, False, "local")
+
+
+def test_what_memory_refuses_once_is_refused_to_others_without_the_lock() -> None:
+    entry = Entry()
+    entry.reservoir.state.denials = DenialCache.dry(0.5, 1, 0.0)
+    assert entry.reservoir.admission.deny(3, 0.1)
+    assert (entry.reservoir.tokens.denied_until, entry.counted) == (0.5, (0, 3))
+
+
+def test_only_what_an_answer_refused_at_once_was_turned_away() -> None:
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(2, NO_WAIT)))
+    assert isinstance(entry.step(entry.join(3, NO_WAIT), 0.1), Refuse)
+    assert (entry.counted, entry.reservoir.state.turned_away) == ((0, 5), 2)
+
+
+@pytest.mark.parametrize(
+    ("cost", "verdict", "refused"), [(5, None, 0), (6, Refuse(math.inf), 6), (100, Refuse(math.inf), 100)]
+)
+def test_a_cost_above_an_operators_quota_is_refused_and_counted(
+    cost: int, verdict: Refuse | None, refused: int
+) -> None:
+    rules = Rules()
+    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(5.0, 5))]), 0.0)
+    entry = Entry(rules=rules)
+    assert entry.join(cost).verdict == verdict
+    assert entry.counted == (0, refused)
+    assert isinstance(entry.join(101).verdict, Fail)
+
+
+@pytest.mark.parametrize(("cost", "stays"), [(20, True), (21, False)])
+def test_who_still_fits_a_smaller_quota_stays_in_line(cost: int, stays: bool) -> None:
+    entry = Entry()
+    waiter = entry.join(cost)
+    entry.reservoir.admission.obey(Quota(10.0, 20))
+    assert (waiter.verdict is None) is stays
+
+
+def test_a_debt_is_not_paid_by_what_expired() -> None:
+    entry = Entry(tokens=5)
+    entry.reservoir.corrections.debit(3, 1.5)
+    assert entry.reservoir.state.overdraft.total == 3
+
+
+def test_a_refund_of_nothing_changes_nothing_that_is_known() -> None:
+    entry = Entry()
+    entry.refuse(entry.fetch(entry.join(1, NO_WAIT)))
+    assert entry.refund(0, 0.1) is None
+    assert entry.reservoir.forecast.denies(1, 0.1)
