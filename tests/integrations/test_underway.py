@@ -60,6 +60,19 @@ def test_whose_patience_has_ended_or_for_whom_nothing_is_under_way_does_not_wait
     assert run(open_ones.outcome("login", were, 9, open_ones.patience() - 60.0 + seconds)) == decides_again
 
 
+def test_a_request_that_memory_admits_is_under_way_until_its_response_has_ended() -> None:
+    login = rules("1000000/s")
+    enforcer = Enforcer(RateLimiter.from_url("memory://", login.quotas), login)
+    *others, last = [enforcer.admit(LOGIN) for _ in range(9)]
+    assert last.decided is None, "the store was not asked"
+    open_ones, charged = enforcer._charging.underway, last.charges
+    for each in others:
+        enforcer.settle(each, RIGHT)
+    assert open_ones.among(charged) == {"login"}
+    enforcer.settle(last, RIGHT)
+    assert open_ones.among(charged) == set()
+
+
 class Threads:
     """Requests of threads."""
 
