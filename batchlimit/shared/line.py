@@ -13,11 +13,13 @@ class SlotWaiter:
 
     __slots__ = ("asks", "claim", "error", "is_patient", "number", "place", "priority", "wake")
 
+    asks: int  # that were sent when it came, for only a later one concerns it
+    number: int  # of its line
+
     def __init__(self, wake: Callable[[], object], is_patient: bool, priority: int, claim: Claim | None) -> None:
         self.wake = wake  # from any thread; RuntimeError if nobody can be woken any more
         self.is_patient = is_patient  # it waits for a release; else for the store's first answer alone
         self.priority, self.claim = priority, claim
-        self.asks = self.number = 0  # of asks sent when it came, for only a later one concerns it; of its line
         self.place: Place | None = None
         self.error: Exception | None = None
 
@@ -118,7 +120,7 @@ class Asks:
     @property
     def are_in_vain(self) -> bool:
         """Whether somebody waits whom the last answer could not serve: a newcomer has no chance."""
-        return self._told > 0 and self._line.patient > 0 and self._line.first.asks < self._answered
+        return self._line.patient > 0 and self._line.first.asks < self._answered
 
     def line_up(self, waiter: SlotWaiter) -> bool:
         """Let a caller wait; return whether to ask the store now, which knows of half of those who wait, at most."""

@@ -1,5 +1,6 @@
 """Which tests pass through which lines."""
 
+import inspect
 import os
 import pickle
 import re
@@ -15,6 +16,8 @@ import pytest
 from tests.mutate.changes import ROOT, Mutation
 
 _ITSELF = re.compile("settrace|setprofile|SetAsyncExc|opcodes|interrupter")
+_FORKS = "in_child("
+"""Where a child passes nobody sees."""
 
 
 class Reached(NamedTuple):
@@ -23,7 +26,7 @@ class Reached(NamedTuple):
     lines: dict[tuple[str, int], set[str]]
     seconds: dict[str, float]
     everywhere: set[str]
-    """Tests that trace or interrupt by themselves: they may not be watched."""
+    """Tests that trace or interrupt by themselves, which may not be watched, and those that fork."""
 
     def by(self, mutation: Mutation) -> list[str]:
         """The tests that pass through a changed statement, the quickest first."""
@@ -59,6 +62,8 @@ def _seen(session: pytest.Session, paths: set[Path]) -> Reached | None:
             watch.switch_context(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             watch.stop()
+            if _FORKS in inspect.getsource(getattr(item, "obj", Reached)):
+                found.everywhere.add(item.nodeid)
         found.seconds[item.nodeid] = time.perf_counter() - began
         if session.testsfailed:
             return None

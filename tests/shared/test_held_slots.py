@@ -11,10 +11,10 @@ START = 1_700_000_000 * SECOND
 LEASE = 10
 
 
-def held(granted: int, busy: int, keep: int = -1, spare: int = 100) -> HeldSlots:
-    """So many slots, of which so many are in use; `spare` more are free at the store."""
+def held(granted: int, busy: int, keep: int = -1, spare: int = 100, idle: int = 0) -> HeldSlots:
+    """So many slots, of which so many are in use; `spare` more are free at the store, which heard of `idle` ones."""
     slots = HeldSlots("a.1", FencingTokens())
-    ask = SlotAsk("a.1", limit=granted + spare, lease=LEASE * 1_000_000)
+    ask = SlotAsk("a.1", limit=granted + spare, lease=LEASE * 1_000_000, idle=idle)
     slots.renew(ask, SlotReply(granted, 1, keep, False, granted, granted + spare, 1), START)
     for _ in range(busy):
         assert slots.has_free(START)
@@ -115,3 +115,31 @@ def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_e
     slots.renew(ask, SlotReply(0, 2, -1, True, 1, 1, 2), START)  # the store lost its data, and B was faster
     slots.give_back(START, is_closing=False)
     assert (slots.count, slots.returned) == (0, 0)
+
+
+def test_idle_slots_count_among_the_free_ones_of_which_a_part_stays() -> None:
+    assert held(6, 2, spare=0, idle=4).surplus(is_closing=False) == 2
+
+
+def test_a_slot_that_nobody_waits_for_any_more_goes_back_though_no_ask_was_answered() -> None:
+    slots = HeldSlots("a.1", FencingTokens())
+    assert not slots.is_contested
+    assert slots.hear(SlotPush("a.1", 1, 1, -1))
+    assert slots.surplus(is_closing=False) == 1
+
+
+def test_what_went_back_is_not_left_out_of_what_is_granted_later() -> None:
+    slots = held(2, 2, keep=1)
+    slots.end(next(iter(slots.places)))
+    slots.give_back(START, is_closing=False)
+    assert slots.hear(SlotPush("a.1", 3, 2, -1))
+    assert slots.has_free(START)
+
+
+def test_what_the_store_forgot_does_not_go_back_while_others_are_in_use() -> None:
+    slots = held(3, 3, keep=0)
+    slots.end(next(iter(slots.places)))
+    ask = SlotAsk("a.1", limit=3, lease=LEASE * 1_000_000, held=3)
+    slots.renew(ask, SlotReply(2, 2, -1, True, 3, 3, 2), START)
+    slots.give_back(START, is_closing=False)
+    assert (slots.count, slots.returned) == (2, 0)

@@ -1,15 +1,20 @@
 """One timer tells all blocks of one event loop that their lease is over."""
 
 import asyncio
+import contextlib
 import gc
 import weakref
 from typing import Any
 
-from batchlimit.shared import AsyncSharedConcurrencyLimiter
+import pytest
+
+from batchlimit.errors import PermitLost
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared
 from batchlimit.shared.held_slots import SlotLease
 from batchlimit.shared.permit import AsyncSharedPermit, LeaseWatch
 from batchlimit.stores.memory import MemoryStore
 from tests.aio.loop import on_a_loop
+from tests.shared.test_limiter import Cut, work
 from tests.sync.stage import until
 
 SECOND = 1_000_000_000
@@ -141,3 +146,76 @@ async def test_a_permit_that_is_lost_as_its_block_begins_does_not_cancel_what_co
         async with permit:
             pass
         await asyncio.sleep(0)
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+@on_a_loop
+async def test_a_permit_that_is_lost_as_its_block_begins_cancels_the_block() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
+        permit = await limiter.acquire("gpu")
+        permit._held.lose()
+        with pytest.raises(PermitLost):
+            async with permit:
+                await forever()
+
+
+@pytest.mark.parametrize("silent", [(AsyncSharedPermit, "hurry"), (LeaseWatch, "add")], ids=["the loop", "the thread"])
+def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_its_lease_is_over(
+    silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, name = silent
+    monkeypatch.setattr(kind, name, lambda *_: None)
+
+    async def main() -> None:
+        store = Cut()
+        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+            with pytest.raises(PermitLost):
+                await work(limiter, store)
+
+    asyncio.run(main())
+
+
+@on_a_loop
+async def test_a_task_that_was_cancelled_before_its_block_hears_in_it_that_the_permit_is_lost() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever()
+        permit = await limiter.acquire("gpu")
+        permit._held.lose()
+        with pytest.raises(PermitLost):
+            async with permit:
+                await forever()
+        assert task.cancelling() == task.uncancel() + 1 == 1
+
+
+@on_a_loop
+async def test_a_block_that_ends_otherwise_than_by_its_cancellation_ends_so() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
+        permit = await limiter.acquire("gpu")
+        permit._held.lose()
+        async with permit:
+            with contextlib.suppress(asyncio.CancelledError):
+                await forever()
+        assert permit.lost
+
+
+@on_a_loop
+async def test_a_permit_shows_its_state() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 9}) as limiter:
+        lost, released = limiter.acquire("gpu"), limiter.acquire("gpu")
+        shown = [repr(lost)]
+        await lost
+        await released
+        shown.append(repr(lost))
+        lost._held.lose()
+        released.release()
+        shown += [repr(lost), repr(released)]
+        lost.release()
+    states = ["not entered", "held", "lost", "released"]
+    assert shown == [f"<AsyncSharedPermit of 'gpu': {each}>" for each in states]

@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 from batchlimit import ConcurrencyLimited, LimiterClosed, Queue, StoreUnavailable
+from batchlimit.base import waking
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.shared import limiter as limiter_module
+from batchlimit.shared import renewer as renewer_module
 from batchlimit.stores import outage
 from batchlimit.stores.memory import MemoryStore
+from batchlimit.sync.guarded_store import GuardedStore
 from tests.aio.loop import on_a_loop
 from tests.nodes import await_fact
 from tests.servers import Server
@@ -147,6 +151,36 @@ def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> No
 
 
 @pytest.mark.parametrize(
+    ("limits", "patience", "error"), [({}, 1.0, ValueError), ({"a": 0}, 1.0, ValueError), ({"a": 1}, 0.0, ValueError)]
+)
+def test_a_limiter_that_cannot_be_made_of_an_url_opens_no_store(
+    limits: Any, patience: float, error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[Any]()
+    monkeypatch.setattr(limiter_module, "open_store", lambda *each, **_: opened.append(each))
+    with pytest.raises(error):
+        SharedConcurrencyLimiter.from_url("embedded://", limits, connect_timeout=patience)
+    assert opened == []
+
+
+def test_a_limiter_closes_the_store_that_it_opened_and_gives_it_time_to_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, store = list[Any](), MemoryStore()
+    monkeypatch.setattr(store, "close", lambda: told.append("closed"))
+    monkeypatch.setattr(limiter_module, "open_store", lambda *_, **__: store)
+    monkeypatch.setattr(GuardedStore, "allow", lambda self, seconds: told.append(seconds))
+    SharedConcurrencyLimiter.from_url("memory://", {"a": 1}, connect_timeout=7.0).close()
+    limiter_of(store, {"a": 1}).close()
+    assert told == [7.0, "closed"]
+
+
+def test_a_policy_that_counts_no_instances_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="instances"):
+        limiter_of(MemoryStore(), {"a": 1}, on_failure="local").close()
+
+
+@pytest.mark.parametrize(
     ("limits", "deadline", "waits"),
     [
         ({"a": 1}, 0.5, 0.5),
@@ -193,6 +227,57 @@ def test_a_queue_has_a_length() -> None:
                 limiter.acquire("one")
         assert refusal.value.reason == "queue_full"
         thread.join(100)
+
+
+@pytest.fixture
+def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks or looks again but for a reason."""
+    monkeypatch.setattr(renewer_module, "_LOOK", (1000.0, 1000.0))
+    monkeypatch.setattr(waking, "HEARTBEAT", 1000.0)
+
+
+@pytest.mark.usefixtures("without_looks")
+@pytest.mark.parametrize(
+    ("length", "timeout", "reason", "asks"),
+    [(9, 0.0, "limit", 0), (1, 0.0, "limit", 0), (1, 0.5, "queue_full", 0), (9, 0.01, "queue_timeout", 1)],
+)
+def test_where_somebody_waits_who_does_not_wait_is_refused_without_an_ask(
+    length: int, timeout: float, reason: str, asks: int
+) -> None:
+    with limiter_of(MemoryStore(), {"gpu": Shared(1, Queue(length, None), lease=3600.0)}) as limiter:
+        permit = limiter.acquire("gpu")
+        thread = threading.Thread(target=lambda: limiter.acquire("gpu").release())
+        thread.start()
+        await_fact(lambda: limiter.statistics().asks == 2, "the store knows of it")
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("gpu", timeout=timeout)
+        assert refusal.value.reason == reason
+        assert limiter.statistics().asks - 2 <= asks
+        permit.release()
+        thread.join(100)
+
+
+@on_a_loop
+async def test_whose_place_in_the_queue_goes_to_a_higher_priority_hears_at_once() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": Shared(1, Queue(1, None))}) as limiter:
+        async with limiter.acquire("gpu"):
+            tasks = [asyncio.ensure_future(limiter.acquire("gpu", priority=n)._entered()) for n in (0, 1)]
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert [each.done() for each in tasks] == [True, False]
+            with pytest.raises(ConcurrencyLimited, match="queue"):
+                await tasks[0]
+        (await tasks[1]).release()
+
+
+@pytest.mark.usefixtures("without_looks")
+def test_the_store_hears_soon_of_whom_waited_in_vain() -> None:
+    store = MemoryStore()
+    limits = {"gpu": Shared(1, lease=3600.0)}
+    with limiter_of(store, limits) as one, limiter_of(store, limits) as other, one.acquire("gpu"):
+        with pytest.raises(ConcurrencyLimited):
+            other.acquire("gpu", timeout=0.2)
+        await_fact(lambda: not other.statistics().keys, "nothing is left")
 
 
 @on_a_loop
@@ -276,6 +361,7 @@ def test_a_permit_is_released_once_and_by_its_block() -> None:
             pickle.dumps(permit)
 
 
+@pytest.mark.usefixtures("without_looks")
 def test_what_the_garbage_collector_finds_ends_long_before_the_next_renewal() -> None:
     with limiter_of(MemoryStore(), {"gpu": Shared(1, lease=3600.0)}) as limiter:
         permits = [limiter.acquire("gpu")]
@@ -468,9 +554,12 @@ def test_close_wakes_who_waits() -> None:
     permit.release()
 
 
+@pytest.mark.usefixtures("without_looks")
 def test_a_limiter_that_is_dropped_leaves_no_thread() -> None:
     limiter = limiter_of(MemoryStore(), {"gpu": 1})
     limiter.acquire("gpu").release()
+    while limiter.statistics().keys:
+        time.sleep(0.01)
     thread = limiter._engine.renewer._thread
     assert thread
     gone = weakref.ref(limiter)
@@ -571,3 +660,27 @@ def test_a_permit_of_an_outage_is_lost_in_a_forked_child() -> None:
     ):
         assert in_child(lambda: permit.lost)
         assert not permit.lost
+
+
+def test_a_task_that_waited_when_its_process_was_forked_is_told_so_in_the_child() -> None:
+    async def begun(limiter: AsyncSharedConcurrencyLimiter) -> Any:
+        task = asyncio.ensure_future(limiter.acquire("gpu", timeout=0.01)._entered())
+        await asyncio.sleep(0)
+        return task
+
+    def is_told() -> bool:
+        try:
+            loop.run_until_complete(task)
+        except LimiterClosed:
+            return True
+        return False
+
+    loop = asyncio.new_event_loop()
+    with limiter_of(store := MemoryStore(), {"gpu": 1}) as other, other.acquire("gpu"):
+        limiter = AsyncSharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0)
+        task = loop.run_until_complete(begun(limiter))
+        assert in_child(is_told)
+        with pytest.raises(ConcurrencyLimited):
+            loop.run_until_complete(task)
+        loop.run_until_complete(limiter.close())
+    loop.close()

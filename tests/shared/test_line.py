@@ -23,11 +23,11 @@ def served(line: Line) -> SlotWaiter:
 
 
 def test_who_came_first_is_next_or_who_came_last() -> None:
-    waiters = [waiter() for _ in range(3)]
+    waiters = [waiter() for _ in range(20)]
     line = line_of(waiters)
-    assert [served(line) for _ in range(3)] == waiters
+    assert [served(line) for _ in range(20)] == waiters
     line = line_of(waiters, Queue(100, None, "lifo"))
-    assert [served(line) for _ in range(3)] == waiters[::-1]
+    assert [served(line) for _ in range(20)] == waiters[::-1]
 
 
 def test_a_higher_priority_is_next_and_of_equal_ones_who_came_first() -> None:
@@ -55,8 +55,12 @@ def test_who_left_is_not_served_and_may_leave_again() -> None:
 def test_only_the_patient_count_against_the_length() -> None:
     line = line_of([waiter(is_patient=False), waiter()], Queue(2, None))
     assert not line.is_full
-    line.add(waiter())
+    line.add(last := waiter())
     assert line.is_full
+    line.remove(line.first)
+    assert (line.patient, line.is_full) == (2, True)
+    line.remove(last)
+    assert not line.is_full
 
 
 def test_in_a_full_line_a_higher_priority_takes_the_place_of_the_last_patient_one() -> None:
@@ -66,7 +70,7 @@ def test_in_a_full_line_a_higher_priority_takes_the_place_of_the_last_patient_on
     assert line.displaced_by(1) is last
     line.remove(last)
     line.remove(low)
-    assert line.displaced_by(1) is None
+    assert [line.displaced_by(priority) for priority in (1, 2)] == [None, None]
 
 
 def test_an_eighth_of_a_line_is_left_to_lower_priorities() -> None:

@@ -1,16 +1,20 @@
 """Tables of (event, expected) on one key in this process: who gets a slot, what is asked for, what goes back."""
 
+import math
 from itertools import count
+from typing import Any
+
+import pytest
 
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.concurrency.queue import Queue
-from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
+from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import RENEWED, Place
+from batchlimit.shared.held_slots import RENEWED, Claim, Place
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, forget
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -97,6 +101,7 @@ def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() ->
     asked = world.all["a"].asks.sent
     for _ in range(1000):
         world.leave("a", place)
+        world.settle()
         found = world.enter("a")
         assert found
         place = found
@@ -284,7 +289,7 @@ def test_who_was_told_that_a_permit_is_lost_is_right_though_a_renewal_comes_in_a
 def test_no_slot_is_used_after_its_lease() -> None:
     world = World(1000, "a")
     world.leave("a", world.get("a"))
-    world.now += 10 * SECOND
+    world.now = int(world.all["a"].held.lease.until)
     assert world.enter("a") is None
 
 
@@ -378,6 +383,12 @@ def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
     assert not waiters[0].place.is_lost(world.now + 100 * SECOND)
     world.leave("a", waiters[0].place)
     assert slots.in_flight == 1
+    world.now += 1
+    world.settle()
+    assert (slots.due, slots.is_over) == (math.inf, False)
+    assert waiters[1].place
+    world.leave("a", waiters[1].place)
+    assert (slots.due, slots.is_over) == (math.inf, True), "the store has nothing to be told"
 
 
 # When the store is asked
@@ -440,8 +451,10 @@ def test_the_end_of_a_permit_of_an_outage_has_the_store_asked_for_those_who_wait
     world.now += 10
     world.wait("a")
     slots.ask(world.now)
-    world.leave("a", waiter.place)
-    assert slots.due == world.now
+    for at, due in (world.now, world.now), (world.now + 5, math.inf):
+        world.now, slots.due = at, math.inf
+        world.leave("a", waiter.place)
+        assert slots.due == due, "a second time it changes nothing"
 
 
 def test_an_answer_ends_what_waiters_are_told_of_a_failure() -> None:
@@ -458,6 +471,9 @@ def test_an_answer_ends_what_waiters_are_told_of_a_failure() -> None:
 
 def test_an_ask_says_that_waiters_want_slots_soon_unless_others_wait_too() -> None:
     world = World(1, "a", "b")
+    first = World(1, "a")
+    first.wait("a")
+    assert first.all["a"].ask(first.now)[-2:] == (1, 0), "extra and idle"
     place = world.get("a")
     world.wait("a")
     assert world.all["a"].ask(world.now).extra == 2
@@ -466,3 +482,61 @@ def test_an_ask_says_that_waiters_want_slots_soon_unless_others_wait_too() -> No
     world.deliver()
     assert world.all["a"].ask(world.now).extra == 0
     assert world.leave("a", place) == []
+
+
+def test_whoever_closes_keeps_no_slot_without_a_permit() -> None:
+    world = World(1000, "a")
+    place, slots = world.get("a"), world.all["a"]
+    world.leave("a", world.get("a"))
+    assert slots.held.count > 1
+    error = LimiterClosed("closed")
+    waiter = SlotWaiter(lambda: None, True, 0, None)
+    slots.line.add(waiter)
+    assert slots.close(error, world.now) == [waiter]
+    world.settle()
+    assert (slots.held.count, waiter.error) == (1, error)
+    world.leave("a", place)
+    world.settle()
+    assert slots.is_over
+
+
+def test_a_forked_child_holds_nothing() -> None:
+    world = World(1, "a")
+    slots, of_store = world.all["a"], world.get("a")
+    waiter = world.wait("a")
+    slots.ask(world.now)
+    slots.fail(CircuitOpen("away"), world.now, 9)
+    assert waiter.place
+    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [False, False]
+    forget(slots)
+    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [True, True]
+
+
+class Permit:
+    """Something that the garbage collector may find."""
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_nobody_looks_for_a_permit_that_was_released_before_it_was_gone(is_away: bool) -> None:
+    world, permit, gone = World(1, "a"), Permit(), list[Any]()
+    slots, waiter = world.all["a"], SlotWaiter(lambda: None, True, 0, Claim(permit, gone.append))
+    slots.line_up(waiter, world.now)
+    if is_away:
+        slots.ask(world.now)
+        slots.fail(CircuitOpen("away"), world.now, 1)
+    else:
+        world.settle()
+    place, waiter.claim = waiter.place, None
+    assert place
+    world.leave("a", place)
+    del permit
+    assert gone == []
+
+
+def test_a_waiter_that_an_interrupted_call_was_to_serve_and_that_gave_up_is_kept_no_longer() -> None:
+    world = World(1, "a")
+    slots, waiter = world.all["a"], world.wait("a")
+    assert slots.line.next() is waiter
+    slots.give_up(waiter, world.now)
+    assert slots.left_behind(set(), world.now) == []
+    assert not slots.line.leaving
