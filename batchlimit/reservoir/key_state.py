@@ -157,7 +157,7 @@ class KeyState:
             return None
         waiter.tentative = waiter.prompt = False  # nothing of it is to be confirmed
         self.count_in_shadow(waiter.cost)
-        return Admit(math.inf, generation=-1, borrowed=True, is_shadow=True)
+        return Admit(math.inf, is_shadow=True)
 
     def count_in_shadow(self, cost: int) -> None:
         """Count tokens that are admitted though they were to be refused."""

@@ -178,3 +178,22 @@ def test_a_key_with_a_trial_stays_until_its_share_is_full() -> None:
     assert trial.full_at(2) == pytest.approx(1.0 + 2.5 / 0.5), "what was spent is taken for spread over that second"
     trial.count(0, 2, 60.0)
     assert trial.full_at(2) == 60.0
+
+
+def test_who_is_admitted_in_shadow_mode_spends_nothing_of_a_lease_and_has_nothing_to_confirm() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    served, passed = (Waiter(cost, NO_WAIT, Waking(), tentative=True, prompt=True) for cost in (5, 7))
+    for each in served, passed:
+        caller.reservoir.admission.join(each)
+    caller.grant(caller.fetch(served), tokens=5, retry_after=0.5)
+    caller.reservoir.admission.confirm(passed)
+    lease = caller.reservoir.state.lease
+    assert (served.verdict, passed.verdict) == (Admit(1.0), Admit(math.inf))
+    assert (lease.pledged, lease.prompt) == (5, 5)
+
+
+def test_what_is_admitted_in_shadow_mode_does_not_count_as_use_of_the_lease() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    caller.refuse(caller.fetch(caller.join(7, NO_WAIT)))
+    caller.reservoir.state.count(0.1)
+    assert caller.reservoir.state.is_untouched
