@@ -67,3 +67,22 @@ def test_none_is_due_for_ever() -> None:
     plans.add(Thing(5.0))
     plans.clear()
     assert (len(plans), plans.first_at) == (0, math.inf)
+
+
+def test_a_thing_is_due_from_its_instant_on() -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    plans.add(Thing(5.0))
+    assert [taken(plans, now) for now in (4.9, 5.0)] == [[], [5.0]]
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 70, 80, 130, 150])
+def test_while_plans_are_tidied_up_they_are_in_order_and_can_be_forgotten(count: int) -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    dues = [float(i * 37 % 101) for i in range(count)]
+    for _ in range(2):
+        for due in dues:
+            plans.add(Thing(due))
+        assert plans.first_at == 0.0
+        assert taken(plans, 50.0) == sorted(due for due in dues if due <= 50.0)
+        plans.clear()
+        assert (len(plans), plans.take(math.inf)) == (0, None)
