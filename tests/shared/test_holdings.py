@@ -2,6 +2,7 @@
 
 import math
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,3 +159,14 @@ def test_after_pushes_may_have_been_lost_the_store_is_asked_about_keys_where_som
     holdings.look_at_all()
     assert [slots.due == world.now for slots in world.all.values()] == [False, True]
     assert holdings.keys.due(world.now) == [world.all["b"]]
+
+
+def test_a_limiter_that_ends_stops_all_that_it_began() -> None:
+    store: Any = Calls()
+    renewer, ended = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[str]()
+    store.stop = lambda: ended.append("calls")
+    renewer._listener = SimpleNamespace(stop=lambda: ended.append("listener"))  # type: ignore[assignment]
+    renewer.owned = SimpleNamespace(close=lambda: ended.append("store"))
+    renewer.close()
+    assert sorted(ended) == ["calls", "listener", "store"]
+    assert renewer._flushed.is_set(), "nobody waits for it"

@@ -271,6 +271,19 @@ async def test_whose_place_in_the_queue_goes_to_a_higher_priority_hears_at_once(
 
 
 @pytest.mark.usefixtures("without_looks")
+def test_a_release_wakes_a_waiter_of_another_limiter_on_the_same_memory() -> None:
+    store, limits = MemoryStore(), {"gpu": Shared(1, lease=3600.0)}
+    with limiter_of(store, limits) as one, limiter_of(store, limits) as other:
+        permit = one.acquire("gpu")
+        thread = threading.Thread(target=lambda: other.acquire("gpu").release())
+        thread.start()
+        await_fact(lambda: other.statistics().asks == 1, "the store knows of it")
+        permit.release()
+        thread.join(100)
+        assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("without_looks")
 def test_the_store_hears_soon_of_whom_waited_in_vain() -> None:
     store = MemoryStore()
     limits = {"gpu": Shared(1, lease=3600.0)}
