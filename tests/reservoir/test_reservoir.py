@@ -1057,6 +1057,19 @@ def test_the_figures_are_exact() -> None:
     assert figures(reservoir) == KeyFigures(24, 70, 4, held=0, waiting=0)
 
 
+@pytest.mark.parametrize("way", ["wakes too late", "leaves"])
+def test_what_a_caller_got_by_the_store_and_did_not_spend_is_not_counted_as_such(way: str) -> None:
+    entry = Entry(tokens=10)
+    waiter = entry.join(4)
+    assert entry.step(waiter) == Admit(1.0)
+    assert entry.reservoir.state.lease.served == 5
+    if way == "leaves":
+        entry.reservoir.leave(waiter, 0.5)
+    else:
+        entry.step(waiter, 1.0)
+    assert entry.reservoir.state.lease.served == 1
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
 def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
     """Between the late taker and its report, whoever else came may have counted them already."""
