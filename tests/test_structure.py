@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_697,
+    "lines": 52_698,
     "functions": 4_198,
     "files": 361,
     "classes of one name": 10,

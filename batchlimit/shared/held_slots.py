@@ -219,7 +219,7 @@ class HeldSlots:
     def _learn(self, told: SlotReply | SlotPush) -> None:
         self._tokens.learn(told.token)
         self._keep = told.keep
-        while len(self.places) > self.count:
+        while len(self.places) > max(0, self.count):
             place, _ = self.places.popitem()
             place.lose()
             place.give_up()

@@ -67,7 +67,8 @@ class BaseSharedLimiter(Unique):
         shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
         guarded = GuardedStore(store, min(deadline, shortest / 4))
         self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=steady_ns)
-        weakref.finalize(self, self._engine.retire)
+        self._end = weakref.finalize(self, self._engine.retire)
+        self._end.atexit = False  # at exit the engines close by themselves
 
     @classmethod
     def from_url(
@@ -195,6 +196,7 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
 
     def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
+        self._end.detach()
         self._engine.renewer.close()
 
 
@@ -242,4 +244,5 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
 
     async def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
+        self._end.detach()
         await asyncio.to_thread(self._engine.renewer.close)
