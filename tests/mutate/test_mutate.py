@@ -3,13 +3,13 @@
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.mutate.changes import Mutation
+from tests.mutate.changes import Mutation, sites
 from tests.mutate.children import in_children
 from tests.mutate.patches import Patches
-from tests.mutate.sampled import drawn
 
 SECONDS: dict[Callable[[], object], float] = {signal.pause: 0.1}
 
@@ -51,7 +51,8 @@ def test_a_mistake_of_the_judge_is_no_verdict() -> None:
 
 @pytest.fixture(scope="module")
 def changes() -> list[Mutation]:
-    return [each for each in drawn("keyspace", None, 0) if each.path.name == "timer_heap.py"]
+    found = [each.mutation() for each in sites(Path("batchlimit/keyspace/timer_heap.py"))]
+    return [each for each in found if each is not None]
 
 
 def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_needs_an_import(
