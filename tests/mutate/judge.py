@@ -18,7 +18,7 @@ from tests.mutate.patches import Patches
 from tests.mutate.reached import fails, reached
 
 _ANEW = 300.0
-"""Seconds. Whoever runs all tests for longer has noticed."""
+"""Seconds. A change with which all tests take longer was noticed."""
 _ARGUMENTS = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
 
 
@@ -52,21 +52,22 @@ class _Judge:
         if (tests := reached(session, {each.path for each in self._mutations})) is None:
             return True
         patches = Patches()
-        at_import = [each for each in self._mutations if patches.of(each) is None]
-        for each in at_import:
-            self._tell(each, "import")
+        code = [patches.of(each) for each in self._mutations]
+        for number in (number for number, replaced in enumerate(code) if replaced is None):
+            self._tell(number, "import")
 
-        def notices(mutation: Mutation) -> bool:
-            patches.make(mutation)
-            return fails(session, tests.by(mutation))
+        def notices(number: int) -> bool:
+            patches.make(code[number] or {})
+            return fails(session, tests.by(self._mutations[number]))
 
-        rest = [each for each in self._mutations if patches.of(each) is not None]
-        for each, survives in in_children(rest, self._jobs, notices, tests.patience):
-            self._tell(each, "survives" if survives else "noticed")
+        rest = [number for number, replaced in enumerate(code) if replaced is not None]
+        for number, survives in in_children(
+            rest, self._jobs, notices, lambda number: tests.patience(self._mutations[number])
+        ):
+            self._tell(number, "survives" if survives else "noticed")
         return True
 
-    def _tell(self, mutation: Mutation, verdict: str) -> None:
-        number = next(at for at, each in enumerate(self._mutations) if each is mutation)
+    def _tell(self, number: int, verdict: str) -> None:
         os.write(self._told, f"{number} {verdict}\n".encode())
 
 

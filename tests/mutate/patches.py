@@ -27,9 +27,9 @@ class Patches:
         path = ROOT / mutation.path
         return _replaced(compile(path.read_text(), str(path), "exec"), mutation.code)
 
-    def make(self, mutation: Mutation) -> None:
-        """Replace it wherever it is."""
-        for key, code in (self.of(mutation) or {}).items():
+    def make(self, replaced: dict[_Key, CodeType]) -> None:
+        """Replace code wherever it is."""
+        for key, code in replaced.items():
             for function in self._functions.get(key, []):
                 function.__code__ = code
 

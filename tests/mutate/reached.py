@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ def _seen(session: pytest.Session, paths: set[Path]) -> Reached | None:
     found = Reached({}, {}, set())
     for item, following in zip(session.items, [*session.items[1:], None], strict=True):
         began = time.perf_counter()
-        if _ITSELF.search(item.path.read_text()):
+        if _traces_itself(item.path):
             found.everywhere.add(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         else:
@@ -71,6 +72,11 @@ def _seen(session: pytest.Session, paths: set[Path]) -> Reached | None:
         for line, tests in watch.get_data().contexts_by_lineno(str(ROOT / path)).items():
             found.lines[str(path), line] = set(tests) & found.seconds.keys()
     return found
+
+
+@cache
+def _traces_itself(path: Path) -> bool:
+    return _ITSELF.search(path.read_text()) is not None
 
 
 def fails(session: pytest.Session, tests: Sequence[str]) -> bool:

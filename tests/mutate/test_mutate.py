@@ -66,7 +66,7 @@ def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_
     assert patches.of(by_text["_MOVES = 8 -> _MOVES = 9"]) is None
     code = held.__code__
     try:
-        patches.make(dropped)
+        patches.make(patches.of(dropped) or {})
         assert held.__code__ is not code
     finally:
         held.__code__ = code
