@@ -31,6 +31,11 @@ def by_time_of_day(law: Law, clock: Callable[[], int]) -> Law:
     return law
 
 
+def calibrated(law: Law) -> Law:
+    """Have a law learn what watchers saw: one that is not Calibrated, as a dropped call."""
+    return law if isinstance(law, Calibrated) else Watched(law)
+
+
 class LimitControl:
     """Sets the limit of a gate: when a call ended, somebody set that of its law, or the watchers end a period."""
 
@@ -38,7 +43,7 @@ class LimitControl:
 
     def __init__(self, section: CriticalSection, law: Law, watchers: Sequence[Watcher]) -> None:
         self._section = section
-        self.law = Watched(law) if watchers and not isinstance(law, Calibrated) else law
+        self.law = calibrated(law) if watchers else law
         self._has_failed = False
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
         if isinstance(setting := law.law if isinstance(law, Watched) else law, Settable):

@@ -10,9 +10,9 @@ from batchlimit.base.histogram import Histogram
 from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency.law import Calibrated, Law, LawState, Sample, baselines_of, state_of
-from batchlimit.concurrency.laws.aimd import Gitaly, Watched
+from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
-from batchlimit.concurrency.limit_control import by_time_of_day
+from batchlimit.concurrency.limit_control import by_time_of_day, calibrated
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -27,7 +27,7 @@ def made(make: MakeLaw, clock: Callable[[], int], is_watched: bool) -> Law:
     law = by_time_of_day(make(), clock)
     if not is_watched and isinstance(law, Gitaly):
         raise ValueError(unwatched(law))
-    return Watched(law) if is_watched and not isinstance(law, Calibrated) else law
+    return calibrated(law) if is_watched else law
 
 
 def unwatched(law: object) -> str:
@@ -46,7 +46,7 @@ class Keyed:
         shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
             has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one
             of its calls ends.
-        watchers: Makes the watchers of a key, such as those of its control group; what they see is told to the law of
+        watchers: Makes the watchers of a key, such as those of its control group; what they see moves the limit of
             this key alone (default None: none). While it raises WatcherUnavailable, it is asked again each period.
 
     Raises:
