@@ -19,7 +19,7 @@ from tests.sync.stage import until
 
 
 class Told:
-    """A watcher that says what it is told to."""
+    """A watcher that sees `event`."""
 
     name = "told"
 

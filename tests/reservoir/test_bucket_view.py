@@ -169,6 +169,6 @@ def test_this_instance_is_one_of_those_that_share(instances: int, active: int) -
 
 
 def test_the_refill_of_what_is_there_began_when_the_bucket_would_have_been_empty() -> None:
-    """A part of one more token may be there: levels are told in whole ones."""
+    """A part of one more token may be there, as levels are whole numbers."""
     assert view(level=30).flows_since(9, HUNDRED) == about(-0.4)
     assert view(level=30).flows_since(9, Quota(0)) == -math.inf

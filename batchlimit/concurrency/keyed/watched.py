@@ -10,7 +10,7 @@ from batchlimit.events import log_event
 class KeyWatchers:
     """One watcher for the rounds, which polls those of all keys in turn. It sees nothing itself.
 
-    What it saw too late for its round is told in the next one, unless that saw other things.
+    What it saw too late for its round counts in the next one, unless that saw other things.
     """
 
     name = "keys"
