@@ -18,7 +18,7 @@ class Patches:
         gc.unfreeze()
         self._functions: dict[_Key, list[FunctionType]] = {}
         for each in gc.get_objects():
-            if isinstance(each, FunctionType):
+            if type(each) is FunctionType:  # to ask an object for its class may run its code: a lazy one sets itself up
                 self._functions.setdefault(_key(each.__code__), []).append(each)
         gc.freeze()
 

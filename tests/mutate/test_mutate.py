@@ -70,3 +70,14 @@ def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_
         assert held.__code__ is not code
     finally:
         held.__code__ = code
+
+
+def test_objects_that_set_themselves_up_when_they_are_asked_for_their_class_are_left_alone() -> None:
+    class Lazy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise LookupError("nothing is configured")
+
+    lazy = Lazy()
+    Patches()
+    assert type(lazy) is Lazy
