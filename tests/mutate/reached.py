@@ -80,11 +80,12 @@ def _traces_itself(path: Path) -> bool:
 
 
 def fails(session: pytest.Session, tests: Sequence[str]) -> bool:
-    """Run tests until one fails."""
+    """Run tests until one fails; what they share, such as servers, ends with them."""
     by_name = {each.nodeid: each for each in session.items}
     items = [by_name[each] for each in tests]
     for item, following in zip(items, [*items[1:], None], strict=False):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
+            session._setupstate.teardown_exact(None)
             return True
     return False
