@@ -13,6 +13,7 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.shared import renewer as renewer_module
+from batchlimit.shared.held_slots import Claim
 from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics
 from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
@@ -90,13 +91,16 @@ def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
     renewer, slots = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), slots_of("a", due=60)
     slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
     assert renewer._answered(slots, slots.ask(START), START) == []
+    assert renewer.holdings.statistics().asks == (reply is not None), "answers are counted"
     assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
 
 
-@pytest.mark.parametrize(("due", "seconds"), [(0.25, 0.25), (math.inf, math.inf)])
-def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, seconds: float) -> None:
+@pytest.mark.parametrize(("due", "passed", "seconds"), [(0.25, 0.0, 0.25), (0.25, 0.5, 0.0), (math.inf, 0.0, math.inf)])
+def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed: float, seconds: float) -> None:
+    """Meanwhile some time may have passed."""
     store: Any = Calls()
-    renewer, slept = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[float]()
+    now, slept = START, list[float]()
+    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
     renewer.holdings.keys.add(slots := slots_of("a", due))
     renewer.holdings.note(slots, START)
 
@@ -108,19 +112,54 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, seconds
             slept.append(seconds or 0.0)
             raise Asleep
 
-    renewer.holdings.wake = Wake()
+    def find_none() -> list[LocalSlots]:
+        nonlocal now
+        now += round(passed * SECOND)
+        return []
+
+    renewer.holdings.wake, renewer._due = Wake(), find_none  # type: ignore[method-assign]
     with pytest.raises(Asleep):
         renewer._run()
     assert slept == [pytest.approx(seconds, abs=1e-6)]
 
 
-def test_close_waits_a_second_until_the_store_has_back_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("is_dropped", "seconds"), [(False, 1.0), (True, 0.0)])
+def test_close_waits_a_second_until_the_store_has_back_what_is_free_and_the_thread_that_asks_never(
+    is_dropped: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store: Any = Calls()
     renewer, waited = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[float]()
     renewer._thread = threading.current_thread()  # so that there is something to wait for
     monkeypatch.setattr(renewer._flushed, "wait", waited.append)
-    renewer.close()
-    assert waited == [1.0]
+    if is_dropped:
+        renewer.retire()
+        assert renewer._due() is None
+    else:
+        renewer.close()
+    assert waited == [seconds]
+
+
+def test_what_interrupted_callers_left_is_looked_for_each_second_and_when_a_permit_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store: Any = Calls()
+    now, looks = START, list[int]()
+    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
+    monkeypatch.setattr(Holdings, "left_behind", lambda self, gone: looks.append(len(gone)))
+    for seconds, gone, found in [
+        (0.0, 0, [0]),
+        (0.999999999, 0, []),
+        (1.0, 0, [0]),
+        (1.1, 2, [2]),
+        (2.0, 0, []),
+        (2.1, 0, [0]),
+    ]:
+        now = START + round(seconds * SECOND)
+        for _ in range(gone):
+            renewer.gone(Claim(renewer))
+        renewer._due()
+        assert looks == found, f"after {seconds} s"
+        looks.clear()
 
 
 @pytest.mark.parametrize(

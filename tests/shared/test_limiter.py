@@ -474,7 +474,10 @@ async def test_a_cancellation_by_others_stays_one() -> None:
 # The store is away
 
 
-@pytest.mark.parametrize(("policy", "admits"), [("closed", 0), ("open", 5), (FailurePolicy.local(instances=2), 2)])
+@pytest.mark.parametrize(
+    ("policy", "admits"), [("closed", 0), ("open", 5), ("local", 0), (FailurePolicy.local(instances=2), 2)]
+)
+@pytest.mark.filterwarnings("ignore:.*instances:UserWarning")
 def test_while_the_store_is_away_the_policy_decides(policy: Any, admits: int) -> None:
     store = Cut()
     store.is_away = True
@@ -568,19 +571,41 @@ def test_close_wakes_who_waits() -> None:
 
 
 @pytest.mark.usefixtures("without_looks")
-def test_a_limiter_that_is_dropped_leaves_no_thread() -> None:
-    limiter = limiter_of(MemoryStore(), {"gpu": 1})
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["closed", "dropped"])
+def test_a_limiter_that_is_closed_or_dropped_leaves_no_thread(is_dropped: bool) -> None:
+    limiter = limiter_of(MemoryStore(), {"gpu": Shared(1, lease=3600.0)})
     limiter.acquire("gpu").release()
-    while limiter.statistics().keys:
-        time.sleep(0.01)
+    await_fact(lambda: not limiter.statistics().keys, "nothing is left of the key")
     thread = limiter._engine.renewer._thread
     assert thread
-    gone = weakref.ref(limiter)
-    del limiter
-    gc.collect()
-    assert gone() is None
+    assert thread.daemon, "else a process whose limiter was never closed would not end"
+    if is_dropped:
+        gone = weakref.ref(limiter)
+        del limiter
+        gc.collect()
+        assert gone() is None
+    else:
+        limiter.close()
     thread.join(100)
     assert not thread.is_alive()
+
+
+def test_close_waits_for_no_permit_that_is_under_way() -> None:
+    limiter = limiter_of(MemoryStore(), {"gpu": 1})
+    with limiter.acquire("gpu"):
+        limiter._engine.renewer.close(100.0)
+        assert limiter._engine.renewer._flushed.is_set()
+
+
+def test_a_process_that_ends_closes_its_limiters_and_none_of_its_parent() -> None:
+    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
+        parents = limiter._engine.renewer
+
+        def child() -> bool:
+            renewer_module._close_all()
+            return limiter._engine.renewer.is_closed and not parents.is_closed
+
+        assert in_child(child)
 
 
 def test_keys_that_are_not_in_use_leave_the_memory() -> None:

@@ -169,3 +169,11 @@ def test_a_subscription_follows_the_primary(prefix: str) -> None:
         await_fact(lambda: listeners(old, prefix, limiter) == 1, "it listens")
         found.name(new)
         await_fact(lambda: listeners(new, prefix, limiter) == 1, "it listens at the new primary")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_limiter_that_is_closed_listens_no_more_though_its_store_stays_open(valkey: Server, prefix: str) -> None:
+    with closing(RedisStore.from_url(valkey.url, prefix=prefix)) as store:
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as limiter, limiter.acquire("gpu"):
+            await_fact(lambda: listeners(valkey, prefix, limiter) == 1, "it listens")
+        await_fact(lambda: listeners(valkey, prefix, limiter) == 0, "it listens no more")
