@@ -137,13 +137,13 @@ class Forecast:
         return state.view.fits_in(missing, state.quota, now) + state.overdraft.delay(cost, state.quota, state.view)
 
     def remaining(self, now: float) -> int:
-        """Return how many tokens this process could still admit: those here, and those last seen in the bucket."""
+        """Return how many tokens this process may still admit: here, and last seen in the bucket, less what is owed."""
         state = self._state
         tokens, level = state.tokens, state.view.level
         if state.lease.borrowed and (local := state.fallback.bucket) is not None:
             level = local.level(now)
         here = tokens.free + length_hint(tokens.lock_free) if now < tokens.expires else 0
-        return max(0, level) + here
+        return max(0, level - state.overdraft.total) + here
 
     def told(self, retry_after: float, source: Source, now: float) -> Decision:
         """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.
@@ -154,11 +154,10 @@ class Forecast:
         by: Source = source
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
-        remaining, view = self.remaining(now), state.view
-        owed = state.overdraft.total
+        remaining, view, owed = self.remaining(now), state.view, state.overdraft.total
         if state.lease.borrowed or not (state.quota.also or view.level < 0 or owed):
             return decision(state.quota, remaining, retry_after, by)
-        levels = view.levels(state.quota, remaining - max(0, view.level) - owed, now)
+        levels = view.levels(state.quota, remaining - max(0, view.level - owed) - owed, now)
         return decision(state.quota, remaining, retry_after, by, view.binding, levels)
 
     def outlook(self, now: float) -> Decision | None:
@@ -166,7 +165,8 @@ class Forecast:
         state = self._state
         if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:
             return None
-        return self._as_it_is(outlook(state.quota, local.level(now), self.spendable(now), "fallback"))
+        there = local.level(now) - state.overdraft.total
+        return self._as_it_is(outlook(state.quota, there, self.spendable(now), "fallback"))
 
     def without_bucket(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""

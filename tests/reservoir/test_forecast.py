@@ -150,7 +150,8 @@ TWO = Quota(100.0, 100, [Quota(1.0, 60)])
         # where the bucket owes: from what it owes on
         (HUNDRED, {"level": -1, "levels": (-0.5,)}, 0, (2, 0.485, None)),
         # what is owed here, but for the two, is still to be charged
-        (HUNDRED, {"level": 40, "levels": (40.0,)}, 7, (40, 0.15, None)),
+        (HUNDRED, {"level": 40, "levels": (40.0,)}, 7, (35, 0.15, None)),
+        (HUNDRED, {"level": 3, "levels": (3.0,)}, 7, (0, 0.52, None)),
     ],
 )
 def test_a_decision_tells_what_remains_and_when_all_is_back(
@@ -193,11 +194,21 @@ def test_a_look_at_a_key_in_shadow_mode_refuses_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"), [(FailurePolicy.closed(), None), (FailurePolicy.local(4), (True, 25, "fallback"))]
+    ("policy", "owed", "told"),
+    [
+        (FailurePolicy.closed(), 0, None),
+        (FailurePolicy.local(4), 0, (True, 25, "fallback")),
+        (FailurePolicy.local(4), 5, (True, 20, "fallback")),
+        (FailurePolicy.local(4), 25, (False, 0, "fallback")),
+    ],
 )
-def test_while_the_store_is_away_the_fallback_tells(policy: FailurePolicy, told: tuple[bool, int, str] | None) -> None:
-    seen = Entry(policy=policy).reservoir.forecast.outlook(0.0)
-    assert (seen and (seen.allowed, seen.remaining, seen.source)) == told
+def test_while_the_store_is_away_the_fallback_tells(
+    policy: FailurePolicy, owed: int, told: tuple[bool, int, str] | None
+) -> None:
+    entry = Entry(policy=policy)
+    entry.reservoir.corrections.debit(owed, 0.0)
+    seen = entry.reservoir.forecast.outlook(0.0)
+    assert (seen if seen is None else (seen.allowed, seen.remaining, seen.source)) == told
 
 
 def test_what_the_fallback_decided_is_told_of_all_bandwidths_at_once() -> None:

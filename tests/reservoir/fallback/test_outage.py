@@ -384,7 +384,8 @@ def test_a_policy_says_what_to_tell_where_it_lends_nothing(
     policy: FailurePolicy, hint: str, fails_closed: bool
 ) -> None:
     found = Fallback(policy)
-    assert (found.failure(DEAD), found.fails_closed) == (Fail(DEAD, hint), fails_closed)
+    told = found.failure(DEAD)
+    assert (told.error, told.hint, found.fails_closed) == (DEAD, hint, fails_closed)
 
 
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
