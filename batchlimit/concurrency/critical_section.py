@@ -219,24 +219,26 @@ class SheddablePermits:
         """Let a permit be shed no longer: it is complete. Requires the lock."""
         self._permits.discard(permit)
 
-    def shed(self, choose: Callable[[Sequence[BasePermit]], Sequence[BasePermit]]) -> None:
-        """Tell the permits to give up that `choose` picks among those that were not told yet."""
-        calls = self._section.do(lambda: self._not_told(self._permits))
-        chosen = choose(calls)  # without the lock: its key is a function of the user
+    def calls(self) -> list[BasePermit]:
+        """Return the permits that were not told to give up yet."""
+        return self._section.do(self._not_told)
+
+    def end(self, chosen: Sequence[BasePermit]) -> None:
+        """Tell those of these permits to give up that are of this gate and were not told yet."""
         for permit in self._section.do(lambda: self._tell(chosen)):
             with suppress(RuntimeError):  # its event loop is closed: no task is in its block any more
                 permit._give_up()
 
     def _tell(self, chosen: Sequence[BasePermit]) -> list[BasePermit]:
-        told = self._not_told(chosen)
+        left = set(self._not_told())
+        told = [permit for permit in chosen if permit in left]
         self._counts.shed += len(told)
         for permit in told:
             permit._is_shed = True
         return told
 
-    @staticmethod
-    def _not_told(permits: "Sequence[BasePermit] | weakref.WeakSet[BasePermit]") -> list[BasePermit]:
-        return [permit for permit in permits if permit._state is HELD and not permit.shed]
+    def _not_told(self) -> list[BasePermit]:
+        return [permit for permit in self._permits if permit._state is HELD and not permit.shed]
 
     def forget(self) -> None:
         """Hold no permits: in a forked child, those of the parent are under way elsewhere."""

@@ -19,7 +19,7 @@ from batchlimit.concurrency.locked_gate import Bypass, LockedGate
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
-from batchlimit.concurrency.shedding import Shedder, Shedding
+from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -56,8 +56,7 @@ class BaseLimiter(Unique):
         watchers = tuple(watchers)
         if isinstance(law, Gitaly) and not watchers:
             raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
-        if shedding is not None and not watchers and shedding.over is None:
-            raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
+        check_shedding(shedding, watchers)
         self._locked_gate = LockedGate(
             by_time_of_day(law, clock),
             partitions=partitions,
@@ -140,8 +139,7 @@ def _end_period(gate: LockedGate, is_watched: bool, shedder: Shedder | None, eve
             gate.control.calibrate(events)
     finally:  # a law that fails is no reason to keep what the memory is full of
         if shedder is not None:
-            shedder.note(events, gate.sheddable.excess())
-            gate.sheddable.shed(shedder.choose)
+            shedder.end_period(events, gate.sheddable)
 
 
 class ConcurrencyLimiter(Closing, BaseLimiter):

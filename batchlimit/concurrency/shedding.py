@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.critical_section import SheddablePermits
 
 
 class SheddableCall(Protocol):
@@ -73,6 +76,14 @@ class Shedding:
             raise TypeError(f"key must be a function of a call, not {self.key!r}")
 
 
+def check_shedding(shedding: object, watchers: object) -> None:
+    """Raise TypeError for what is no Shedding, ValueError for one that would never end a call."""
+    if not isinstance(shedding, Shedding | None):
+        raise TypeError(f"shedding must be like Shedding(after=3), not {shedding!r}")
+    if shedding is not None and not watchers and shedding.over is None:
+        raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
+
+
 def _check_periods(name: str, periods: object) -> None:
     if isinstance(periods, bool) or not isinstance(periods, int):
         raise TypeError(f"{name} must be a whole number of periods, not {periods!r}")
@@ -88,6 +99,13 @@ class Shedder:
     def __init__(self, shedding: Shedding) -> None:
         self.shedding = shedding
         self._periods = self._over = self._excess = 0
+
+    def end_period(self, events: Sequence[str], *permits: "SheddablePermits") -> None:
+        """Count the period that is over, and end calls if overload lasts: of all these gates together."""
+        self.note(events, sum(max(0, each.excess()) for each in permits))
+        chosen = self.choose([call for each in permits for call in each.calls()])  # no lock: its key is the user's
+        for each in permits if chosen else ():
+            each.end(chosen)
 
     def note(self, events: Sequence[str], excess: int = 0) -> None:
         """Count the period that is over, by what the watchers saw in it and the calls above the limit at its end."""

@@ -186,7 +186,7 @@ class Counts:
         """Count the refusal of a call under a name that no partition has; return it."""
         self.refused["unknown_partition"] += 1
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
-        return ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
+        return ConcurrencyLimited("unknown_partition", None, gate.limit, gate.in_flight, detail, self.key)
 
     def statistics(
         self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float], law: LawState

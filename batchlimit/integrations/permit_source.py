@@ -1,4 +1,4 @@
-"""Where requests get their permits: of a ConcurrencyLimiter by partition, of a keyed or a shared one by key."""
+"""Where requests get their permits: of a limiter of one process by partition, of a keyed or a shared one by key."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -42,8 +42,6 @@ class PermitSource:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
         if self._key is None:
             return self._limiter.acquire(self._partition(request), **options)
-        if self.is_shared:
-            options.pop("operation", None)
         return self._by_key(request, self._limiter.acquire, options)
 
     def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
@@ -56,6 +54,10 @@ class PermitSource:
 
     def _by_key(self, request: object, acquire: Callable[..., Any], options: dict[str, Any]) -> Any:
         assert self._key is not None
+        if self.is_shared:
+            options.pop("operation", None)
+        else:
+            options["partition"] = self._partition(request)
         try:
             keys = self._key(request)
             if isinstance(keys, str):

@@ -90,12 +90,8 @@ def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, 
         for why, count in getattr(seen, f"{direction}_by").items():
             yield Series(metrics.LIMIT_CHANGES, ("", direction, why)), count
     yield Series(metrics.RATIO, ("",)), seen.ratio
-    for operation, seconds in islice(seen.baselines.items(), MOST_POLICIES):
-        yield Series(metrics.BASELINE, ("", operation)), seconds
     yield Series(metrics.LAST_RTT, ("",)), seen.last_rtt
     yield from _calls("", seen)
-    for result in ("bypassed", "shed"):
-        yield Series(metrics.CALLS, ("", result, "")), getattr(seen, result)
     yield Series(metrics.CALLS_WAITED, ("",)), seen.waits
     yield from _watchers(seen)
 
@@ -118,7 +114,9 @@ def _watchers(seen: ConcurrencyStatistics | KeyedStatistics) -> Iterator[tuple[S
 def _calls(policy: str, seen: ConcurrencyStatistics | PatternStatistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.IN_FLIGHT, (policy,)), seen.in_flight
     yield Series(metrics.WAITING, (policy,)), seen.waiting
-    for result in ("succeeded", "dropped", "ignored", "abandoned"):
+    for operation, seconds in islice(seen.baselines.items(), MOST_POLICIES):
+        yield Series(metrics.BASELINE, (policy, operation)), seconds
+    for result in ("succeeded", "dropped", "ignored", "abandoned", "bypassed", "shed"):
         yield Series(metrics.CALLS, (policy, result, "")), getattr(seen, result)
     for reason, value in seen.refused.items():
         yield Series(metrics.CALLS, (policy, "refused", reason)), value
@@ -148,10 +146,10 @@ def _policy(name: str, number: int) -> str:
 
 
 def _sum(found: Iterator[tuple[Series, Value]]) -> Reading:
-    """Add up series of the same labels, as those of all policies that are "other"."""
+    """Merge series of the same labels, as those of all policies that are "other"."""
     reading: Reading = {}
     for series, value in found:
-        reading[series] = total(reading[series], value) if series in reading else value
+        reading[series] = _MERGE[series.metric.merge](reading[series], value) if series in reading else value
     return reading
 
 

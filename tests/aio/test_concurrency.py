@@ -223,9 +223,7 @@ def test_a_limit_that_rises_serves_who_waits() -> None:
 
 
 def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
-    shedder = Shedder(Shedding(after=1, share=1))
-    shedder.note(["memory"])
-    limiter._locked_gate.sheddable.shed(shedder.choose)
+    Shedder(Shedding(after=1, share=1)).end_period(["memory"], limiter._locked_gate.sheddable)
 
 
 def test_a_task_that_is_shed_ends_in_a_refusal() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit import AsyncConcurrencyLimiter, Partitions
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.laws import Fixed
+from batchlimit.shared import AsyncSharedConcurrencyLimiter
+from batchlimit.stores import MemoryStore
 from tests.integrations.asgi import Hello, call, http, in_virtual_time
 from tests.integrations.stage import Recording, SetUp
 from tests.integrations.test_asgi_concurrency import Held
@@ -67,6 +69,20 @@ def test_a_request_whose_key_cannot_be_made_is_refused(key: KeyOf) -> None:
     assert limiter.busiest() == []
 
 
+@in_virtual_time
+async def test_a_request_has_a_partition_at_its_key() -> None:
+    limits = {"path:*": Keyed(2, partitions=Partitions({}, caps={"GET": 0.5}))}
+    async with AsyncKeyedConcurrencyLimiter(limits) as limiter:
+        terms: dict[str, Any] = {"key": path, "partition": lambda scope: scope["method"]}
+        held, hello = Held(), ConcurrencyLimitMiddleware(Hello(), limiter, **terms)
+        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, **terms), http(path="/a")))
+        await held.begun.wait()
+        requests = [http(path="/a"), http("/a", "POST"), http(path="/b")]
+        assert [(await call(hello, each)).status for each in requests] == [503, 200, 200]
+        held.end.set()
+        await first
+
+
 def test_a_key_and_a_keyed_limiter_come_together() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None: ...
 
@@ -75,10 +91,9 @@ def test_a_key_and_a_keyed_limiter_come_together() -> None:
         ConcurrencyLimitMiddleware(app, keyed)
     with pytest.raises(TypeError, match="key= is for a limiter by key"):
         ConcurrencyLimitMiddleware(app, AsyncConcurrencyLimiter(Fixed(1)), key=path)
-    with pytest.raises(TypeError, match="sheddable= is for a limiter without keys"):
-        AsyncConcurrencyInterceptor(keyed, key=path, sheddable=lambda details: True)
-    with pytest.raises(TypeError, match="sheddable= is for a limiter without keys"):
-        ConcurrencyInterceptor(KeyedConcurrencyLimiter({"*": 1}), key=path, sheddable=lambda details: True)
+    shared = AsyncSharedConcurrencyLimiter(MemoryStore(), {"*": 1})
+    with pytest.raises(TypeError, match="sheddable= is for limiters of this process"):
+        AsyncConcurrencyInterceptor(shared, key=path, sheddable=lambda details: True)
 
 
 def by_call_repository_and_user(details: grpc.HandlerCallDetails) -> list[str]:

@@ -374,10 +374,8 @@ def test_a_child_of_who_closed_is_closed() -> None:
 
 def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
-    shedder = Shedder(Shedding(after=1, share=0.5))
-    shedder.note(["memory"])
     fixed, least, more = (limiter.acquire(priority=n, sheddable=n > 0) for n in (0, 1, 2))
-    limiter._locked_gate.sheddable.shed(shedder.choose)
+    Shedder(Shedding(after=1, share=0.5)).end_period(["memory"], limiter._locked_gate.sheddable)
     for spared in (fixed, more):
         spared.check()
         spared.success()
@@ -391,5 +389,4 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
 def test_who_is_over_is_not_shed() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
     limiter.acquire(sheddable=True).success()
-    limiter._locked_gate.sheddable.shed(lambda calls: calls)
-    assert limiter.statistics().shed == 0
+    assert limiter._locked_gate.sheddable.calls() == []

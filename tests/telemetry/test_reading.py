@@ -6,13 +6,13 @@ import pytest
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, RateLimiter, Statistics
 from batchlimit.base.histogram import Durations, Histogram
-from batchlimit.concurrency import KeyedConcurrencyLimiter, KeyedStatistics, WatcherStatistics
+from batchlimit.concurrency import KeyedConcurrencyLimiter, KeyedStatistics, PatternStatistics, WatcherStatistics
 from batchlimit.integrations.counters import EnforcementStatistics, RuleCounts
 from batchlimit.laws import AIMD, Fixed, Knee
 from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.telemetry.metrics import METRICS, WAITED
-from batchlimit.telemetry.reading import MOST_POLICIES, Reading, read
+from batchlimit.telemetry.metrics import BASELINE, CALLS, METRICS, WAITED
+from batchlimit.telemetry.reading import MOST_POLICIES, Reading, Series, read
 from tests.depth import depth
 
 
@@ -98,6 +98,15 @@ def test_a_keyed_limiter_is_told_by_pattern() -> None:
         "concurrency.requests user:* refused limit": 1,
         "concurrency.requests * ignored ": 1,
     }
+
+
+def test_baselines_of_keys_are_told_by_pattern_the_longest() -> None:
+    """So are those of all patterns without a label of their own, where the rest is added up."""
+    patterns = {f"p{n}": PatternStatistics(succeeded=1, baselines={"get": 0.001 * n}) for n in range(MOST_POLICIES + 3)}
+    reading = read(KeyedStatistics(patterns))
+    of = {label: reading[Series(BASELINE, (label, "get"))] for label in ("p7", "other")}
+    assert of == {"p7": 0.007, "other": pytest.approx(0.001 * (MOST_POLICIES + 2))}
+    assert reading[Series(CALLS, ("other", "succeeded", ""))] == 3
 
 
 def test_the_watchers_of_a_keyed_limiter_are_told() -> None:

@@ -13,6 +13,8 @@ from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
 from batchlimit.concurrency.keyed.watched import KeyWatchers
 from batchlimit.concurrency.laws.setting import between, whole
+from batchlimit.concurrency.locked_gate import Bypass
+from batchlimit.concurrency.shedding import Shedding, check_shedding
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
 
@@ -27,24 +29,36 @@ class BaseKeyedLimiter(Unique):
         limits: Mapping[str, int | Keyed],
         *,
         classify: Classify = classify,
+        bypass: Bypass | None = None,
         max_keys: int = 10_000,
         idle_after: float = 60.0,
         watchers: Sequence[Watcher] = (),
         every: float = 30.0,
+        shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
-        for name, function in (("classify", classify), ("clock", clock)):
-            if not callable(function):
+        for name, function in (("classify", classify), ("bypass", bypass), ("clock", clock)):
+            if not callable(function) and (name, function) != ("bypass", None):
                 raise TypeError(f"{name} must be a function, not {function!r}")
         watchers = tuple(watchers)
+        check_shedding(shedding, watchers)
+        if shedding is not None and shedding.over is not None:
+            raise ValueError("over= is about the limit of one key: give such a shedding to Keyed")
         self._gates = KeyedGates(
-            limits, classify=classify, max_keys=max_keys, idle_after=idle_after, watchers=watchers, clock=clock
+            limits,
+            classify=classify,
+            bypass=bypass,
+            max_keys=max_keys,
+            idle_after=idle_after,
+            watchers=watchers,
+            shedding=shedding,
+            clock=clock,
         )
         self._by_key = self._gates.by_key
         of_keys = KeyWatchers(self._gates)
         polled = (*watchers, of_keys) if self._gates.watches_keys else watchers
-        self._rounds = Rounds(polled, of_keys.end_period, every=every)
+        self._rounds = Rounds(polled, of_keys.end_period, every=every, alone=self._gates.sheds)
         self._rounds.start()
         weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
 

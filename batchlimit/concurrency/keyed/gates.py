@@ -4,12 +4,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.critical_section import CLOSED
 from batchlimit.concurrency.keyed.limits import (
+    ENDED,
     Keyed,
     KeyedStatistics,
     KeyPattern,
@@ -18,13 +20,12 @@ from batchlimit.concurrency.keyed.limits import (
     SharedLaw,
     made,
     patterns,
-    unwatched,
 )
 from batchlimit.concurrency.law import Law
-from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import Changed
-from batchlimit.concurrency.locked_gate import LockedGate
+from batchlimit.concurrency.locked_gate import Bypass, LockedGate
+from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import LimiterClosed
@@ -38,20 +39,23 @@ _LOOKS = 4
 class KnownGate(weakref.ref[LockedGate]):
     """A gate that is alive, and what outlasts it."""
 
-    __slots__ = ("counts", "key", "pattern", "watchers")
+    __slots__ = ("counts", "key", "pattern", "shedder", "watchers")
 
     counts: Counts
     key: str
     pattern: KeyPattern
     watchers: tuple[Watcher, ...] | None  # of this key alone; None: there are none yet
+    shedder: Shedder | None  # of this key alone
 
     def statistics(self) -> PatternStatistics:
         """Return what was counted at this gate, and what is there now unless it is gone."""
         gate = self()
         seen = self.counts if gate is None else gate.statistics(())
-        here = (0, 0, 0) if isinstance(seen, Counts) else (1, seen.in_flight, seen.waiting)
-        ended = seen.succeeded, seen.dropped, seen.ignored, seen.abandoned
-        return PatternStatistics(*here, *ended, dict(seen.refused), seen.waits)
+        here = PatternStatistics()
+        if not isinstance(seen, Counts):
+            here = PatternStatistics(1, seen.in_flight, seen.waiting, baselines=seen.baselines)
+        ended = {each: getattr(seen, each) for each in ENDED}
+        return replace(here, **ended, refused=dict(seen.refused), waits=seen.waits)
 
 
 class KeyedGates:
@@ -66,18 +70,23 @@ class KeyedGates:
         limits: Mapping[str, int | Keyed],
         *,
         classify: Classify,
+        bypass: Bypass | None,
         max_keys: int,
         idle_after: float,
         watchers: Sequence[Watcher],
+        shedding: Shedding | None,
         clock: Callable[[], int],
     ) -> None:
         self.pattern_of = patterns(limits)
         self._watchers = watchers
         of_keys = [each for each in limits.values() if isinstance(each, Keyed)]
         self.watches_keys = any(each.watchers for each in of_keys)
-        if stuck := [each.limit for each in of_keys if each.limit is Gitaly and not self._is_watched(each)]:
-            raise ValueError(unwatched(stuck[0]))
-        self._classify, self.clock = classify, clock
+        self.sheds = shedding is not None or any(each.shedding for each in of_keys)
+        for each in of_keys:
+            if callable(each.limit) and not self._is_watched(each):
+                made(each.limit, clock, is_watched=False)  # what cannot work says so now, not at the first call
+        self._shedder = None if shedding is None else Shedder(shedding)
+        self._classify, self._bypass, self.clock = classify, bypass, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
         self.by_key: dict[str, LockedGate] = {}  # those that are kept; calls look here first, without the lock
@@ -130,13 +139,17 @@ class KeyedGates:
             gate.control.listen(partial(changed, known.key), why)
 
     def calibrate(self, events: Sequence[str], of_keys: Mapping[str, Sequence[str]]) -> None:
-        """Tell all laws what their watchers saw in a period: those of all keys, and those of one."""
+        """Tell all laws what their watchers saw in a period, of all keys and of one; end calls if overload lasts."""
         with self._lock:
             alive, shared = self._alive(), list(self._shared.values())
         tells = [partial(law.end_period, events, self.clock()) for law in shared]
         for known, gate in alive:
             if self._is_watched(known.pattern.keyed):
                 tells.append(partial(gate.control.calibrate, (*events, *of_keys.get(known.key, ()))))
+            if known.shedder is not None:
+                tells.append(partial(known.shedder.end_period, of_keys.get(known.key, ()), gate.sheddable))
+        if self._shedder is not None:
+            tells.append(partial(self._shedder.end_period, events, *(gate.sheddable for _known, gate in alive)))
         for tell in tells:  # without the lock, as above
             try:
                 tell()
@@ -167,9 +180,17 @@ class KeyedGates:
             alive = self._alive()
         told = [(known, gate.statistics(())) for known, gate in alive]  # without the lock, as above
         return [
-            KeyStatistics(known.key, known.pattern.name, each.limit, each.in_flight, each.waiting, each.baselines)
-            for known, each in told
-            if each.in_flight or each.waiting
+            KeyStatistics(
+                known.key,
+                known.pattern.name,
+                seen.limit,
+                seen.in_flight,
+                seen.waiting,
+                seen.baselines,
+                seen.partitions if known.pattern.keyed.partitions else {},
+            )
+            for known, seen in told
+            if seen.in_flight or seen.waiting
         ]
 
     def after_fork(self) -> None:
@@ -184,12 +205,13 @@ class KeyedGates:
 
     def _make(self, key: str, pattern: KeyPattern) -> LockedGate:
         self._forget_gone()
+        bypass = None if self._bypass is None else partial(_bypassed, self._bypass, key)
         gate = LockedGate(
             self._law(pattern),
-            partitions=None,
+            partitions=pattern.keyed.partitions,
             queue=pattern.keyed.queue,
             classify=self._classify,
-            bypass=None,
+            bypass=bypass,
             watchers=self._watchers,
             clock=self.clock,
             key=key,
@@ -198,6 +220,7 @@ class KeyedGates:
             gate.control.listen(partial(changed, key), why)
         known = KnownGate(gate, self._gone.append)
         known.counts, known.key, known.pattern, known.watchers = gate.counts, key, pattern, None
+        known.shedder = None if (shedding := pattern.keyed.shedding) is None else Shedder(shedding)
         self._known[key] = known
         return gate
 
@@ -240,6 +263,10 @@ class KeyedGates:
             self._past[name] = self._past[name].plus(known.statistics())
             if self._known.get(known.key) is known:
                 del self._known[known.key]
+
+
+def _bypassed(bypass: Bypass, key: str, operation: str, _partition: str) -> bool:
+    return bypass(operation, key)
 
 
 live_tables: Forkables[KeyedGates] = Forkables()

@@ -23,18 +23,21 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             law. A key counts by the first entry that names it: the key itself, then the patterns in their order, then
             "*".
         classify: Returns what an exception that ended a call tells about the load (default: `classify`).
+        bypass: Called with operation and key; returns True for calls that are not limited (default None: all are).
         max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
             leaves forgets what its law has learnt.
         idle_after: After so many seconds (default 60) a key without calls leaves the memory when other keys come.
         watchers: Look at the machine once a period, in a background thread, and tell the laws of all keys (default:
             none). What watches the group of one key alone is for `Keyed`.
-        every: The period of all watchers (seconds, default 30).
+        every: The period of all watchers and of shedding (seconds, default 30).
+        shedding: When to end calls of all keys that are under way, if `watchers` have reasons to back off for long
+            (default None: never). What ends calls of one key is for `Keyed`.
         clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: There are no limits, a limit is below 1, a number is out of its range, or a `Gitaly` has no
-            watchers.
+        ValueError: There are no limits, a limit is below 1, a number is out of its range, or `shedding` or a `Gitaly`
+            has no watchers.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited
@@ -50,14 +53,26 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         >>> limiter.close()
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "", priority: int = 0) -> Permit:
+    def acquire(
+        self,
+        key: str,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit:
         """Return a permit of a key, at once or when it is this caller's turn.
 
         Args:
             key: What is limited, such as "repo:42".
+            partition: The name of the call's partition (default "": what no share guarantees).
             timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue (a whole number, default 0).
+            priority: Callers of high priority are served first in the queue, and those of low priority are shed first
+                (a whole number, default 0).
+            sheddable: True if the call may be told to give up (default False); see Shedding.
 
         Returns:
             The permit, held until it is completed.
@@ -65,14 +80,17 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
             LimiterClosed: The limiter was closed.
-            TypeError: The key is no str, `timeout` no number, or `priority` no whole number where the call has to wait.
+            TypeError: The key is no str, `timeout` no number, or `priority` of a call that is sheddable or has to wait
+                is no whole number.
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
-        permit = Permit(gate, operation, priority, False)
+        permit = Permit(gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if seconds := gate.enter(permit, "", wait):
-            permit._wait("", seconds)
+        if seconds := gate.enter(permit, partition, wait):
+            permit._wait(partition, seconds)
+        if sheddable:
+            gate.sheddable.add(permit)
         return permit
 
     def acquire_later(
@@ -80,10 +98,12 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         admitted: Admitted,
         refused: Refused,
         key: str,
+        partition: str = "",
         *,
         timeout: float | None = None,
         operation: str = "",
         priority: int = 0,
+        sheddable: bool = False,
     ) -> Permit | None:
         """Return a permit of a key at once, if there is room; else return None, wait without a thread, be called back.
 
@@ -91,7 +111,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
                 quick.
             refused: Called with the error instead, in a background thread, if the call waited in vain.
-            key, timeout, operation, priority: As of `acquire`, with the same defaults.
+            key, partition, timeout, operation, priority, sheddable: As of `acquire`, with the same defaults.
 
         Returns:
             The permit, held until it is completed; or None: one of the two functions will be called, once.
@@ -101,16 +121,23 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             LimiterClosed, TypeError, ValueError: As `acquire`.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
-        permit = Permit(gate, operation, priority, False)
+        permit = Permit(gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        return self._deadlines.enter(gate, permit, "", wait, (admitted, refused))
+        return self._deadlines.enter(gate, permit, partition, wait, (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:
         return Deadlines(self._gates.clock)
 
     def acquire_all(
-        self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0
+        self,
+        keys: Iterable[str],
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
     ) -> Permits:
         """Return permits of several keys, all of them or none.
 
@@ -120,7 +147,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         Args:
             keys: What is limited, each key once. The limits say in which order keys are acquired: put those of which
                 few calls are under way, such as users, before the process as a whole.
-            timeout, operation, priority: As of `acquire`, with the same defaults.
+            partition, timeout, operation, priority, sheddable: As of `acquire`, with the same defaults, at every key.
 
         Returns:
             The permits, held until they are completed together.
@@ -137,13 +164,15 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             >>> limiter.close()
         """
         order, held = AcquireOrder(self._order(keys)), list[Permit]()
-        permit_of = partial(Permit, operation=operation, priority=priority)
-        waiting = entering(self._gates, order, patience(timeout), permit_of, held)
+        permit_of = partial(Permit, operation=operation, priority=priority, sheddable=sheddable)
+        waiting = entering(self._gates, order, patience(timeout), permit_of, partition, held)
         try:
             for permit, seconds in waiting:
-                permit._wait("", seconds)
+                permit._wait(partition, seconds)
         finally:
             waiting.close()
+        for permit in held if sheddable else ():
+            permit._locked_gate.sheddable.add(permit)
         return Permits(order.this_round(), held)
 
     def close(self) -> None:
@@ -158,8 +187,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
 
     Args:
-        limits, classify, max_keys, idle_after, watchers, every, clock: As of KeyedConcurrencyLimiter, with the same
-            defaults.
+        limits, classify, bypass, max_keys, idle_after, watchers, every, shedding, clock: As of KeyedConcurrencyLimiter,
+            with the same defaults.
 
     Raises:
         TypeError, ValueError: As KeyedConcurrencyLimiter.
@@ -175,11 +204,23 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         1
     """
 
-    def acquire(self, key: str, *, timeout: float | None = None, operation: str = "", priority: int = 0) -> AsyncPermit:
+    def acquire(
+        self,
+        key: str,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> AsyncPermit:
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
-            key, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, with the same defaults.
+            key, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, with the same
+                defaults.
+            sheddable: True if the task may be cancelled in its block (default False), as of
+                `AsyncConcurrencyLimiter.acquire`.
 
         Returns:
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
@@ -188,17 +229,26 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
             LimiterClosed, TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire`.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
-        permit = AsyncPermit(gate, operation, priority, False)
-        permit._partition, permit._timeout = "", math.inf if timeout is None else patience(timeout)
+        permit = AsyncPermit(gate, operation, priority, sheddable)
+        permit._partition, permit._timeout = partition, math.inf if timeout is None else patience(timeout)
         return permit
 
     def acquire_all(
-        self, keys: Iterable[str], *, timeout: float | None = None, operation: str = "", priority: int = 0
+        self,
+        keys: Iterable[str],
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
     ) -> AsyncPermits:
         """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
 
         Args:
-            keys, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, with the same defaults.
+            keys, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, with the same
+                defaults.
+            sheddable: As of `acquire` (default False).
 
         Returns:
             The permits. They raise ConcurrencyLimited or LimiterClosed where the task enters; `key` of the error says
@@ -207,8 +257,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         Raises:
             TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire_all`.
         """
-        order, permit_of = AcquireOrder(self._order(keys)), partial(AsyncPermit, operation=operation, priority=priority)
-        return AsyncPermits(self._gates, order, patience(timeout), permit_of)
+        permit_of = partial(AsyncPermit, operation=operation, priority=priority, sheddable=sheddable)
+        return AsyncPermits(self._gates, AcquireOrder(self._order(keys)), patience(timeout), permit_of, partition)
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

@@ -13,8 +13,10 @@ from batchlimit.concurrency.law import Calibrated, Law, LawState, Sample, baseli
 from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import by_time_of_day, calibrated
+from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
-from batchlimit.concurrency.statistics import WatcherStatistics
+from batchlimit.concurrency.shedding import Shedding, check_shedding
+from batchlimit.concurrency.statistics import PartitionStatistics, WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Watcher
 
 T = TypeVar("T")
@@ -26,13 +28,10 @@ def made(make: MakeLaw, clock: Callable[[], int], is_watched: bool) -> Law:
     """Make the law of a key, whose drains coincide with those of others; ValueError for one that would stay still."""
     law = by_time_of_day(make(), clock)
     if not is_watched and isinstance(law, Gitaly):
-        raise ValueError(unwatched(law))
+        raise ValueError(
+            f"{law!r} needs watchers= of the limiter or of Keyed: without any the limits of keys stay still"
+        )
     return calibrated(law) if is_watched else law
-
-
-def unwatched(law: object) -> str:
-    """Say why a law cannot work that only watchers move."""
-    return f"{law!r} needs watchers= of the limiter or of Keyed: without any the limits of keys stay where they are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +40,22 @@ class Keyed:
 
     Args:
         limit: How many calls of one key may be under way (whole number, at least 1), or what makes the law of a key,
-            such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`.
+            such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`. A limiter without watchers makes one law more, to
+            see whether it can work.
         queue: Where the calls of one key wait that find no room (default: nobody waits).
         shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
             has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one
             of its calls ends.
         watchers: Makes the watchers of a key, such as those of its control group; what they see moves the limit of
             this key alone (default None: none). While it raises WatcherUnavailable, it is asked again each period.
+        partitions: Guarantees parts of the limit of each key by name (default None: no parts).
+        shedding: When to end calls of one key that are under way, if its overload lasts, by `watchers` of the key or by
+            `over` (default None: never). That of the limiter ends calls of all keys.
 
     Raises:
-        TypeError: `limit` is neither a whole number nor callable, `queue` no Queue, or `watchers` no function.
-        ValueError: `limit` is below 1, or a law that keys share has watchers of one key.
+        TypeError: `limit` is neither a whole number nor callable, `watchers` no function, or another argument of the
+            wrong type.
+        ValueError: `limit` is below 1, a law that keys share has watchers of one key, or `shedding` has no watchers.
 
     Example:
         >>> from batchlimit import Queue
@@ -67,6 +71,8 @@ class Keyed:
     queue: Queue = NO_QUEUE
     shared: bool = False
     watchers: MakeWatchers | None = None
+    partitions: Partitions | None = None
+    shedding: Shedding | None = None
 
     def __post_init__(self) -> None:
         _check(self.limit)
@@ -76,6 +82,9 @@ class Keyed:
             raise TypeError(f"watchers must be a function of a key, not {self.watchers!r}")
         if self.watchers is not None and (self.shared or isinstance(self.limit, int)):
             raise ValueError("watchers of a key move the law of this key: neither a number nor a law that keys share")
+        if not isinstance(self.partitions, Partitions | None):
+            raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {self.partitions!r}')
+        check_shedding(self.shedding, self.watchers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,8 +187,13 @@ class PatternStatistics:
         ignored: Calls that are over and that no law was told of, the abandoned ones included, and what `acquire_all`
             gave back because another key had no room (default 0).
         abandoned: Permits that were never completed; the garbage collector found them (default 0).
+        bypassed: Calls that `bypass` let in; nothing else counts them (default 0).
+        shed: Calls under way that were told to give up (default 0).
+        unknown: Calls under a name that no partition has (default 0).
         refused: Refusals by reason; see ConcurrencyLimited for the reasons (default: none).
         waits: How long callers waited in the queue, admitted then or not (default: nobody did).
+        baselines: How long calls take without a queue, by operation, as the laws hold: of the keys in memory the
+            longest (seconds; default: they hold nothing).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
@@ -196,8 +210,12 @@ class PatternStatistics:
     dropped: int = 0
     ignored: int = 0
     abandoned: int = 0
+    bypassed: int = 0
+    shed: int = 0
+    unknown: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     waits: Histogram = field(default=Histogram(), compare=False)
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
     def plus(self, other: "PatternStatistics") -> "PatternStatistics":
         """Return the sum of two.
@@ -208,17 +226,18 @@ class PatternStatistics:
         Returns:
             The sum.
         """
+        counted = "keys", "in_flight", "waiting", *ENDED
+        kinds = self.baselines.keys() | other.baselines.keys()
         return PatternStatistics(
-            self.keys + other.keys,
-            self.in_flight + other.in_flight,
-            self.waiting + other.waiting,
-            self.succeeded + other.succeeded,
-            self.dropped + other.dropped,
-            self.ignored + other.ignored,
-            self.abandoned + other.abandoned,
-            Counter(self.refused) + Counter(other.refused),
-            self.waits.plus(other.waits),
+            **{each: getattr(self, each) + getattr(other, each) for each in counted},
+            refused=Counter(self.refused) + Counter(other.refused),
+            waits=self.waits.plus(other.waits),
+            baselines={each: max(self.baselines.get(each, 0.0), other.baselines.get(each, 0.0)) for each in kinds},
         )
+
+
+ENDED = "succeeded", "dropped", "ignored", "abandoned", "bypassed", "shed", "unknown"
+"""What PatternStatistics count that a key which is gone counted, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +252,13 @@ class KeyStatistics:
         waiting: How many callers wait now.
         baselines: How long its calls take without a queue, by operation, as the law holds (seconds; default: it holds
             nothing). Under "" is the one of a law that does not tell operations apart.
+        partitions: Its partitions by name; "" is that of calls under no name that has a share (default: none).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
         >>> with KeyedConcurrencyLimiter({"repo:*": 2}) as limiter, limiter.acquire("repo:42"):
         ...     limiter.busiest()
-        [KeyStatistics(key='repo:42', pattern='repo:*', limit=2, in_flight=1, waiting=0, baselines={})]
+        [KeyStatistics(key='repo:42', pattern='repo:*', limit=2, in_flight=1, waiting=0, baselines={}, partitions={})]
     """
 
     key: str
@@ -247,6 +267,7 @@ class KeyStatistics:
     in_flight: int
     waiting: int
     baselines: Mapping[str, float] = field(default_factory=dict)
+    partitions: Mapping[str, PartitionStatistics] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import BasePermit, Permit
+from batchlimit.errors import ConcurrencyLimited
 
 P = TypeVar("P", bound=BasePermit)
 _SECOND = 1_000_000_000
@@ -52,7 +53,12 @@ class AcquireOrder:
 
 
 def entering(
-    gates: KeyedGates, order: AcquireOrder, seconds: float, permit_of: Callable[[LockedGate], P], held: list[P]
+    gates: KeyedGates,
+    order: AcquireOrder,
+    seconds: float,
+    permit_of: Callable[[LockedGate], P],
+    partition: str,
+    held: list[P],
 ) -> Generator[tuple[P, float], None, None]:
     """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
@@ -66,7 +72,7 @@ def entering(
             for key in order.this_round():
                 gate = gates.by_key.get(key) or gates.find(key)
                 permit = permit_of(gate)
-                if patience := gate.enter(permit, "", max(0.0, (until - gates.clock()) / _SECOND)):
+                if patience := gate.enter(permit, partition, max(0.0, (until - gates.clock()) / _SECOND)):
                     if not order.may_wait(key):
                         order.turned_away(key)
                         _give_back(held)
@@ -130,8 +136,16 @@ class _Together:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, ConcurrencyLimited) and any(permit.shed for permit in self._permits):
+            self.ignore()
+        shed = None
         for permit in self._permits:
-            permit.__exit__(kind, error, trace)
+            try:
+                permit.__exit__(kind, error, trace)
+            except ConcurrencyLimited as refusal:  # the task was cancelled for this one
+                shed = refusal
+        if shed is not None:
+            raise shed
 
     def _held(self) -> Sequence[Permit | AsyncPermit]:
         return self._permits
@@ -160,6 +174,15 @@ class Permits(_Together):
 
     def __init__(self, keys: Sequence[str], permits: Sequence[Permit]) -> None:
         self.keys, self._permits = tuple(keys), permits
+
+    def check(self) -> None:
+        """Raise if this call was told to give up at any key; a sheddable call is to call this now and then.
+
+        Raises:
+            ConcurrencyLimited: The call was told to give up; the reason is "shed", and `key` says at which key.
+        """
+        for permit in self._permits:
+            permit.check()
 
     def __repr__(self) -> str:
         return f"<Permits of {len(self.keys)} keys>"
@@ -192,14 +215,20 @@ class AsyncPermits(_Together):
         ('user:ann', 'all')
     """
 
-    __slots__ = ("_gates", "_order", "_permit_of", "_permits", "_seconds", "_was_awaited")
+    __slots__ = ("_gates", "_order", "_partition", "_permit_of", "_permits", "_seconds", "_was_awaited")
 
     _permits: list[AsyncPermit]
 
     def __init__(
-        self, gates: KeyedGates, order: AcquireOrder, seconds: float, permit_of: Callable[[LockedGate], AsyncPermit]
+        self,
+        gates: KeyedGates,
+        order: AcquireOrder,
+        seconds: float,
+        permit_of: Callable[[LockedGate], AsyncPermit],
+        partition: str,
     ) -> None:
         self._gates, self._order, self._seconds, self._permit_of = gates, order, seconds, permit_of
+        self._partition = partition
         self._permits, self._was_awaited = [], False
 
     def __repr__(self) -> str:
@@ -214,7 +243,9 @@ class AsyncPermits(_Together):
         return self._enter().__await__()
 
     async def __aenter__(self) -> Self:
-        return self if self._permits else await self._enter()
+        if not self._permits:
+            await self._enter()
+        return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -224,16 +255,18 @@ class AsyncPermits(_Together):
     def __enter__(self) -> Self:
         if not self._permits:
             raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        for permit in self._permits:
+            permit.__enter__()
         return self
 
     async def _enter(self) -> Self:
         if self._was_awaited:
             raise RuntimeError(f"{self!r} was awaited before")
         self._was_awaited = True
-        waiting = entering(self._gates, self._order, self._seconds, self._permit_of, self._permits)
+        waiting = entering(self._gates, self._order, self._seconds, self._permit_of, self._partition, self._permits)
         try:
             for permit, seconds in waiting:
-                permit._partition = ""
+                permit._partition = self._partition
                 await permit._wait(seconds)
         finally:
             waiting.close()

@@ -108,15 +108,15 @@ class CallPermits(PermitSource):
         priority: Callable[[Any], int],
         sheddable: Callable[[Any], bool] = not_sheddable,
     ) -> None:
-        if key is not None and sheddable is not not_sheddable:
-            raise TypeError("sheddable= is for a limiter without keys")
         super().__init__(kinds, limiter, partition, key)
+        if self.is_shared and sheddable is not not_sheddable:
+            raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
         self._priority, self.is_sheddable = priority, sheddable
 
     def options(self, details: Any, sheddable: bool = False) -> dict[str, Any]:
         """Return what a call asks of the limiter."""
         options = {"operation": details.method, "priority": self._priority(details)}
-        return options if self.is_keyed else options | {"sheddable": sheddable}
+        return options if self.is_shared else options | {"sheddable": sheddable}
 
 
 HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
