@@ -1,55 +1,130 @@
-"""The rules before an application: of threads, as WSGI, Flask, Django and gRPC; or of one event loop without ASGI."""
+"""The rules before an application: what all faces share, with the arguments that they all take.
+
+`Front` is that of threads, as WSGI, Flask, Django and gRPC; `AsyncFront` that of one event loop.
+"""
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Unpack
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from types import CoroutineType
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.arguments import Arguments, E, FrontOptions, counted
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response
-from batchlimit.integrations.headers import Header
-from batchlimit.integrations.identity import awaited_identity, identity_of
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, Unidentified
+from batchlimit.integrations.headers import Fields, Form, Header
+from batchlimit.integrations.identity import Addresses, identity_of, told_identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply
-from batchlimit.rules import Request, Rule, RuleFile, Rules
+from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
+from batchlimit.rules.file import rules_of
 from batchlimit.rules.request import request_of
 
+E = TypeVar("E", Enforcer, AsyncEnforcer)
 wanted = ("x-forwarded-for", "forwarded", "origin", "access-control-request-method")
 """The header fields that a front looks at."""
 
 
+class FrontOptions(TypedDict, total=False):
+    """Arguments that faces pass on as they are; RateLimitMiddleware of ASGI says what each one means."""
+
+    headers: Form | Fields
+    proxies: TrustedProxies | None
+    ipv6_prefix: int
+    unidentified: Unidentified
+    checks: ChecksSetting
+    enabled: bool
+
+
+class WebOptions(FrontOptions, total=False):
+    """Those of faces that browsers speak to."""
+
+    limit_preflight: bool
+
+
 class _Front(Generic[E]):
-    """What both APIs share."""
+    """What both APIs share: the rules of a face, and what is made of its other arguments."""
 
-    enforcer: E
-    _messages: E | None
-
-    @property
-    def limits_messages(self) -> bool:
-        """Whether there are rules for messages."""
-        return self._messages is not None
+    def __init__(
+        self,
+        enforcer: type[E],
+        supply: Callable[..., Any],
+        source: Any,
+        rules: RuleFile | Rules | Iterable[Rule],
+        *,
+        identify: Callable[..., object] | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        checks: ChecksSetting = True,
+        enabled: bool = True,
+        **unknown: object,
+    ) -> None:
+        for name in unknown:
+            near = get_close_matches(name, WebOptions.__annotations__, 1)
+            meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"
+            raise TypeError(f"there is no option {name!r}{f': {meant}' if meant else ''}")
+        if not isinstance(enabled, bool):
+            raise TypeError(f"enabled is True or False, not {enabled!r}")
+        of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
+        of_messages = rules_of(messages)
+        every = _together(of_requests, of_messages)
+        found = Checks(checks).begin(source, every, ipv6_prefix, enabled=enabled)
+        self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
+        if not enabled:
+            source = "memory://"  # of which nothing is asked: not even a function that would make a limiter
+        self.home = home = supply(source, rules if isinstance(rules, RuleFile) else every, found)
+        fields = headers if isinstance(headers, Fields) else Fields(headers)
+        options: Any = {"headers": fields, "unidentified": unidentified, "checks": found, "enabled": enabled}
+        own = home.made if isinstance(source, str) else None
+        self.enforcer: E = enforcer(home.limiter, of_requests, own=own, **options)
+        self.of_messages: E | None = enforcer(home.limiter, of_messages, **options) if of_messages else None
+        self.identify = identify if enabled else None
+        self.limits_preflight = limit_preflight
 
     def statistics(self) -> EnforcementStatistics:
         """Return what became of requests and messages so far, by rule, in this process."""
-        return counted(self.enforcer, self._messages)
+        counts = self.enforcer.statistics()
+        if self.of_messages is None:
+            return counts
+        return replace(counts, rules={**counts.rules, **self.of_messages.statistics().rules})
+
+
+def _together(of_requests: RuleFile | Rules, of_messages: Rules) -> Rules:
+    """Return the rules for requests and those for messages, if these can be held beside each other."""
+    for rule in of_messages:
+        if rule.charge is not None:
+            raise RulesError("a message has no response to charge by: leave it out", rule=rule.name, field="charge")
+    if of_messages and isinstance(of_requests, RuleFile):
+        raise ValueError("messages cannot have rules beside those of a RuleFile: put both into Rules")
+    known = rules_of(of_requests)
+    every = Rules([*known, *of_messages], limits={**known.own_quotas, **of_messages.own_quotas})
+    if not every:
+        raise ValueError(
+            "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"
+        )
+    return every
+
+
+class FaceOptions(WebOptions, total=False):
+    """All that a front takes beside its limiter and its rules."""
+
+    identify: Callable[..., object] | None
+    messages: Rules | Iterable[Rule]
 
 
 class Front(_Front[Enforcer]):
     """Holds rules against the requests of a threaded application; the arguments are those of WSGI's middleware."""
 
     def __init__(
-        self,
-        limiter: LimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[..., object] | None = None,
-        messages: Rules | Iterable[Rule] = (),
-        limit_preflight: bool = False,
-        **options: Unpack[FrontOptions],
+        self, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Unpack[FaceOptions]
     ) -> None:
-        given = Arguments(limiter, rules, messages=messages, **options)
-        self.enforcer, self._messages = given.enforcers(Enforcer, LimiterSupply(given.maker(RateLimiter)))
-        self._addresses, self._identify = given.addresses, identify if given.enabled else None
-        self._limits_preflight = limit_preflight
+        super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
 
     def admit(
         self,
@@ -70,15 +145,15 @@ class Front(_Front[Enforcer]):
         (`is_answered`): elsewhere it may run a handler. It waits for tokens up to `timeout` (s; None: no limit).
         """
         headers = tuple(headers)
-        known = self._addresses.of(peer, 1, headers)
-        request = request_of((method, path, identity_of(known, self._identify, native), native, root))
-        if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+        known = self.addresses.of(peer, 1, headers)
+        request = request_of((method, path, identity_of(known, self.identify, native), native, root))
+        if is_answered and method == "OPTIONS" and not self.limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return self.enforcer.admit(request, timeout=timeout)
 
     def refused_message(self, request: Request | None) -> Refusal | None:
         """Charge a message of a request to the rules for messages; return why it is refused, or None."""
-        return None if self._messages is None or request is None else self._messages.admit(request).refusal
+        return None if self.of_messages is None or request is None else self.of_messages.admit(request).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; a second call does nothing."""
@@ -92,23 +167,12 @@ class AsyncFront(_Front[AsyncEnforcer]):
     """
 
     def __init__(
-        self,
-        limiter: AsyncLimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[..., object] | None = None,
-        messages: Rules | Iterable[Rule] = (),
-        limit_preflight: bool = False,
-        **options: Unpack[FrontOptions],
+        self, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Unpack[FaceOptions]
     ) -> None:
         from batchlimit import AsyncRateLimiter
 
-        given = Arguments(limiter, rules, messages=messages, **options)
-        self._home = LimiterHome(given.maker(AsyncRateLimiter))
-        self.enforcer, self._messages = given.enforcers(AsyncEnforcer, self._home)
-        self._addresses, self._identify = given.addresses, identify if given.enabled else None
-        self._limits_preflight = limit_preflight
-        self.open, self.close = self._home.open, self._home.close
+        super().__init__(AsyncEnforcer, partial(LimiterHome, AsyncRateLimiter), limiter, rules, **options)
+        self.open, self.close = self.home.limiter, self.home.close
 
     async def admit(
         self,
@@ -124,22 +188,24 @@ class AsyncFront(_Front[AsyncEnforcer]):
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)
-        known = self._addresses.of(peer, 1, headers)
-        request = request_of((method, path, await awaited_identity(known, self._identify, native), native, root))
-        if is_answered and method == "OPTIONS" and not self._limits_preflight and is_preflight(headers):
+        identity = told_identity(self.addresses.of(peer, 1, headers), self.identify, native)
+        if isinstance(identity, CoroutineType):
+            identity = await identity
+        request = request_of((method, path, identity, native, root))
+        if is_answered and method == "OPTIONS" and not self.limits_preflight and is_preflight(headers):
             return Outcome(request=request)
         return await self.enforcer.admit(request, timeout=timeout)
 
     async def refused_message(self, request: Request | None) -> Refusal | None:
         """Charge a message of a request to the rules for messages; return why it is refused, or None."""
-        if self._messages is None or request is None:
+        if self.of_messages is None or request is None:
             return None
-        return (await self._messages.admit(request)).refusal
+        return (await self.of_messages.admit(request)).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""
         if (rest := self.enforcer.settle_ahead(outcome, response)) is not None:
-            self._home.settle(rest)
+            self.home.settle(rest)
 
 
 def is_preflight(headers: Iterable[Header]) -> bool:

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from types import CoroutineType
 from typing import Any
 
 from batchlimit.integrations.address import TrustedProxies, network
@@ -98,15 +97,6 @@ def told_identity(known: dict[str, object], identify: Callable[..., object] | No
         return _awaited(known, told) if inspect.isawaitable(told) else joined(known, told)
     except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
         return FailedIdentity(known, error)
-
-
-async def awaited_identity(
-    known: dict[str, object], identify: Callable[..., object] | None, request: object
-) -> Identity:
-    """Return what keys are made of; `identify` may be a coroutine function."""
-    told = told_identity(known, identify, request)
-    found: Identity = await told if isinstance(told, CoroutineType) else told
-    return found
 
 
 async def _awaited(known: dict[str, object], told: Awaitable[object]) -> Identity:

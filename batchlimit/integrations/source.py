@@ -1,10 +1,12 @@
 """The limiter of a web application: its owner's, or made by the URL of a store; for threads, and for one event loop."""
 
+import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
 from batchlimit import FailurePolicy, Quota, RateLimiter
+from batchlimit.events import log_event
 from batchlimit.integrations.checks import Checks
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.quota.overrides.override import Mode
@@ -12,10 +14,6 @@ from batchlimit.rules import RuleFile, Rules
 
 if TYPE_CHECKING:
     from batchlimit import AsyncRateLimiter
-import asyncio
-from collections.abc import Coroutine
-
-from batchlimit.events import log_event
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 AsyncLimiterSource: TypeAlias = "AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]"
@@ -52,8 +50,12 @@ def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks
         )
 
 
-class LimiterMaker(Generic[L]):
-    """Makes a limiter, or takes that of its owner."""
+class LimiterSupply(Generic[L]):
+    """The limiter of an application: its owner's, or made here once, at the latest by the first request.
+
+    It connects at its first call, so a server may fork after this. One of threads that is made here is closed when the
+    process ends. Raises TypeError: no limiter can be made of the source; ValueError: its URL has a typo.
+    """
 
     def __init__(
         self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile, checks: Checks
@@ -64,39 +66,18 @@ class LimiterMaker(Generic[L]):
             raise TypeError(f"limiter is {a_kind}, a URL or a function that makes {a_kind}, not {given}")
         self._kind: type[L] = kind
         self._source: Any = source  # mypy cannot tell an L from a function
-        self._rules, self._checks = rules, checks
-        self.is_given = isinstance(source, kind)  # by its owner, who closes it
+        self._rules, self._checks, self._lock = rules, checks, threading.Lock()
+        self._is_given = isinstance(source, kind)  # by its owner, who closes it
         # Made at the start a typo raises there. A function is called later: a server may fork before. So is `from_url`
         # for embedded://, which starts a server.
-        self.is_early = self.is_given or (isinstance(source, str) and not source.startswith("embedded://"))
+        is_early = self._is_given or (isinstance(source, str) and not source.startswith("embedded://"))
+        self._limiter: L | None = self._make() if is_early else None
 
-    def __call__(self) -> L:
-        """Return the limiter. Raises ValueError: the URL has a typo, or the limiter would stay behind the rules."""
-        limiter: L
-        if isinstance(self._source, str):
-            limiter = self._kind.from_url(self._source, **options_of(self._rules))
-        else:
-            limiter = self._source if self.is_given else self._source()
-            check_limiter(limiter, self._rules, self._checks)
-        return limiter
-
-
-class LimiterSupply:
-    """The limiter of a threaded application: made once, at the latest by the first request.
-
-    It connects at its first call, so a server may fork after this. If it is made here, it is closed when the process
-    ends.
-    """
-
-    def __init__(self, make: LimiterMaker[RateLimiter]) -> None:
-        self._make, self._lock = make, threading.Lock()
-        self._limiter = make() if make.is_early else None
-
-    def made(self) -> RateLimiter | None:
+    def made(self) -> L | None:
         """Return the limiter, if there is one."""
         return self._limiter
 
-    def limiter(self) -> RateLimiter:
+    def limiter(self) -> L:
         """Return the limiter; make it, if there is none yet."""
         if self._limiter is None:
             with self._lock:
@@ -104,31 +85,25 @@ class LimiterSupply:
                     self._limiter = self._make()
         return self._limiter
 
+    def _make(self) -> L:
+        limiter: L
+        if isinstance(self._source, str):
+            limiter = self._kind.from_url(self._source, **options_of(self._rules))
+        else:
+            limiter = self._source if self._is_given else self._source()
+            check_limiter(limiter, self._rules, self._checks)
+        return limiter
+
 
 _PATIENCE_S = 10.0
 
 
-class LimiterHome:
-    """Makes the limiter on the application's event loop, and closes it there if it made it."""
+class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
+    """The limiter on the event loop of an application, which is closed there if it was made here."""
 
-    def __init__(self, make: "LimiterMaker[AsyncRateLimiter]") -> None:
-        self._make = make
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
         self._settling: set[asyncio.Task[None]] = set()
-        self._limiter = make() if make.is_early else None  # it connects at the first call
-
-    def made(self) -> "AsyncRateLimiter | None":
-        """Return the limiter, if there is one."""
-        return self._limiter
-
-    def limiter(self) -> "AsyncRateLimiter":
-        """Return the limiter; make it, if the server told of no start of the application."""
-        return self._limiter or self.open()
-
-    def open(self) -> "AsyncRateLimiter":
-        """Make the limiter, unless there is one."""
-        if self._limiter is None:
-            self._limiter = self._make()
-        return self._limiter
 
     def settle(self, rest: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Run what is left of a charge in a task that nobody cancels with the request; None: the loop is closed."""
@@ -148,7 +123,7 @@ class LimiterHome:
         """
         if self._settling:
             await asyncio.wait(self._settling, timeout=_PATIENCE_S)
-        if self._limiter is not None and not self._make.is_given:
+        if self._limiter is not None and not self._is_given:
             limiter, self._limiter = self._limiter, None
             await limiter.close()
 

@@ -347,7 +347,7 @@ async def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: b
         await asyncio.sleep(0.01)
         assert [(each.status, each.complete) for each in responses] == [(200 if begun else 499, False)]
         assert await left(middleware, "noted") == 9
-        assert not middleware._home._settling
+        assert not middleware._front.home._settling
 
 
 def rule_that_notes(responses: list[Response]) -> Rule:

@@ -8,7 +8,6 @@ from tests.examples import run_examples
 
 MODULES = [
     "address",
-    "arguments",
     "arq",
     "aiohttp.limits",
     "aiohttp.route",

@@ -51,7 +51,7 @@ class AiohttpHold:
         """Add the fields to a response that is about to start, and watch it."""
         put(self.outcome.headers, response)
         self._response = response
-        if self._front.limits_messages and isinstance(response, web.WebSocketResponse):
+        if self._front.of_messages is not None and isinstance(response, web.WebSocketResponse):
             self._limit_messages(response)
         elif self.outcome.charges:
             self._count(response)

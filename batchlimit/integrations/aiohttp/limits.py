@@ -8,10 +8,9 @@ from aiohttp import web
 
 from batchlimit.integrations.aiohttp.hold import HOLD, AiohttpHold, answer, put
 from batchlimit.integrations.aiohttp.route import check_routes
-from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import HOLD_NAME, Refusal
-from batchlimit.integrations.front import AsyncFront, wanted
+from batchlimit.integrations.front import AsyncFront, WebOptions, wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource

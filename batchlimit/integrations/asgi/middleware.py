@@ -4,9 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from batchlimit import AsyncRateLimiter
 from batchlimit.base.steps import drive
-from batchlimit.integrations.arguments import Arguments, FrontOptions, counted
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
     Answers,
@@ -21,7 +19,7 @@ from batchlimit.integrations.asgi.exchange import (
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
-from batchlimit.integrations.front import is_preflight
+from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
 from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
@@ -79,7 +77,7 @@ async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Recei
     async def starting() -> Message:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            home.open()
+            home.limiter()
         return message
 
     async def stopping(message: Message) -> None:
@@ -174,13 +172,13 @@ class RateLimitMiddleware:
         **options: Unpack[FrontOptions],
     ) -> None:
         self.app = app
-        given = Arguments(limiter, rules, messages=messages, **options)
-        self._permits = behind(concurrency if given.enabled else None, __package__, self._held)
-        self._home = LimiterHome(given.maker(AsyncRateLimiter))
-        self.enforcer, self._of_messages = given.enforcers(AsyncEnforcer, self._home)
-        self._addresses, self._identify = given.addresses, identify if given.enabled else None
+        self._permits = behind(concurrency if options.get("enabled", True) else None, __package__, self._held)
+        self._front = front = AsyncFront(
+            limiter, rules, identify=identify, messages=messages, limit_preflight=limit_preflight, **options
+        )
+        self.enforcer = front.enforcer
         self._answers = Answers(on_rejected, self.enforcer.counters)
-        self._limits_preflight, self.charges_late = limit_preflight, False
+        self.charges_late = False
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware {self.enforcer.rules}>"
@@ -195,8 +193,8 @@ class RateLimitMiddleware:
             await self._pass(kind, scope, receive, send)
             return
         host, port = scope.get("client") or _NO_CLIENT
-        known = self._addresses.of(host, port, scope["headers"])
-        identity = told_identity(known, self._identify, scope)
+        known = self._front.addresses.of(host, port, scope["headers"])
+        identity = told_identity(known, self._front.identify, scope)
         if isinstance(identity, CoroutineType):
             identity = await identity
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
@@ -206,11 +204,11 @@ class RateLimitMiddleware:
         if outcome.refusal is not None:
             await self._answers.give(outcome.refusal, scope, receive, send)
             return
-        if self._of_messages is not None and kind == "websocket":
-            limited = LimitedMessages(self._of_messages, request, receive, send)
+        if kind == "websocket" and self._front.of_messages is not None:
+            limited = LimitedMessages(self._front.of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
         if self.enforcer.has_routes or outcome.charges or is_late:
-            limits = RouteLimits(receive, send, self.enforcer, outcome, self._answers, self._home)
+            limits = RouteLimits(receive, send, self.enforcer, outcome, self._answers, self._front.home)
             scope[SHOWN] = limits
             if self.enforcer.has_routes or is_late:
                 scope[SCOPE_KEY] = limits
@@ -223,14 +221,14 @@ class RateLimitMiddleware:
 
     def statistics(self) -> EnforcementStatistics:
         """Return the EnforcementStatistics of this process, by rule; the rules for messages count messages."""
-        return counted(self.enforcer, self._of_messages)
+        return self._front.statistics()
 
     async def close(self) -> None:
         """Close the limiter that was made here, after what is being settled.
 
         Only a framework that keeps its lifespan to itself needs to call it.
         """
-        await self._home.close()
+        await self._front.close()
 
     async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection that has its permit, or needs none."""
@@ -239,10 +237,10 @@ class RateLimitMiddleware:
 
     async def _pass(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "lifespan":
-            await lifespan(self._home, self.app, scope, receive, send)
+            await lifespan(self._front.home, self.app, scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
     def _is_late(self, scope: Scope) -> bool:
         """Whether an OPTIONS request is a preflight that something before the routes may answer."""
-        return self.charges_late and not self._limits_preflight and is_preflight(scope["headers"])
+        return self.charges_late and not self._front.limits_preflight and is_preflight(scope["headers"])

@@ -9,12 +9,11 @@ from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 from werkzeug.exceptions import ServiceUnavailable
 
-from batchlimit.integrations.arguments import WebOptions
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, show, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Rejected, refusal_of_bare, rejected, source_for, statistics_of
-from batchlimit.integrations.front import Front
+from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.held_permit import give_back_permit
 from batchlimit.integrations.identity import Identity

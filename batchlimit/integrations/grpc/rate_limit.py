@@ -7,9 +7,8 @@ import grpc
 import grpc.aio
 
 from batchlimit.integrations import source
-from batchlimit.integrations.arguments import FrontOptions
 from batchlimit.integrations.enforcement import Outcome
-from batchlimit.integrations.front import AsyncFront, Front
+from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
@@ -93,7 +92,7 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
         def run(requests: Any, context: Any) -> Any:
             return function_of(handler)(self._limited(requests, context, outcome), context)
 
-        limits = self._front.limits_messages and handler.request_streaming
+        limits = self._front.of_messages is not None and handler.request_streaming
         return Call(handler, begin, run if limits else None).handler()
 
     def _limited(self, messages: Iterator[Any], context: Any, outcome: Outcome) -> Iterator[Any]:
@@ -153,7 +152,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
         """Put the rules before the handler; grpcio calls this."""
         handler = await continuation(handler_call_details) or _ASYNC_MISSING
         call = AsyncCall(handler)
-        limits = self._front.limits_messages and handler.request_streaming
+        limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
             outcome = await self._front.admit("POST", handler_call_details.method, *_asked_by(context), context)
