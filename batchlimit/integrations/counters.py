@@ -1,14 +1,17 @@
 """What became of requests, by rule: so that nothing passes unlimited without a trace."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from batchlimit.events import log_event
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
-from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
 from batchlimit.rules.key import KeyTemplate
 
@@ -100,6 +103,33 @@ def read(counter: "count[int]") -> int:
     return int(repr(counter)[len("count(") : -1])
 
 
+_PAUSE = 60.0
+
+
+class Faults:
+    """Tells the log of faults that each request may repeat."""
+
+    def __init__(self, pause: float = _PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause, self._clock = pause, clock
+        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._lock = threading.RLock()  # a destructor may have something to tell while its thread is inside
+
+    def tell(
+        self, what: Hashable, message: str, *arguments: object, level: int = logging.ERROR, trace: bool = True
+    ) -> None:
+        """Write to the log, unless this thing was written less than a minute ago."""
+        with self._lock:
+            now = self._clock()
+            quiet_until, missed = self._told.get(what, (-inf, 0))
+            is_due = now >= quiet_until
+            self._told[what] = (now + self._pause, 0) if is_due else (quiet_until, missed + 1)
+        if is_due:
+            error = arguments[-1] if trace and arguments and isinstance(arguments[-1], BaseException) else None
+            if missed:
+                message, arguments = f"{message} (and %d times more since the last message)", (*arguments, missed)
+            log_event("web.fault", message, *arguments, error=error, level=level)
+
+
 class Counters:
     """Counts by rule, and has the log told of what an operator should know."""
 
@@ -132,7 +162,7 @@ class Counters:
         if self._looks > 0:
             self._look(identity)
         if self._clock() >= self._silent_until:
-            self._silent_until = float("inf")
+            self._silent_until = inf
             for name in self.rules:
                 if not self._has_matched(name):
                     remedy = "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"

@@ -1,22 +1,41 @@
 """The permits of web requests: what limits them, what a response tells of the load, and the answer to who gets none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, TypedDict, TypeVar
 
-from batchlimit import BatchLimitError, ConcurrencyLimited
-from batchlimit.concurrency import AsyncPermit, AsyncPermits, Outcome, Permit, Permits
+from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
+from batchlimit.admission.permit import check_kind
+from batchlimit.concurrency import (
+    AsyncKeyedConcurrencyLimiter,
+    AsyncPermit,
+    AsyncPermits,
+    KeyedConcurrencyLimiter,
+    Outcome,
+    Permit,
+    Permits,
+)
 from batchlimit.concurrency.classification import outcome_of_answer
+from batchlimit.events import log_event
+from batchlimit.integrations.carried import route_of
+from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
-from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
-from batchlimit.integrations.operation import route_of
-from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
-from batchlimit.shared import AsyncSharedPermit, SharedPermit
+from batchlimit.shared import (
+    AsyncSharedConcurrencyLimiter,
+    AsyncSharedPermit,
+    SharedConcurrencyLimiter,
+    SharedPermit,
+)
 
 T = TypeVar("T")
+Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
+Shared = SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
+AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed | Shared
+KeyOf = Callable[[Any], str | Iterable[str]]
+"""Returns the key of a request, or several keys, of which it needs a place at each."""
 OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
 _faults = Faults()
@@ -136,6 +155,65 @@ class PermitOptions(TypedDict, total=False):
     priority: Callable[[Any], int] | None
     bypass: Callable[[Any], bool] | None
     operation: Callable[[Any], str]
+
+
+class PermitSource:
+    """Acquires the permits of requests, for faces of both APIs; TypeError: the options do not go with the limiter.
+
+    A request is refused (BatchLimitError) also where its key cannot be made.
+    """
+
+    def __init__(
+        self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None
+    ) -> None:
+        check_kind("limiter", limiter, kinds)
+        has_keys, self.is_shared = isinstance(limiter, Keyed | Shared), isinstance(limiter, Shared)
+        if has_keys and key is None:
+            raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
+        if key is not None and not has_keys:
+            raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
+        self._limiter, self._partition, self._key = limiter, partition, key
+        self.is_keyed = key is not None
+
+    def __repr__(self) -> str:
+        return repr(self._limiter)
+
+    def acquire(self, request: object, **options: Any) -> Any:
+        """Return the permit of a request; that of an asyncio limiter is to be awaited."""
+        if self._key is None:
+            return self._limiter.acquire(self._partition(request), **options)
+        return self._by_key(request, self._limiter.acquire, options)
+
+    def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
+        """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal."""
+        assert isinstance(self._limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
+        acquire = partial(self._limiter.acquire_later, *back)
+        if self._key is None:
+            return acquire(self._partition(request), **options)
+        return self._by_key(request, acquire, options)
+
+    def _by_key(self, request: object, acquire: Callable[..., Any], options: dict[str, Any]) -> Any:
+        assert self._key is not None
+        if self.is_shared:
+            options.pop("operation", None)
+        else:
+            options["partition"] = self._partition(request)
+        try:
+            keys = self._key(request)
+            if isinstance(keys, str):
+                return acquire(keys, **options)
+            if not isinstance(self._limiter, Keyed):
+                raise TypeError("a request has one key at a shared limiter: return a str")
+            waits = acquire == self._limiter.acquire
+            return self._limiter.acquire_all(keys, **(options if waits else options | {"timeout": 0}))
+        except BatchLimitError:
+            raise
+        except Exception as error:
+            message = "a request is refused, for its key could not be made: %s"
+            log_event("web.no_permit_key", message, error, error=error)
+            raise ConcurrencyLimited(
+                "no_key", None, limit=0, in_flight=0, detail="the key could not be made"
+            ) from error
 
 
 class WebPermits:

@@ -7,8 +7,8 @@ import pytest
 
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import permits
+from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement import route
-from batchlimit.integrations.faults import Faults
 from batchlimit.rules import Rule
 from tests.integrations.enforcers import Make, Twin
 from tests.integrations.stage import SetUp, on_asyncio, threaded

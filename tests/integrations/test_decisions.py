@@ -13,8 +13,8 @@ from rest_framework.request import Request as RestRequest
 from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations import asgi, django, fastapi, wsgi
 from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions, show
+from batchlimit.integrations.enforcement.outcome import in_shadow
 from batchlimit.integrations.enforcement.plan import Bill
-from batchlimit.integrations.enforcement.view import in_shadow
 from batchlimit.rules import Request, Rule, Rules
 from tests.integrations.everywhere import FACES
 

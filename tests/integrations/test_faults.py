@@ -9,9 +9,8 @@ import pytest
 from batchlimit import ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
 from batchlimit.integrations.checks import Checks
-from batchlimit.integrations.counters import Counters
+from batchlimit.integrations.counters import Counters, Faults
 from batchlimit.integrations.enforcement import Response
-from batchlimit.integrations.faults import Faults
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
 from tests.integrations.asgi import Hello, call, http

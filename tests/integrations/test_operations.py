@@ -20,7 +20,7 @@ from starlette.routing import Route
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
 from batchlimit.integrations import aiohttp, asgi, django, quart, wsgi
-from batchlimit.integrations.operation import route_of
+from batchlimit.integrations.carried import route_of
 from batchlimit.laws import Knee
 from batchlimit.rules import Rule
 from tests.integrations.asgi import Hello, call, http

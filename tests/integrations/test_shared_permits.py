@@ -16,6 +16,7 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
 from batchlimit.base.clock import steady
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi import ConcurrencyLimit, ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.integrations.carried import PERMIT
 from batchlimit.integrations.grpc import (
     AsyncConcurrencyInterceptor,
     AsyncRateLimitInterceptor,
@@ -24,7 +25,6 @@ from batchlimit.integrations.grpc import (
     check_permit,
     current_permit,
 )
-from batchlimit.integrations.held_permit import PERMIT
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIRateLimitMiddleware
 from batchlimit.rules import Rule

@@ -1,6 +1,6 @@
 """Rate limits for aiohttp.web: rules before every request of an application, and a decorator for handlers.
 
-`limits` puts the rules before an application, `route` is the decorator, `hold` is one request between the two.
+`limits` puts the rules before an application and has the decorator, `hold` is one request between the two.
 `concurrency` is the middleware that limits how many requests are under way.
 """
 
@@ -15,16 +15,14 @@ from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.integrations.aiohttp.concurrency import concurrency_limits
-    from batchlimit.integrations.aiohttp.limits import Limits
-    from batchlimit.integrations.aiohttp.route import limited
+    from batchlimit.integrations.aiohttp.limits import Limits, limited
     from batchlimit.integrations.enforcement import decisions
 else:
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.integrations.aiohttp.concurrency": "concurrency_limits",
-            "batchlimit.integrations.aiohttp.limits": "Limits",
-            "batchlimit.integrations.aiohttp.route": "limited",
+            "batchlimit.integrations.aiohttp.limits": "Limits limited",
             "batchlimit.integrations.enforcement": "decisions",
         },
     )

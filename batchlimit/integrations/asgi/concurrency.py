@@ -7,7 +7,7 @@ from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
-from batchlimit.integrations.held_permit import PERMIT
+from batchlimit.integrations.carried import PERMIT
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 

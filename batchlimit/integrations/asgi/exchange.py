@@ -5,10 +5,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
+from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement import Refusal, Response
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import give_back_permit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

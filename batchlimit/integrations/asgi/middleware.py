@@ -17,10 +17,10 @@ from batchlimit.integrations.asgi.exchange import (
     with_fields,
 )
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
+from batchlimit.integrations.carried import behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
 from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
-from batchlimit.integrations.held_permit import behind
 from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
 from batchlimit.rules import Request, Rule, RuleFile, Rules

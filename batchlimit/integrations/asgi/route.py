@@ -7,6 +7,7 @@ from typing import Any
 
 from batchlimit.base.steps import drive
 from batchlimit.integrations.asgi.exchange import Answers, ASGIApp, Exchange, Receive, Scope, Send, answer
+from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import (
     SHOWN,
     AsyncEnforcer,
@@ -18,7 +19,6 @@ from batchlimit.integrations.enforcement import (
 )
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.held_permit import give_back_permit
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING

@@ -2,7 +2,7 @@
 
 The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. `hold`
 is what the rules say of one request, and `middleware` watches its response to the end. A project names `middleware`,
-`decorator` and `rest`; `operation` tells a concurrency limit before the project of which route a request is.
+`decorator` and `rest`.
 """
 
 from batchlimit.base.lazy import needed
@@ -11,8 +11,7 @@ with needed(__name__, "django", "Django"):
     import django  # noqa: F401  said here what is missing, once for all modules of this package
 
 from batchlimit.integrations.django.decorator import limited
-from batchlimit.integrations.django.middleware import RateLimitMiddleware
-from batchlimit.integrations.django.operation import operation_names
+from batchlimit.integrations.django.middleware import RateLimitMiddleware, operation_names
 from batchlimit.integrations.enforcement import decisions
 
 __all__ = ["RateLimitMiddleware", "decisions", "limited", "operation_names"]

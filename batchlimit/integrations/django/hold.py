@@ -8,11 +8,11 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.http import HttpResponse
 
 from batchlimit.base.steps import Steps, drive, run
+from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front, wanted
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import give_back_permit
 
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]

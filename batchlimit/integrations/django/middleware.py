@@ -1,11 +1,16 @@
-"""RateLimitMiddleware: rules before the views of Django, under WSGI and ASGI, to the end of its response."""
+"""RateLimitMiddleware: rules before the views of Django, under WSGI and ASGI, to the end of its response.
+
+`operation_names` tells a concurrency limit before the project of which route a request is.
+"""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.utils.decorators import sync_and_async_middleware
 
+from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.django.configuration import async_front, front
 from batchlimit.integrations.django.hold import AsyncHold, Hold, about, answer, answer_async, hold_of, root_of
@@ -154,3 +159,39 @@ def _told(request: Any, response: Any) -> Any:
         Ending(response, hold.error, hold.settle)
     delattr(request, HOLD_NAME)
     return response
+
+
+@sync_and_async_middleware  # type: ignore[untyped-decorator]  # Django has no types
+def operation_names(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Tell a ConcurrencyLimitMiddleware before the project the route of each request; named in MIDDLEWARE.
+
+    Args:
+        get_response: what Django passes.
+
+    Returns:
+        The middleware.
+
+    Example:
+        >>> MIDDLEWARE = ["batchlimit.integrations.django.operation_names"]
+    """
+    if not iscoroutinefunction(get_response):
+
+        def named(request: Any) -> Any:
+            response = get_response(request)
+            _name(request)
+            return response
+
+        return named
+
+    async def named_async(request: Any) -> Any:
+        response = await get_response(request)
+        _name(request)
+        return response
+
+    return named_async
+
+
+def _name(request: Any) -> None:
+    if (match := request.resolver_match) is not None:
+        about = request.scope if hasattr(request, "scope") else request.environ
+        about[OPERATION] = f"/{match.route}"

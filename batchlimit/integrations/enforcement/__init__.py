@@ -23,9 +23,18 @@ The rule stands once, in generators: each yields what a thread calls and a task 
 
 from batchlimit.integrations.enforcement.admission import Unidentified
 from batchlimit.integrations.enforcement.enforcer import AsyncEnforcer, Enforcer
-from batchlimit.integrations.enforcement.outcome import NO_STORE, Outcome, Refusal, Response, refuse
+from batchlimit.integrations.enforcement.outcome import (
+    HOLD_NAME,
+    NO_STORE,
+    SHOWN,
+    Outcome,
+    Refusal,
+    Response,
+    decisions,
+    refuse,
+    show,
+)
 from batchlimit.integrations.enforcement.route import RouteLimit, unprotected
-from batchlimit.integrations.enforcement.view import HOLD_NAME, SHOWN, decisions, show
 
 __all__ = [
     "HOLD_NAME",

@@ -7,10 +7,9 @@ from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
 from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, refuse
+from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, in_shadow, refuse
 from batchlimit.integrations.enforcement.plan import Bill, Charged, Left
 from batchlimit.integrations.enforcement.underway import Underway
-from batchlimit.integrations.enforcement.view import in_shadow
 from batchlimit.integrations.headers import Fields, Header
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Rule, Unmade

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 from batchlimit.base.redaction import shown
+from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement.charging import AGAIN
 from batchlimit.integrations.enforcement.outcome import Refusal, refuse
-from batchlimit.integrations.faults import Faults
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade

@@ -9,13 +9,13 @@ from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 from werkzeug.exceptions import ServiceUnavailable
 
+from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, show, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Rejected, refusal_of_bare, rejected, source_for, statistics_of
 from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.held_permit import give_back_permit
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange

@@ -24,8 +24,7 @@ from batchlimit.integrations.grpc.client_calls import (
 from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Name, equal_priority, no_partition
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.permit_source import KeyOf
-from batchlimit.integrations.permits import refusal_of
+from batchlimit.integrations.permits import KeyOf, refusal_of
 from batchlimit.rules import Rule, RuleFile, Rules
 
 

@@ -15,7 +15,7 @@ from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_
 from batchlimit.integrations.grpc.details import HELD, CallPermits, Name, equal_priority, no_partition, not_sheddable
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
 from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early
-from batchlimit.integrations.permit_source import KeyOf
+from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 

@@ -10,8 +10,7 @@ from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.permit_source import AnyLimiter, KeyOf, PermitSource
-from batchlimit.integrations.permits import AnyPermit
+from batchlimit.integrations.permits import AnyLimiter, AnyPermit, KeyOf, PermitSource
 from batchlimit.shared import SharedPermit
 
 Name = Callable[[grpc.HandlerCallDetails], str]

@@ -9,12 +9,12 @@ from quart import Blueprint, Quart, current_app, has_request_context, request, w
 
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.route import ask, fields_to_write, identity_by
+from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.enforcement import Refusal, RouteLimit
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.extension import rejected
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.operation import OPERATION
 from batchlimit.rules.rule import Charge, RuleCost
 
 

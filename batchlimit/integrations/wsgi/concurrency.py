@@ -6,8 +6,7 @@ from typing import Unpack
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
-from batchlimit.integrations.held_permit import PERMIT
-from batchlimit.integrations.operation import noting_route
+from batchlimit.integrations.carried import PERMIT, noting_route
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Unpack
 
+from batchlimit.integrations.carried import behind, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import Outcome, Refusal, show
 from batchlimit.integrations.front import Front, WebOptions, wanted
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.held_permit import behind, give_back_permit
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer, with_headers

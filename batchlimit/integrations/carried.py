@@ -1,8 +1,17 @@
-"""What kind of request one is, for laws that hold unlike kinds apart: its method and the template of its route."""
+"""What a request carries in its scope or environ for concurrency limits: its permit, and the route that it is of.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+Rate limits import this alone of concurrency limits.
+"""
 
+from collections.abc import Callable, Mapping, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchlimit.integrations.permits import ConcurrencyLimit
+
+PERMIT = "batchlimit.permit"
+"""Where the scope or the environ of a request has its permit, for `check`, `lost` and `token`."""
 OPERATION = "batchlimit.operation"
 """Where the scope or the environ has the template, if the framework does not put it there itself."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"})
@@ -51,3 +60,20 @@ def noting_route(environ: dict[str, Any], start_response: Callable[..., Any]) ->
         return start_response(*args)
 
     return start
+
+
+def give_back_permit(request: MutableMapping[str, Any]) -> None:
+    """Give back the permit of a request that rules refuse: its answer tells nothing about the load."""
+    if (permit := request.get(PERMIT)) is not None:
+        from batchlimit.admission.permit import give_back
+
+        give_back(permit)
+
+
+def behind(concurrency: "ConcurrencyLimit | None", package: str, app: Any) -> Any:
+    """Return an application behind the ConcurrencyLimitMiddleware of a package; None: there is no such limit."""
+    if concurrency is None:
+        return None
+    from batchlimit.integrations.permits import options_of
+
+    return import_module(f"{package}.concurrency").ConcurrencyLimitMiddleware(app, **options_of(concurrency))
