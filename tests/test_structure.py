@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_762,
-    "functions": 4_194,
-    "files": 354,
+    "lines": 52_697,
+    "functions": 4_186,
+    "files": 351,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

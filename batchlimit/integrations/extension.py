@@ -1,7 +1,7 @@
 """What the extensions of Flask and Quart have in common: how they are kept, and the HTTP error of a refusal."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
 
@@ -9,6 +9,11 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Refusal, refuse
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules.file import rules_of
+
+App = TypeVar("App")
+Source = TypeVar("Source")
 
 
 class Rejected(HTTPException):
@@ -71,14 +76,57 @@ NAME = "batchlimit"
 BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
-def source_for(app: Any, given: object) -> Any:
-    """Return where the limiter of an application comes from, which has no limits yet."""
-    if NAME in app.extensions:
-        raise RuntimeError("this application has limits already: give all rules to one Limits")
-    found = app.config.get("BATCHLIMIT_URL") if given is None else given
-    if found is None:
-        raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
-    return found
+class Extension(Generic[App, Source]):
+    """Holds rules against the requests of applications, however their framework does that."""
+
+    _current: Any
+    """The `current_app` of the framework."""
+
+    def __init__(
+        self, limiter: Source | None, rules: RuleFile | Rules | Iterable[Rule], app: App | None = None, **options: Any
+    ) -> None:
+        now = rules_of(rules)
+        self._limiter, self._rules, self._options = limiter, rules if isinstance(rules, RuleFile) else now, options
+        if app is not None:
+            self.init_app(app)
+
+    def __repr__(self) -> str:
+        return f"<Limits {self._rules}>"
+
+    def init_app(self, app: App) -> None:
+        """Hold the rules against the requests of an application. One Limits may serve several applications.
+
+        Args:
+            app: the application.
+
+        Raises:
+            RuntimeError: the application has limits already.
+            ValueError, TypeError: there is no URL, it has a typo, or an option cannot work.
+        """
+        about: Any = app
+        if NAME in about.extensions:
+            raise RuntimeError("this application has limits already: give all rules to one Limits")
+        found: Any = about.config.get("BATCHLIMIT_URL") if self._limiter is None else self._limiter
+        if found is None:
+            raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
+        self._hold_rules(app, found)
+
+    def _hold_rules(self, app: App, limiter: Source) -> None:
+        """Put what holds the rules into `app.extensions`, and before the application."""
+        raise NotImplementedError
+
+    def statistics(self, app: App | None = None) -> EnforcementStatistics:
+        """Return what became of the requests so far, by rule.
+
+        Args:
+            app: the application (default None: the current one).
+
+        Returns:
+            The EnforcementStatistics of this process.
+        """
+        about: Any = app or self._current
+        found: EnforcementStatistics = about.extensions[NAME].statistics()
+        return found
 
 
 def refusal_of_bare(view: str, enforcer: Enforcer | AsyncEnforcer) -> Refusal:
@@ -86,9 +134,3 @@ def refusal_of_bare(view: str, enforcer: Enforcer | AsyncEnforcer) -> Refusal:
     error = RuntimeError(BARE)
     enforcer.counters.accuse(view, "requests of the view %r are refused: %s", error)
     return refuse(enforcer.fields, reduced_capacity(), 1.0, error=error)
-
-
-def statistics_of(app: Any) -> EnforcementStatistics:
-    """Return what became of the requests of an application that has limits."""
-    found: EnforcementStatistics = app.extensions[NAME].statistics()
-    return found

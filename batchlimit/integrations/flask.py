@@ -1,21 +1,26 @@
-"""Limits: the Flask extension, which holds rules against every request of an application."""
+"""Rate limits for Flask: an extension that holds rules against every request, and a decorator for views.
+
+Refusals are exceptions, which Flask's error handlers answer.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, Unpack
 
-from flask import Flask, current_app, request
-from flask import Request as FlaskRequest
-from flask import Response as FlaskResponse
-from werkzeug.exceptions import ServiceUnavailable
+from batchlimit.base.lazy import needed
+
+with needed(__name__, "flask", "Flask"):
+    from flask import Flask, current_app, request
+    from flask import Request as FlaskRequest
+    from flask import Response as FlaskResponse
+    from werkzeug.exceptions import ServiceUnavailable
 
 from batchlimit.integrations.carried import give_back_permit
-from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, show, unprotected
+from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, decisions, show, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
-from batchlimit.integrations.extension import NAME, Rejected, refusal_of_bare, rejected, source_for, statistics_of
+from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
-from batchlimit.integrations.headers import Header, texts
+from batchlimit.integrations.headers import texts
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
 from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange
@@ -23,6 +28,8 @@ from batchlimit.integrations.wsgi.middleware import fields_of, target_of
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.file import rules_of
 from batchlimit.rules.rule import Charge, RuleCost
+
+__all__ = ["Limits", "Rejected", "decisions"]
 
 _PROXY_FIX = "werkzeug.proxy_fix.orig"
 """Where Werkzeug's ProxyFix keeps what it has replaced: it has read the forwarding fields itself."""
@@ -41,16 +48,19 @@ class FlaskHold:
         self._outcome: Outcome | None = None
         self._refusal: Refusal | None = None
 
-    def serve(self, app: WSGIApp, environ: Environ, start_response: StartResponse) -> WSGIExchange:
-        """Run the application, and settle what was charged when its response has ended."""
-        return WSGIExchange(start_response, (), self._settle).run(app, environ)
-
     def admit(self, request: FlaskRequest) -> Rejected | None:
         """Charge the request to the rules that match; return what refuses it. A second call does nothing."""
         if self._outcome is None:
-            self._outcome = self._admitted(request)
+            environ = request.environ
+            fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
+            path, root = target_of(environ)
+            peer, rule = environ.get("REMOTE_ADDR") or None, request.url_rule
+            is_answered = rule is None or getattr(rule, "provide_automatic_options", False)
+            self._outcome = self._front.admit(
+                request.method, path, peer, fields, request, root=root, is_answered=is_answered
+            )
             self._refusal = self._outcome.refusal
-            show(request.environ, self._outcome)
+            show(environ, self._outcome)
         return self._rejected(self._outcome.refusal, request)
 
     def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
@@ -68,7 +78,8 @@ class FlaskHold:
             if refused.refusal.key is None:  # nobody can say who asks, and the answer is there
                 return response
             response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
-        for name, value in texts(self._fields()):
+        assert self._outcome is not None
+        for name, value in texts(self._outcome.headers if self._refusal is None else self._refusal.fields):
             response.headers[name] = value
         return response
 
@@ -77,34 +88,22 @@ class FlaskHold:
         self._refusal = refusal_of_bare(view, self._front.enforcer)
         return rejected(self._refusal)
 
+    def settle(self, response: Response) -> None:
+        """Settle what was charged, when the response has ended."""
+        if self._outcome is not None:
+            self._front.settle(self._outcome, response)
+
     def _rejected(self, refusal: Refusal | None, request: FlaskRequest) -> Rejected | None:
         if refusal is None:
             return None
         give_back_permit(request.environ)
         return rejected(refusal)
 
-    def _admitted(self, request: FlaskRequest) -> Outcome:
-        environ = request.environ
-        fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
-        path, root = target_of(environ)
-        peer, rule = environ.get("REMOTE_ADDR") or None, request.url_rule
-        is_answered = rule is None or getattr(rule, "provide_automatic_options", False)
-        return self._front.admit(request.method, path, peer, fields, request, root=root, is_answered=is_answered)
-
-    def _fields(self) -> list[Header]:
-        if self._refusal is not None:
-            return self._refusal.fields
-        return [] if self._outcome is None else self._outcome.headers
-
-    def _settle(self, response: Response) -> None:
-        if self._outcome is not None:
-            self._front.settle(self._outcome, response)
-
 
 View = TypeVar("View", bound=Callable[..., Any])
 
 
-class Limits:
+class Limits(Extension[Flask, LimiterSource]):
     """Holds rules against every request of a Flask application, before its view is called.
 
     All rules that match are charged at once, or none of them. A request that a rule refuses raises Rejected, an HTTP
@@ -146,6 +145,8 @@ class Limits:
         [200, 429]
     """
 
+    _current = current_app
+
     def __init__(
         self,
         limiter: LimiterSource | None,
@@ -156,32 +157,11 @@ class Limits:
         **options: Unpack[WebOptions],
     ) -> None:
         now = rules_of(rules)
-        self._limiter, self._rules = limiter, rules if isinstance(rules, RuleFile) else now
         self._routes = RouteRules(now)
-        self._identify, self._options = identify, options
         self._bare: set[Callable[..., object]] = set()
-        self._charges = now is not self._rules or any(rule.charge is not None for rule in now)  # a file may get one
-        if app is not None:
-            self.init_app(app)
-
-    def __repr__(self) -> str:
-        return f"<Limits {self._rules}>"
-
-    def init_app(self, app: Flask) -> None:
-        """Hold the rules against the requests of an application. One Limits may serve several applications.
-
-        Args:
-            app: the application.
-
-        Raises:
-            RuntimeError: the application has limits already.
-            ValueError: there is no URL, or it has a typo.
-        """
-        limiter = source_for(app, self._limiter)
-        app.extensions[NAME] = Front(limiter, self._rules, identify=self._identify, **self._options)
-        app.before_request(self._admit)
-        app.after_request(self._tell)
-        app.wsgi_app = self._settled(app.extensions[NAME], app.wsgi_app)  # type: ignore[method-assign,assignment]
+        # A file may get a rule with `charge`.
+        self._charges = isinstance(rules, RuleFile) or any(rule.charge is not None for rule in now)
+        super().__init__(limiter, rules if isinstance(rules, RuleFile) else now, app, identify=identify, **options)
 
     def limited(
         self,
@@ -220,16 +200,23 @@ class Limits:
 
         return decorate
 
-    def statistics(self, app: Flask | None = None) -> EnforcementStatistics:
-        """Return what became of the requests so far, by rule.
+    def _hold_rules(self, app: Flask, limiter: LimiterSource) -> None:
+        front = app.extensions[NAME] = Front(limiter, self._rules, **self._options)
+        app.before_request(self._admit)
+        app.after_request(self._tell)
+        serve: WSGIApp = app.wsgi_app
+        slot = _slot(front)
 
-        Args:
-            app: the application (default None: the current one).
+        def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            hold = environ[slot] = FlaskHold(front)
+            try:
+                if not self._charges:
+                    return serve(environ, start_response)
+                return WSGIExchange(start_response, (), hold.settle).run(serve, environ)
+            finally:
+                environ.pop(slot, None)  # it leads back to the environ: the garbage collector would have to find that
 
-        Returns:
-            The EnforcementStatistics of this process.
-        """
-        return statistics_of(app or current_app)
+        app.wsgi_app = wsgi_app  # type: ignore[method-assign]
 
     def _admit(self) -> None:
         asking = _request()
@@ -243,18 +230,6 @@ class Limits:
     def _tell(self, response: FlaskResponse) -> FlaskResponse:
         asking = _request()
         return _hold(asking).tell(response, asking)
-
-    def _settled(self, front: Front, app: WSGIApp) -> WSGIApp:
-        slot = _slot(front)
-
-        def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-            hold = environ[slot] = FlaskHold(front)
-            try:
-                return hold.serve(app, environ, start_response) if self._charges else app(environ, start_response)
-            finally:
-                environ.pop(slot, None)  # it leads back to the environ: the garbage collector would have to find that
-
-        return wsgi_app
 
 
 def _request() -> FlaskRequest:
