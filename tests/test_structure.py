@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_697,
-    "functions": 4_186,
+    "lines": 52_660,
+    "functions": 4_166,
     "files": 351,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -129,9 +129,9 @@ def test_a_method_may_have_limits_by_key_and_another_one_a_limit_for_all(api: An
 def test_names_of_clients_fill_no_memory(api: Any) -> None:
     interceptor = api.by_method({"/a/*": None, "*": api.limiter(Fixed(5))})
     for number in range(_MOST + 100):
-        assert interceptor._table.of(f"/b/{number}") is not None
-        assert interceptor._table.of(f"/a/{number}") is None
-    assert len(interceptor._table._found) == _MOST
+        assert interceptor._of(f"/b/{number}") is not None
+        assert interceptor._of(f"/a/{number}") is None
+    assert len(interceptor._found) == _MOST
 
 
 @pytest.mark.parametrize("given", [{}, None, [1]])

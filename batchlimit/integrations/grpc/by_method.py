@@ -10,33 +10,39 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.base.patterns import by_name
 from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 
+L = TypeVar("L")
 T = TypeVar("T")
-
-
 _MOST = 1000
 """Methods that are known by name; of others the patterns are looked through at each call."""
 
 
-class _Table(Generic[T]):
+class _Interceptors(Generic[L, T]):
     """The interceptors by method; what was found for a name stays known."""
 
-    __slots__ = ("_find", "_found", "names")
+    _limiter: type
+    _kind: type
+    _made: Callable[[Any], Any]
+    """Makes an interceptor of a limiter."""
 
-    def __init__(self, entries: Any, kind: Any, limiter: type, intercept: Callable[[Any], T]) -> None:
+    def __init__(self, interceptors: Mapping[str, L | T | None]) -> None:
+        entries: Any = interceptors
         if not isinstance(entries, Mapping) or not entries:
             raise TypeError(f'interceptors must be like {{"/shop.Orders/*": limiter}}, not {entries!r}')
         made = dict[str, tuple[Any]]()
         for name, given in entries.items():
-            if not (given is None or isinstance(given, (kind, limiter))):
+            if not (given is None or isinstance(given, (self._kind, self._limiter))):
                 raise TypeError(
-                    f"{name!r} needs a {limiter.__name__}, an interceptor, or None to let its calls pass, "
+                    f"{name!r} needs a {self._limiter.__name__}, an interceptor, or None to let its calls pass, "
                     f"not {given!r}; a limiter by key comes in an interceptor with its key="
                 )
-            made[name] = (intercept(given) if isinstance(given, limiter) else given,)
-        self.names, self._find = list(made), by_name(made)
-        self._found: dict[str, T | None] = {}
+            made[name] = (self._made(given) if isinstance(given, self._limiter) else given,)
+        self._names, self._find = list(made), by_name(made)
+        self._found: dict[str, Any] = {}
 
-    def of(self, method: str) -> T | None:
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._names}>"
+
+    def _of(self, method: str) -> Any:
         """Return the interceptor of a method; None: calls pass."""
         if method in self._found:
             return self._found[method]
@@ -47,7 +53,7 @@ class _Table(Generic[T]):
         return interceptor
 
 
-class ByMethod(grpc.ServerInterceptor):
+class ByMethod(_Interceptors[ConcurrencyLimiter, grpc.ServerInterceptor], grpc.ServerInterceptor):
     """Has an interceptor for each method of a threaded server, so that one server has a limit for each.
 
     Args:
@@ -67,21 +73,17 @@ class ByMethod(grpc.ServerInterceptor):
         >>> limits = ByMethod({"/git.Packs/*": packs, "/grpc.health.*": None, "*": ConcurrencyLimiter(Fixed(200))})
     """
 
-    def __init__(self, interceptors: Mapping[str, ConcurrencyLimiter | grpc.ServerInterceptor | None]) -> None:
-        self._table = _Table(interceptors, grpc.ServerInterceptor, ConcurrencyLimiter, ConcurrencyInterceptor)
-
-    def __repr__(self) -> str:
-        return f"<ByMethod {self._table.names}>"
+    _limiter, _kind, _made = ConcurrencyLimiter, grpc.ServerInterceptor, ConcurrencyInterceptor
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Hand a call to the interceptor of its method; grpcio calls this."""
-        found = self._table.of(handler_call_details.method)
+        found = self._of(handler_call_details.method)
         if found is None:
             return continuation(handler_call_details)
         return found.intercept_service(continuation, handler_call_details)
 
 
-class AsyncByMethod(grpc.aio.ServerInterceptor):
+class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor], grpc.aio.ServerInterceptor):
     """Has an interceptor for each method of a server on asyncio, as ByMethod for threads.
 
     Args:
@@ -97,17 +99,11 @@ class AsyncByMethod(grpc.aio.ServerInterceptor):
         >>> limits = AsyncByMethod({"/shop.Orders/Pay": AsyncConcurrencyLimiter(), "/grpc.health.*": None})
     """
 
-    def __init__(self, interceptors: Mapping[str, AsyncConcurrencyLimiter | grpc.aio.ServerInterceptor | None]) -> None:
-        self._table = _Table(
-            interceptors, grpc.aio.ServerInterceptor, AsyncConcurrencyLimiter, AsyncConcurrencyInterceptor
-        )
-
-    def __repr__(self) -> str:
-        return f"<AsyncByMethod {self._table.names}>"
+    _limiter, _kind, _made = AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor, AsyncConcurrencyInterceptor
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Hand a call to the interceptor of its method; grpcio calls this."""
-        found = self._table.of(handler_call_details.method)
+        found = self._of(handler_call_details.method)
         if found is None:
             return await continuation(handler_call_details)
         return await found.intercept_service(continuation, handler_call_details)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import grpc
 import grpc.aio
 
+from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_rules
 
@@ -53,8 +54,6 @@ class Patience:
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone
     """A call that never left this process: an error, and a call that has ended with this error.
 
-    It has 15 public methods: those that grpc.Call and grpc.Future ask for.
-
     Attributes:
         refusal: why it is refused.
         retry_after: seconds; None if nothing is known, inf for never.
@@ -84,7 +83,7 @@ class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-a
     def __iter__(self) -> "RefusedCall":
         return self
 
-    def __next__(self) -> NoReturn:
+    def __next__(self, timeout: float | None = None) -> NoReturn:
         raise self
 
     # What grpc.Call and grpc.Future ask for.
@@ -101,29 +100,17 @@ class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-a
     def trailing_metadata(self) -> Any:
         return self._answer.metadata
 
-    def is_active(self) -> bool:
+    def is_active(self, callback: Callable[[], None] | None = None) -> bool:
         return False
+
+    add_callback = cancel = cancelled = running = is_active
+    result = __next__
 
     def time_remaining(self) -> float | None:  # type: ignore[override]  # grpcio returns None where it says float
         return None
 
-    def add_callback(self, callback: Callable[[], None]) -> bool:
-        return False
-
-    def cancel(self) -> bool:
-        return False
-
-    def cancelled(self) -> bool:
-        return False
-
-    def running(self) -> bool:
-        return False
-
     def done(self) -> bool:
         return True
-
-    def result(self, timeout: float | None = None) -> NoReturn:
-        raise self
 
     def exception(self, timeout: float | None = None) -> "RefusedCall":
         return self
@@ -167,26 +154,33 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
         self.__cause__ = refusal.error
 
 
+class Admits:
+    """What one API or the other asks before a call leaves, and how it says that it may not."""
+
+    _patience: Patience
+    _error: Callable[..., Exception]
+
+    def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
+        """Return what gets the end of the call (None: nobody needs it), or raise what refuses it."""
+        raise NotImplementedError
+
+
 class EveryCall(
+    Admits,
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Intercepts the calls of all four kinds of methods alike: `_admit` says which may leave."""
+    """Intercepts the calls of all four kinds of methods alike: `_admission` says which may leave."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-
-    def _admit(self, details: Any, timeout: float | None) -> Ended | None:
-        """Return what gets the end of the call (None: nobody needs it), or raise RefusedCall."""
-        raise NotImplementedError
+    _error = RefusedCall
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         """Let a call go, or refuse it; grpcio calls this."""
         began = time.monotonic()
         try:
-            ended = self._admit(client_call_details, self._patience.of(client_call_details.timeout))
+            ended = run(self._admission(client_call_details, self._patience.of(client_call_details.timeout)))
         except RefusedCall as refused:
             return refused
         details = self._patience.rest(client_call_details, time.monotonic() - began)
@@ -221,25 +215,22 @@ _KINDS: tuple[tuple[type[grpc.aio.ClientInterceptor], str], ...] = (
 """What grpcio takes for each kind of method, and what it calls."""
 
 
-class AsyncEveryCall:
+class AsyncEveryCall(Admits):
     """The same on asyncio, where grpcio takes an interceptor for each kind of method."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    _error = AsyncRefusedCall
+
+    def __init__(self) -> None:
         self._ends: set[asyncio.Task[None]] = set()
         self.interceptors: Sequence[grpc.aio.ClientInterceptor] = [
             type(kind.__name__, (kind,), {method: staticmethod(self._intercept)})() for kind, method in _KINDS
         ]
 
-    async def _admit(self, details: Any, timeout: float | None) -> Ended | None:
-        """Return what EveryCall._admit does, or raise AsyncRefusedCall."""
-        raise NotImplementedError
-
     async def _intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         details, began = client_call_details, time.monotonic()
         if not isinstance(details.method, str):  # as grpcio gives it here; functions of the user's get a str
             details = Changed(details, method=details.method.decode())
-        ended = await self._admit(details, self._patience.of(details.timeout))
+        ended = await drive(self._admission(details, self._patience.of(details.timeout)))
         details = self._patience.rest(client_call_details, time.monotonic() - began)
         if ended is None:
             return await continuation(details, request)

@@ -2,33 +2,69 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
+from batchlimit.base.steps import Steps
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
-from batchlimit.integrations import source
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import (
+    Admits,
     AsyncEveryCall,
-    AsyncRefusedCall,
     Ended,
     EveryCall,
     Patience,
-    RefusedCall,
 )
-from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Name, equal_priority, no_partition
+from batchlimit.integrations.grpc.details import (
+    CallPermits,
+    HoldsRules,
+    Identify,
+    Name,
+    Source,
+    equal_priority,
+    no_partition,
+)
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.identity import Identity
-from batchlimit.integrations.permits import KeyOf, refusal_of
+from batchlimit.integrations.permits import AnyLimiter, KeyOf, refusal_of
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
+Limiter = TypeVar("Limiter", bound=AnyLimiter)
 
-class RateLimitClientInterceptor(HoldsRules, EveryCall):
+
+class _RatedCalls(HoldsRules[Source, Identify], Admits):
+    """Calls of clients by rules, of either API."""
+
+    def __init__(
+        self,
+        limiter: Source,
+        rules: RuleFile | Rules | Iterable[Rule],
+        *,
+        identify: Identify | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+        unidentified: Unidentified = "refuse",
+    ) -> None:
+        super().__init__(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
+        self._patience = Patience(wait, timeout)
+
+    def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
+        front = self._front
+        outcome: Outcome = yield front.admit("POST", details.method, None, (), details, timeout=timeout)
+        if outcome.refusal is not None:
+            raise self._error(outcome.refusal)
+        return (lambda *ended: front.settle(outcome, CallResponse.of(*ended))) if outcome.charges else None
+
+
+class RateLimitClientInterceptor(
+    _RatedCalls[LimiterSource, Callable[[grpc.ClientCallDetails], Identity | None]], EveryCall
+):
     """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
 
     It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
@@ -57,29 +93,12 @@ class RateLimitClientInterceptor(HoldsRules, EveryCall):
         >>> channel.close()
     """
 
-    _front: Front
-
-    def __init__(
-        self,
-        limiter: source.LimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[[grpc.ClientCallDetails], Identity | None] | None = None,
-        wait: bool = False,
-        timeout: float | None = None,
-        unidentified: Unidentified = "refuse",
-    ) -> None:
-        super().__init__(Patience(wait, timeout))
-        self._front = Front(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
-
-    def _admit(self, details: Any, timeout: float | None) -> Ended | None:
-        outcome = self._front.admit("POST", details.method, None, (), details, timeout=timeout)
-        if outcome.refusal is not None:
-            raise RefusedCall(outcome.refusal)
-        return _charging(self._front, outcome)
+    _kind = Front
 
 
-class AsyncRateLimitClient(HoldsRules, AsyncEveryCall):
+class AsyncRateLimitClient(
+    _RatedCalls[AsyncLimiterSource, Callable[[Any], Identity | Awaitable[Identity | None] | None]], AsyncEveryCall
+):
     """Holds rules against the calls of a client on asyncio, as RateLimitClientInterceptor does for threads.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
@@ -111,20 +130,8 @@ class AsyncRateLimitClient(HoldsRules, AsyncEveryCall):
         >>> asyncio.run(main())
     """
 
+    _kind = AsyncFront
     _front: AsyncFront
-
-    def __init__(
-        self,
-        limiter: source.AsyncLimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
-        wait: bool = False,
-        timeout: float | None = None,
-        unidentified: Unidentified = "refuse",
-    ) -> None:
-        super().__init__(Patience(wait, timeout))
-        self._front = AsyncFront(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Close the channel before."""
@@ -132,19 +139,41 @@ class AsyncRateLimitClient(HoldsRules, AsyncEveryCall):
             await asyncio.wait(self._ends)
         await self._front.close()
 
-    async def _admit(self, details: Any, timeout: float | None) -> Ended | None:
-        outcome = await self._front.admit("POST", details.method, None, (), details, timeout=timeout)
-        if outcome.refusal is not None:
-            raise AsyncRefusedCall(outcome.refusal)
-        return _charging(self._front, outcome)
+
+class _BoundedCalls(Admits, Generic[Limiter]):
+    """Calls of clients by how many are under way, of either API."""
+
+    _kinds: tuple[type, ...]
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        *,
+        partition: Name = no_partition,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] = equal_priority,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__()
+        self._patience = Patience(wait, timeout)
+        self._permits, self._outcome = CallPermits(self._kinds, limiter, partition, key, priority), outcome
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._permits!r}>"
+
+    def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
+        try:
+            permit = yield self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
+        except BatchLimitError as error:
+            raise self._error(refusal_of(error), refused_by_limiter(error)) from error
+        complete = completing(permit, self._outcome)
+        # A call that could not be made gives its permit back.
+        return lambda code, _, error: complete(code, None, 0) if error is None else give_back(permit)
 
 
-def _charging(front: Front | AsyncFront, outcome: Outcome) -> Ended | None:
-    """Return what charges a call by its response; None: no rule needs that."""
-    return (lambda *ended: front.settle(outcome, CallResponse.of(*ended))) if outcome.charges else None
-
-
-class ConcurrencyClientInterceptor(EveryCall):
+class ConcurrencyClientInterceptor(_BoundedCalls[ConcurrencyLimiter | KeyedConcurrencyLimiter], EveryCall):
     """Lets a client have as many calls under way at once as the limiter lets; the others never leave the process.
 
     A call that is refused raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED. A call is under way
@@ -176,32 +205,10 @@ class ConcurrencyClientInterceptor(EveryCall):
         >>> limiter.close()
     """
 
-    def __init__(
-        self,
-        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter,
-        *,
-        partition: Name = no_partition,
-        key: KeyOf | None = None,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] = equal_priority,
-        wait: bool = False,
-        timeout: float | None = None,
-    ) -> None:
-        super().__init__(Patience(wait, timeout))
-        self._permits, self._outcome = CallPermits(THREADED, limiter, partition, key, priority), outcome
-
-    def __repr__(self) -> str:
-        return f"<ConcurrencyClientInterceptor of {self._permits!r}>"
-
-    def _admit(self, details: Any, timeout: float | None) -> Ended:
-        try:
-            permit = self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
-            return _completing(permit, self._outcome)
-        except BatchLimitError as error:
-            raise RefusedCall(refusal_of(error), refused_by_limiter(error)) from error
+    _kinds = THREADED
 
 
-class AsyncConcurrencyClient(AsyncEveryCall):
+class AsyncConcurrencyClient(_BoundedCalls[AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter], AsyncEveryCall):
     """Lets a client have as many calls under way at once as the limiter lets, as ConcurrencyClientInterceptor.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is
@@ -231,32 +238,4 @@ class AsyncConcurrencyClient(AsyncEveryCall):
         >>> asyncio.run(main())
     """
 
-    def __init__(
-        self,
-        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter,
-        *,
-        partition: Name = no_partition,
-        key: KeyOf | None = None,
-        outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] = equal_priority,
-        wait: bool = False,
-        timeout: float | None = None,
-    ) -> None:
-        super().__init__(Patience(wait, timeout))
-        self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority), outcome
-
-    def __repr__(self) -> str:
-        return f"<AsyncConcurrencyClient of {self._permits!r}>"
-
-    async def _admit(self, details: Any, timeout: float | None) -> Ended:
-        try:
-            permit = await self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
-            return _completing(permit, self._outcome)
-        except BatchLimitError as error:
-            raise AsyncRefusedCall(refusal_of(error), refused_by_limiter(error)) from error
-
-
-def _completing(permit: Any, outcome: OutcomeOf) -> Ended:
-    """Return what completes a permit by the status of its call; a call that could not be made gives it back."""
-    complete = completing(permit, outcome)
-    return lambda code, _, error: complete(code, None, 0) if error is None else give_back(permit)
+    _kinds = ASYNC

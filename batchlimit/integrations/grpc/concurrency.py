@@ -14,7 +14,7 @@ from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.details import HELD, CallPermits, Name, equal_priority, no_partition, not_sheddable
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
-from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early
+from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early, streaming
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
@@ -213,14 +213,15 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         handler = None
         try:
             if found := await continuation(details):
-                handler = self._served(AsyncCall(found), permit)
+                handler = self._served(found, permit)
         finally:
             if handler is None:
                 give_back(permit)
         return handler
 
-    def _served(self, call: AsyncCall, permit: Any) -> Handler:
+    def _served(self, found: Handler, permit: Any) -> Handler:
         """Return a handler that serves a call under its permit."""
+        call = AsyncCall(found)
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
             HELD.set(permit)
@@ -232,7 +233,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
                     raise
                 await refused_by_limiter(error).end_async(context)
 
-        return call.served_by(serve)
+        return streaming(found, serve, found.request_deserializer)
 
 
 def _refusing_async(answer: CallRefusal) -> Handler:

@@ -1,16 +1,17 @@
 """What calls say of themselves before they run: their partition, their key; and the permit under which one runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Generic, TypeVar, Unpack
 
 import grpc
 
 from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import Permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.front import AsyncFront, Front
+from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
 from batchlimit.integrations.permits import AnyLimiter, AnyPermit, KeyOf, PermitSource
+from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.shared import SharedPermit
 
 Name = Callable[[grpc.HandlerCallDetails], str]
@@ -78,10 +79,26 @@ def by_metadata(key: str) -> Name:
     return name
 
 
-class HoldsRules:
-    """Holds rules against calls, by a front."""
+Source = TypeVar("Source")
+Identify = TypeVar("Identify")
 
-    _front: Front | AsyncFront
+
+class HoldsRules(Generic[Source, Identify]):
+    """Holds rules against calls, by a front of either API."""
+
+    _kind: Callable[..., Front | AsyncFront]
+
+    def __init__(
+        self,
+        limiter: Source,
+        rules: RuleFile | Rules | Iterable[Rule],
+        *,
+        identify: Identify | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        **options: Unpack[FrontOptions],
+    ) -> None:
+        super().__init__()
+        self._front = self._kind(limiter, rules, identify=identify, messages=messages, **options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._front.enforcer.rules}>"

@@ -1,23 +1,25 @@
 """The rules before the calls of a gRPC server: an interceptor for threads, and one for asyncio."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Any, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from batchlimit.integrations import source
 from batchlimit.integrations.enforcement import Outcome
-from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
-from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of
+from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of, streaming
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.identity import Identity
-from batchlimit.rules import Request, Rule, RuleFile, Rules
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
+from batchlimit.rules import Request
 
 
-class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
+class RateLimitInterceptor(
+    HoldsRules[LimiterSource, Callable[[grpc.ServicerContext], Identity | None]], grpc.ServerInterceptor
+):
     """Holds rules against every call of a threaded server, before the handler and before its request is read.
 
     All rules that match are charged at once, or none of them. A call is a `POST` whose path is its method in full, as
@@ -54,18 +56,8 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
         True
     """
 
+    _kind = Front
     _front: Front
-
-    def __init__(
-        self,
-        limiter: source.LimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[[grpc.ServicerContext], Identity | None] | None = None,
-        messages: Rules | Iterable[Rule] = (),
-        **options: Unpack[FrontOptions],
-    ) -> None:
-        self._front = Front(limiter, rules, identify=identify, messages=messages, **options)
 
     def intercept_service(
         self,
@@ -102,7 +94,10 @@ class RateLimitInterceptor(HoldsRules, grpc.ServerInterceptor):
             yield message
 
 
-class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
+class AsyncRateLimitInterceptor(
+    HoldsRules[AsyncLimiterSource, Callable[[Any], Identity | Awaitable[Identity | None] | None]],
+    grpc.aio.ServerInterceptor,
+):
     """Holds rules against every call of a server on asyncio, as RateLimitInterceptor does for threads.
 
     Handlers are coroutine functions or async generator functions.
@@ -131,18 +126,8 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
         >>> asyncio.run(main())
     """
 
+    _kind = AsyncFront
     _front: AsyncFront
-
-    def __init__(
-        self,
-        limiter: source.AsyncLimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
-        *,
-        identify: Callable[[Any], Identity | Awaitable[Identity | None] | None] | None = None,
-        messages: Rules | Iterable[Rule] = (),
-        **options: Unpack[FrontOptions],
-    ) -> None:
-        self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 
     async def intercept_service(
         self,
@@ -172,7 +157,7 @@ class AsyncRateLimitInterceptor(HoldsRules, grpc.aio.ServerInterceptor):
                 lambda code, error, sent: ended(code, error, max(sent, watched.sent)),
             )
 
-        return call.served_by(serve)
+        return streaming(handler, serve, handler.request_deserializer)
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Stop the server before."""
@@ -224,11 +209,9 @@ def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ende
     return ended
 
 
-def _missing(requests: object, context: grpc.ServicerContext) -> object:
-    context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-
-
-_MISSING: Handler = grpc.stream_unary_rpc_method_handler(_missing)
+_MISSING: Handler = grpc.stream_unary_rpc_method_handler(
+    lambda _, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+)
 
 
 async def _async_missing(requests: object, context: Any) -> None:

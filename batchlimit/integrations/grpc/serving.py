@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Self, TypeAlias
 
@@ -217,10 +217,6 @@ class AsyncCall:
         self._generates = inspect.isasyncgenfunction(self._run)
         if not self._generates and not inspect.iscoroutinefunction(self._run):
             raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
-
-    def served_by(self, serve: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
-        """Return the handler to give to grpcio, which calls `serve` with the requests and the context."""
-        return streaming(self._handler, serve, self._handler.request_deserializer)
 
     async def run(self, requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
         """Run the handler, and tell how the call ended."""
