@@ -17,8 +17,7 @@ with needed(__name__, "botocore"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.outgoing_stream import content
-from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, content, outgoing
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import drive, run
-from batchlimit.integrations.outgoing_stream import again
-from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, outgoing
+from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, again, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -225,15 +224,15 @@ def _kept(response: Any, sent: bytes) -> bytes:
 
 
 def _hold(response: Any, permit: "OutgoingPermit") -> None:
-    from batchlimit.integrations.outgoing_stream import Stream, hold
+    from batchlimit.integrations.outgoing_permit import Stream, hold_stream
 
-    hold(response, permit, Stream, _library(response).SyncByteStream)
+    hold_stream(response, permit, Stream, _library(response).SyncByteStream)
 
 
 def _async_hold(response: Any, permit: "OutgoingPermit") -> None:
-    from batchlimit.integrations.outgoing_stream import AsyncStream, hold
+    from batchlimit.integrations.outgoing_permit import AsyncStream, hold_stream
 
-    hold(response, permit, AsyncStream, _library(response).AsyncByteStream)
+    hold_stream(response, permit, AsyncStream, _library(response).AsyncByteStream)
 
 
 _LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)

@@ -18,18 +18,15 @@ with needed(__name__, "niquests"):
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
-from batchlimit.integrations.outgoing_stream import unsent
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
+from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, Unsent, answer_of, outgoing
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["AsyncNiquestsAdapter", "NiquestsAdapter"]
 
-KeyOf = str | Callable[[PreparedRequest], str]
 
-
-class NiquestsAdapter(HTTPAdapter):  # type: ignore[misc]
+class NiquestsAdapter(LimitedSender[RateLimiter], HTTPAdapter):  # type: ignore[misc]
     """An adapter for `niquests.Session` that limits what the session sends, over the whole fleet.
 
     It does what a LimitedTransport of `batchlimit.integrations.httpx` does, which says more.
@@ -59,21 +56,15 @@ class NiquestsAdapter(HTTPAdapter):  # type: ignore[misc]
         429
     """
 
-    def __init__(self, limiter: RateLimiter, key: KeyOf = "{host}", **options: Any) -> None:
-        terms = terms_of(options)
-        super().__init__(**options)
-        self._upstream, self._lone = Upstream(limiter, _LIBRARY, key, **terms), bool(terms.get("concurrency"))
-
-    def __repr__(self) -> str:
-        return f"<NiquestsAdapter {self._upstream!r}>"
-
     def send(self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any) -> Response:
         """Send a request once it is admitted, or answer it."""
-        send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
+        send = partial(
+            super().send, request, *args, multiplexed=multiplexed and self._upstream.admission is None, **kwargs
+        )
         return run(self._upstream.steps(request, send))
 
 
-class AsyncNiquestsAdapter(AsyncHTTPAdapter):  # type: ignore[misc]
+class AsyncNiquestsAdapter(LimitedSender[AsyncRateLimiter], AsyncHTTPAdapter):  # type: ignore[misc]
     """A NiquestsAdapter for `niquests.AsyncSession`.
 
     Args:
@@ -95,19 +86,13 @@ class AsyncNiquestsAdapter(AsyncHTTPAdapter):  # type: ignore[misc]
         429
     """
 
-    def __init__(self, limiter: AsyncRateLimiter, key: KeyOf = "{host}", **options: Any) -> None:
-        terms = terms_of(options)
-        super().__init__(**options)
-        self._upstream, self._lone = Upstream(limiter, _ASYNC_LIBRARY, key, **terms), bool(terms.get("concurrency"))
-
-    def __repr__(self) -> str:
-        return f"<AsyncNiquestsAdapter {self._upstream!r}>"
-
     async def send(
         self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any
     ) -> AsyncResponse:
         """Send a request once it is admitted, or answer it."""
-        send = partial(super().send, request, *args, multiplexed=multiplexed and not self._lone, **kwargs)
+        send = partial(
+            super().send, request, *args, multiplexed=multiplexed and self._upstream.admission is None, **kwargs
+        )
         return await drive(self._upstream.steps(request, send))
 
 
@@ -118,11 +103,7 @@ def _call(request: PreparedRequest) -> Outgoing:
 
 
 def _answered(request: PreparedRequest, answer: Unsent) -> Response:
-    return HTTPAdapter().build_response(request, unsent(urllib3.HTTPResponse, request.method, answer))
-
-
-def _async_answered(request: PreparedRequest, answer: Unsent) -> AsyncResponse:
-    return AsyncHTTPAdapter().build_response(request, unsent(urllib3.AsyncHTTPResponse, request.method, answer))
+    return HTTPAdapter().build_response(request, answer_of(urllib3.HTTPResponse, request.method, answer))
 
 
 def _later(response: Response, heed: Callable[[Response], Steps[None]]) -> bool:
@@ -160,7 +141,7 @@ class _Cut(io.BytesIO):
 
 def _body(response: Response) -> Steps[bytes]:
     """Read the body of a response, decoded. A later reader gets the same bytes, and the same error."""
-    parts, raw = list[bytes](), _raw_of(response)
+    parts, raw = list[bytes](), response.raw
     try:
         while part := (yield raw.read1(-1, decode_content=False)):
             parts.append(part)
@@ -170,10 +151,6 @@ def _body(response: Response) -> Steps[bytes]:
     response.raw = _again(raw, io.BytesIO(b"".join(parts)))
     decoded: bytes = yield _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
     return decoded
-
-
-def _raw_of(response: Response) -> Any:
-    return response.raw
 
 
 def _again(raw: Any, body: io.BytesIO) -> Any:
@@ -208,7 +185,7 @@ def _async_hold(response: AsyncResponse, permit: "OutgoingPermit") -> None:
 
 
 def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:
-    raw, before = _raw_of(response), sys.exception()
+    raw, before = response.raw, sys.exception()
     release = raw.release_conn
 
     def releasing() -> None:
@@ -233,15 +210,22 @@ def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
         permit.end()
 
 
-_status, _close = attrgetter("status_code"), methodcaller("close")
-_LIBRARY = Library(RateLimiter, _call, _answered, _status, lambda response: run(_body(response)), _close, _hold, _later)
-_ASYNC_LIBRARY = Library(
-    AsyncRateLimiter,
-    _call,
-    _async_answered,
-    _status,
-    lambda response: drive(_body(response)),
-    _close,
-    _async_hold,
-    _async_later,
+NiquestsAdapter.library = Library(
+    limiter=RateLimiter,
+    outgoing=_call,
+    answer=_answered,
+    status=attrgetter("status_code"),
+    body=lambda response: run(_body(response)),
+    close=methodcaller("close"),
+    hold=_hold,
+    later=_later,
+)
+AsyncNiquestsAdapter.library = NiquestsAdapter.library._replace(
+    limiter=AsyncRateLimiter,
+    answer=lambda request, answer: AsyncHTTPAdapter().build_response(
+        request, answer_of(urllib3.AsyncHTTPResponse, request.method, answer)
+    ),
+    body=lambda response: drive(_body(response)),
+    hold=_async_hold,
+    later=_async_later,
 )

@@ -1,7 +1,8 @@
 """The permits of outgoing requests: each is held until its response was read or closed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, Queue
@@ -66,6 +67,63 @@ class OutgoingPermit:
             {Outcome.SUCCESS: permit.success, Outcome.DROPPED: permit.drop, Outcome.IGNORED: permit.ignore}[
                 self._outcome
             ]()
+
+
+class Stream:
+    """A body that is read in a thread. Its request is under way until it is closed, or an error ends it."""
+
+    def __init__(self, stream: Any, permit: OutgoingPermit) -> None:
+        self._stream, self._permit = stream, permit
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._stream
+        except GeneratorExit:  # who read it goes away, and closes it
+            raise
+        except BaseException as error:
+            self._permit.end(error)
+            raise
+
+    def close(self) -> None:
+        """Close the body below."""
+        try:
+            self._stream.close()
+        finally:
+            self._permit.end()
+
+
+class AsyncStream(Stream):
+    """The same for tasks."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield part
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._permit.end(error)
+            raise
+
+    async def aclose(self) -> None:
+        """Close the body below."""
+        try:
+            await self._stream.aclose()
+        finally:
+            self._permit.end()
+
+
+@cache
+def _class(kind: Any, base: Any) -> Any:
+    return type(kind.__name__, (kind, base), {})
+
+
+def hold_stream(response: Any, permit: OutgoingPermit, kind: Any, base: Any) -> None:
+    """Hold a permit until a response is closed, whose library wants bodies to be of the class `base`."""
+    if response.is_closed:  # one that was made from its whole content, as by a MockTransport
+        permit.end()
+    else:
+        response.stream = _class(kind, base)(response.stream, permit)
 
 
 def hold_by_connection(raw: Any, permit: OutgoingPermit, *failures: type[Exception]) -> None:

@@ -1,6 +1,5 @@
 """An adapter for requests that limits what a session sends."""
 
-from collections.abc import Callable
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,7 @@ with needed(__name__, "requests"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.outgoing_stream import content, unsent
-from batchlimit.integrations.upstream import Library, Outgoing, Unsent, Upstream, outgoing, terms_of
+from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, Unsent, answer_of, content, outgoing
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LimitedAdapter"]
 
 
-class LimitedAdapter(HTTPAdapter):
+class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
     """An adapter for `requests.Session` that limits what the session sends, over the whole fleet.
 
     It does what a LimitedTransport of `batchlimit.integrations.httpx` does, which says more.
@@ -52,18 +50,11 @@ class LimitedAdapter(HTTPAdapter):
         429
     """
 
-    def __init__(
-        self, limiter: RateLimiter, key: str | Callable[[PreparedRequest], str] = "{host}", **options: Any
-    ) -> None:
-        terms = terms_of(options)
-        super().__init__(**options)
-        library = Library(
+    @property
+    def library(self) -> Library:  # type: ignore[override]  # its answers are of this adapter
+        return Library(
             RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
         )  # fmt: skip
-        self._upstream = Upstream(limiter, library, key, **terms)
-
-    def __repr__(self) -> str:
-        return f"<LimitedAdapter {self._upstream!r}>"
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         """Send a request once it is admitted, or answer it."""
@@ -71,7 +62,7 @@ class LimitedAdapter(HTTPAdapter):
         return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
 
     def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
-        made = unsent(HTTPResponse, request.method, answer)
+        made = answer_of(HTTPResponse, request.method, answer)
         return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
 
 

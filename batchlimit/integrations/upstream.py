@@ -3,14 +3,16 @@
 It is told once, as steps that threads and tasks go through alike.
 """
 
+import io
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from string import Formatter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import unquote
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -29,6 +31,7 @@ from batchlimit.reservoir.options import check_seconds
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import Concurrency, OutgoingPermit
 
+L = TypeVar("L", bound=RateLimiter | AsyncRateLimiter)
 TOO_MANY, UNAVAILABLE = 429, 503
 FORBIDDEN, OVERLOADED = 403, 529
 """What GitHub says for 429, and Anthropic for 503: heeded by who observes."""
@@ -91,17 +94,11 @@ class TransportTerms(TypedDict, total=False):
     priority: int | Callable[[Any], int]
 
 
-def terms_of(options: dict[str, Any]) -> TransportTerms:
-    """Take the options of a transport out of those of an adapter."""
-    found: Any = {name: options.pop(name) for name in TransportTerms.__annotations__ if name in options}
-    return found  # type: ignore[no-any-return]
-
-
 class Upstream:
     """How requests to others are limited; the terms are those of LimitedTransport."""
 
     __slots__ = (
-        "_admission", "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_priority", "_unsaid", "_wait"
+        "_cost", "_key", "_library", "_limiter", "_longest", "_pacer", "_priority", "_unsaid", "_wait", "admission"
     )  # fmt: skip
 
     def __init__(
@@ -128,12 +125,12 @@ class Upstream:
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
         self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
-        self._admission: Any = None
+        self.admission: Any = None  # or what gives a request its tokens and its permit
         self._priority = priority
         if concurrency is not None:
             from batchlimit.integrations.outgoing_permit import admission
 
-            self._admission = admission(limiter, concurrency)
+            self.admission = admission(limiter, concurrency)
 
     def __repr__(self) -> str:
         return f"<Upstream {shown(self._key)}>"
@@ -144,8 +141,8 @@ class Upstream:
         key, cost = self.charge(request, call)
         permit = None
         try:
-            if self._admission is not None:
-                permit = yield self._admission.admit(key, key, cost=cost, timeout=self._wait, **self._rank(request))
+            if self.admission is not None:
+                permit = yield self.admission.admit(key, key, cost=cost, timeout=self._wait, **self._rank(request))
             elif self._limiter.take_leased({key: cost}) is None:  # a hit by `acquire` takes longer
                 yield self._limiter.acquire(key, cost, timeout=self._wait, **self._rank(request))
         except (RateLimited, ConcurrencyLimited, StoreUnavailable) as error:
@@ -252,3 +249,50 @@ def refused(error: RateLimited | ConcurrencyLimited | StoreUnavailable, method: 
     else:
         headers["x-should-retry"] = "false"  # so that SDKs do not
     return Unsent(status, headers, b"" if method == "HEAD" else problem)
+
+
+def answer_of(kind: Any, method: str | None, answer: tuple[int, Any, bytes]) -> Any:
+    """Return the response, of this class of an urllib3, to a request that was not sent."""
+    status, headers, body = answer
+    phrase = HTTPStatus(status).phrase
+    return kind(io.BytesIO(body), headers, status, reason=phrase, preload_content=False, request_method=method)
+
+
+def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:
+    """Yield what was read of a body, and raise what ended it."""
+    yield from parts
+    raise error
+
+
+def content(response: Any) -> bytes:
+    """Read the body of a response whose `raw` is urllib3's. A later reader gets the same bytes, and the same error."""
+    raw, parts = response.raw, list[bytes]()
+    stream = raw.stream
+
+    def noted(*args: Any, **options: Any) -> Iterator[bytes]:
+        for part in stream(*args, **options):
+            parts.append(part)
+            yield part
+
+    raw.stream = noted
+    try:
+        read: bytes = response.content
+    except Exception as error:
+        found = error
+        raw.stream = lambda *_, **__: again(parts, found)
+        raise
+    return read
+
+
+class LimitedSender(Generic[L]):
+    """What an adapter of a session takes beside the options of its library."""
+
+    library: Library
+
+    def __init__(self, limiter: L, key: str | Callable[[Any], str] = "{host}", **options: Any) -> None:
+        terms: Any = {name: options.pop(name) for name in TransportTerms.__annotations__ if name in options}
+        super().__init__(**options)
+        self._upstream = Upstream(limiter, self.library, key, **terms)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._upstream!r}>"
