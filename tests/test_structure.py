@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_635,
-    "functions": 4_160,
+    "lines": 52_548,
+    "functions": 4_138,
     "files": 350,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -73,11 +73,6 @@ class Checks:
         self._found: dict[tuple[CheckName, str], object] = {}
         self._lock: object = threading.Lock
 
-    @classmethod
-    def of(cls, given: "Checks | ChecksSetting") -> "Checks":
-        """Return the Checks themselves, or those that a setting says."""
-        return given if isinstance(given, Checks) else cls(given)
-
     def is_on(self, *names: CheckName) -> bool:
         """Whether one of these is on."""
         return not self._on.isdisjoint(names)

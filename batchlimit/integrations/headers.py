@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import ceil
 from typing import Literal, NamedTuple, get_args
+from urllib.parse import quote
 
 from batchlimit import Quota
 from batchlimit.base.decision import whole_seconds
@@ -91,13 +92,9 @@ class Policy:
 
 def _text(name: str) -> str:
     """Return a name as a string of a structured field: printable ASCII, the rest percent-encoded."""
-    written = "".join(letter if " " <= letter <= "~" else _percent(letter) for letter in name)
+    written = "".join(letter if " " <= letter <= "~" else quote(letter, errors="surrogatepass") for letter in name)
     escaped = written.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _percent(letter: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
 
 
 def _item(name: str, part: Quota) -> str:
@@ -165,9 +162,10 @@ class Fields:
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
 
-    def of(self, applied: Sequence[Told]) -> list[Header]:
-        """Return the fields of a response, of the rules that its request was charged to."""
-        return self._of(applied, None)
+    def of(self, applied: Sequence[Told], again: int | None = None) -> list[Header]:
+        """Return the fields of a response, of the rules that its request was charged to; `again` as of Prepared."""
+        left = {key: (remaining, None, binding) for *_, key, remaining, binding in applied}
+        return self.prepare(applied).of(left, again) or []
 
     def prepare(self, applied: Sequence[Told]) -> "Prepared":
         """Write the fields of a response but for what is left, which may be written in as often as is needed."""
@@ -178,17 +176,13 @@ class Fields:
 
         The `t` of RateLimit is the same time before it is spread: `Retry-After` is not earlier than that window's end.
         """
-        return self._of(applied, _least(retry_after)) + self.retry_after(retry_after)
+        return self.of(applied, _least(retry_after)) + self.retry_after(retry_after)
 
     def retry_after(self, seconds: float | None) -> list[Header]:
         """Return `Retry-After`: whole seconds from 1, spread upwards by at most a tenth; nothing for inf or None."""
         if (least := _least(seconds)) is None:
             return []
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
-
-    def _of(self, applied: Sequence[Told], again: int | None) -> list[Header]:
-        left = {key: (remaining, None, binding) for *_, key, remaining, binding in applied}
-        return self.prepare(applied).of(left, again) or []
 
     def _policy(self, name: str, quota: Quota) -> Policy:
         """Return what the fields say by a quota; keys of one rule may have several."""

@@ -173,7 +173,6 @@ class PermitSource:
         if key is not None and not has_keys:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
         self._limiter, self._partition, self._key = limiter, partition, key
-        self.is_keyed = key is not None
 
     def __repr__(self) -> str:
         return repr(self._limiter)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -71,7 +72,9 @@ def observe(headers: Mapping[str, str], now: float, *, status: int = 200, body: 
         Allowance(remaining=7.0, limit=60.0, reset=53.0, window=None, refills=True)
     """
     fields = lowered(headers)
-    said = _json(body)
+    said: Any = None
+    with suppress(ValueError, RecursionError):
+        said = json.loads(body) if body else None
     allowances = _by_names(fields, now) | _of_draft(fields) | _of_shopify(fields, said)
     after = told_to_wait(fields, now)
     if after is None:
@@ -235,13 +238,6 @@ def _number(text: str | None) -> float | None:
 def _real(said: Any) -> float | None:
     is_number = isinstance(said, int | float) and not isinstance(said, bool)
     return float(said) if is_number and 0 <= said < _MILLISECONDS else None
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body) if body else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _at(said: Any, *names: str) -> Any:

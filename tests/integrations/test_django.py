@@ -256,7 +256,9 @@ def test_the_check_names_views_whose_key_no_rule_has_and_a_missing_middleware() 
 
 def test_a_project_that_can_work_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {SEARCH.key, "item:{user}:{number}"}  # and none of other sites, whose tests run in this process too
-    monkeypatch.setattr(decorator, "_asked", [each for each in decorator._asked if each.key in mine])
+    monkeypatch.setattr(
+        "batchlimit.integrations.django.apps.asked", [each for each in decorator.asked if each.key in mine]
+    )
     item = Rule("item", "1/hour", key="item:{user}:{number}", match=None)
     with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": [*ALL, SEARCH, item]}):
         assert _errors() == []

@@ -57,7 +57,9 @@ def concurrency_limits(
         except BatchLimitError as error:
             return answer(refusal_of(error))
         try:
-            response = await _served(request, handler)
+            response = await handler(request)
+            await response.prepare(request)
+            await response.write_eof()  # all of it was sent
         except BaseException as error:
             permits.complete(permit, request, _failed(error))
             raise
@@ -65,14 +67,6 @@ def concurrency_limits(
         return response
 
     return limited
-
-
-async def _served(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the response, all of which was sent."""
-    response = await handler(request)
-    await response.prepare(request)
-    await response.write_eof()
-    return response
 
 
 def _failed(error: BaseException) -> Response:

@@ -10,10 +10,9 @@ from aiohttp import web
 from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, AiohttpHold, answer, put
 from batchlimit.integrations.carried import PERMIT, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import HOLD_NAME, AsyncEnforcer, Refusal, unprotected
+from batchlimit.integrations.enforcement import HOLD_NAME, Refusal, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.front import AsyncFront, WebOptions, wanted
-from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -92,10 +91,18 @@ class Limits:
 
     @web.middleware
     async def _hold_rules(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        peer, is_answered = request.remote or None, request.method == "OPTIONS" and _is_answered(request)
-        outcome = await self._front.admit(
-            request.method, _path(request), peer, _fields(request), request, is_answered=is_answered
+        peer, fields = (
+            request.remote or None,
+            [
+                (name.encode(), value.encode("utf-8", "surrogateescape"))
+                for name in wanted
+                for value in request.headers.getall(name, ())
+            ],
         )
+        by_cors = request.method == "OPTIONS" and request.match_info.handler.__module__.startswith("aiohttp_cors.")
+        path = request.rel_url.path_safe  # as the router reads it: an encoded slash ends no segment
+        path = path if "%2F" in path else request.path
+        outcome = await self._front.admit(request.method, path, peer, fields, request, is_answered=by_cors)
         if outcome.refusal is not None:
             return await self._reject(request, outcome.refusal)
         request[HOLD] = hold = AiohttpHold(self._front, outcome, self._reject)
@@ -110,7 +117,10 @@ class Limits:
         return response
 
     async def _life(self, app: web.Application) -> AsyncIterator[None]:
-        check_routes(app, self._front.enforcer)
+        for route in app.router.routes():  # those of subapplications too
+            methods = vars(route.handler).values() if isinstance(route.handler, type) else ()
+            for limit in (limit for handler in (route.handler, *methods) for limit in marks_of(handler)):
+                self._front.enforcer.check(limit)
         self._front.open()
         yield
         await self._front.close()
@@ -132,25 +142,6 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     hold: AiohttpHold | None = request.get(HOLD)
     if hold is not None:
         hold.prepare(response)
-
-
-def _path(request: web.Request) -> str:
-    """Return the path as the router reads it: an encoded slash ends no segment."""
-    path = request.rel_url.path_safe
-    return path if "%2F" in path else request.path
-
-
-def _is_answered(request: web.Request) -> bool:
-    """Whether the handler of aiohttp-cors answers."""
-    return request.match_info.handler.__module__.startswith("aiohttp_cors.")
-
-
-def _fields(request: web.Request) -> list[Header]:
-    return [
-        (name.encode(), value.encode("utf-8", "surrogateescape"))
-        for name in wanted
-        for value in request.headers.getall(name, ())
-    ]
 
 
 _MISSING = "call setup(app) of Limits whose rules have this key and match=None"
@@ -201,12 +192,3 @@ def limited(
         return asks_first  # type: ignore[return-value]
 
     return decorate
-
-
-def check_routes(app: web.Application, enforcer: AsyncEnforcer) -> None:
-    """Check that there is a rule for what each route asks for, those of subapplications too. Raises RulesError."""
-    for route in app.router.routes():
-        methods = vars(route.handler).values() if isinstance(route.handler, type) else ()
-        for handler in (route.handler, *methods):
-            for limit in marks_of(handler):
-                enforcer.check(limit)

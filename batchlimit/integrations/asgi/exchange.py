@@ -168,8 +168,12 @@ class Exchange:
         return self._send(message)
 
     async def _watch(self, kind: str, message: Message) -> None:
-        before = self._sent
-        self._note_body(kind, message)
+        before = self._sent  # noted before it is sent: a server may tell of a disconnect before its `send` returns
+        if kind == "http.response.body":
+            self._sent += len(message.get("body", b""))
+        elif kind in _FILES and not message.get("more_body", False):
+            self._sent = _length(self._headers)
+        self._is_complete = kind in _ENDS and not message.get("more_body", False)
         try:
             await self._send(message)
         except Exception:
@@ -177,14 +181,6 @@ class Exchange:
             raise
         if self._is_complete:
             self._end(None, _FAILED)
-
-    def _note_body(self, kind: str, message: Message) -> None:
-        """Take note of what the server is about to send: it may tell of a disconnect before its `send` returns."""
-        if kind == "http.response.body":
-            self._sent += len(message.get("body", b""))
-        elif kind in _FILES and not message.get("more_body", False):
-            self._sent = _length(self._headers)
-        self._is_complete = kind in _ENDS and not message.get("more_body", False)
 
     def _start(self, kind: str, message: Message) -> Message:
         """Take note of the start of a response; return it with the fields."""

@@ -1,6 +1,7 @@
 """RateLimitMiddleware: rules held against the requests, websockets and messages of an ASGI application."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -190,7 +191,8 @@ class RateLimitMiddleware:
             return
         kind, method = scope["type"], scope.get("method", "GET")
         if kind != "http" and kind != "websocket":
-            await self._pass(kind, scope, receive, send)
+            serve = partial(lifespan, self._front.home, self.app) if kind == "lifespan" else self.app
+            await serve(scope, receive, send)
             return
         host, port = scope.get("client") or _NO_CLIENT
         known = self._front.addresses.of(host, port, scope["headers"])
@@ -198,7 +200,9 @@ class RateLimitMiddleware:
         if isinstance(identity, CoroutineType):
             identity = await identity
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
-        is_late = method == "OPTIONS" and self._is_late(scope)
+        # A preflight that something before the routes may answer.
+        may_be = method == "OPTIONS" and self.charges_late and not self._front.limits_preflight
+        is_late = may_be and is_preflight(scope["headers"])
         begun = Outcome(request=request) if is_late else self.enforcer.begin(request)
         outcome = begun if isinstance(begun, Outcome) else await drive(begun)
         if outcome.refusal is not None:
@@ -234,13 +238,3 @@ class RateLimitMiddleware:
         """Serve a connection that has its permit, or needs none."""
         scope[_HELD] = self
         await self(scope, receive, send)
-
-    async def _pass(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if kind == "lifespan":
-            await lifespan(self._front.home, self.app, scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
-
-    def _is_late(self, scope: Scope) -> bool:
-        """Whether an OPTIONS request is a preflight that something before the routes may answer."""
-        return self.charges_late and not self._front.limits_preflight and is_preflight(scope["headers"])

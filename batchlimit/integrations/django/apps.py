@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from batchlimit.integrations.django.configuration import Configuration, configuration
+from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.decorator import asked
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
 from batchlimit.integrations.enforcement.route import RouteRules
@@ -29,14 +29,19 @@ def check_limits(**_: Any) -> list[CheckMessage]:
         found = configuration()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="batchlimit.E001")]
-    return [*_of_middleware(), *_of_views(found)]
-
-
-def _of_middleware() -> list[CheckMessage]:
-    if any(_is_ours(name) for name in settings.MIDDLEWARE):
-        return []
-    hint = f"Add {_MIDDLEWARE!r} to MIDDLEWARE, below what tells who the user is."
-    return [Error("Nothing is limited: the middleware is missing.", hint=hint, id="batchlimit.E002")]
+    errors: list[CheckMessage] = []
+    if not any(_is_ours(name) for name in settings.MIDDLEWARE):
+        hint = f"Add {_MIDDLEWARE!r} to MIDDLEWARE, below what tells who the user is."
+        errors.append(Error("Nothing is limited: the middleware is missing.", hint=hint, id="batchlimit.E002"))
+    if getattr(settings, "ROOT_URLCONF", None):
+        get_resolver().url_patterns  # noqa: B018  it imports the modules of the views
+    rules = RouteRules(rules_of(found.rules))
+    for limit in asked:
+        try:
+            rules.find(limit)
+        except RulesError as error:
+            errors.append(Error(f"A view asks for a limit: {error}", id="batchlimit.E003"))
+    return errors
 
 
 def _is_ours(name: str) -> bool:
@@ -45,18 +50,6 @@ def _is_ours(name: str) -> bool:
     except ImportError:  # Django tells of it
         return False
     return isinstance(found, type) and issubclass(found, RateLimitMiddleware)
-
-
-def _of_views(found: Configuration) -> list[CheckMessage]:
-    if getattr(settings, "ROOT_URLCONF", None):
-        get_resolver().url_patterns  # noqa: B018  it imports the modules of the views
-    rules, errors = RouteRules(rules_of(found.rules)), []
-    for limit in asked():
-        try:
-            rules.find(limit)
-        except RulesError as error:
-            errors.append(Error(f"A view asks for a limit: {error}", id="batchlimit.E003"))
-    return errors
 
 
 class LimitsConfig(AppConfig):  # type: ignore[misc]  # Django has no types

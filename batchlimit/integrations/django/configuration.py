@@ -127,11 +127,8 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def front() -> Front:
     """Return what asks the limiter from threads. Raises ImproperlyConfigured."""
-    found = configuration()
-    if found.limiter is None:
-        raise ImproperlyConfigured(f"{SETTING} has no LIMITER, which WSGI needs")
-    identify = None if found.identify is None else blocking(found.identify)
-    return _made(Front, found.limiter, identify)  # type: ignore[no-any-return]
+    made: Front = _made(Front, configuration().limiter, blocking, "LIMITER, which WSGI needs")
+    return made
 
 
 @cache
@@ -141,16 +138,16 @@ def async_front() -> AsyncFront:
     Django has no lifespan: the limiter is made with this, binds to the loop of the first request, and is not closed.
     Its leased tokens return when their lease expires.
     """
-    found = configuration()
-    if found.async_limiter is None:
-        raise ImproperlyConfigured(f"{SETTING} has no ASYNC_LIMITER, which ASGI needs")
-    identify = None if found.identify is None else awaitable(found.identify)
-    return _made(AsyncFront, found.async_limiter, identify)  # type: ignore[no-any-return]
+    made: AsyncFront = _made(AsyncFront, configuration().async_limiter, awaitable, "ASYNC_LIMITER, which ASGI needs")
+    return made
 
 
-def _made(kind: Callable[..., Any], limiter: Any, identify: Callable[..., Any] | None) -> Any:
+def _made(kind: Callable[..., Any], limiter: Any, called: Callable[..., Any], missing: str) -> Any:
     found = configuration()
+    if limiter is None:
+        raise ImproperlyConfigured(f"{SETTING} has no {missing}")
     try:
+        identify = None if found.identify is None else called(found.identify)
         return kind(limiter, found.rules, identify=identify, **found.options)
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"{SETTING}: {error}") from error

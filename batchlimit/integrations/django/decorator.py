@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from batchlimit.rules.rule import Charge, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
 MISSING = "RateLimitMiddleware is not in MIDDLEWARE"
-_asked: list[RouteLimit] = []
+asked: list[RouteLimit] = []
+"""What views ask for, as far as their modules were imported: the system check looks for their rules."""
 
 
 def limited(
@@ -42,7 +43,7 @@ def limited(
         ...     return HttpResponse("found")
     """
     limit = limit_for_route(key, cost, charge)
-    remember(limit)
+    asked.append(limit)
 
     def decorate(view: View) -> View:
         async def ask(request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +59,9 @@ def limited(
 
         @wraps(view)
         def limited_view(request: Any, *args: Any, **kwargs: Any) -> Any:
-            if _is_dispatch_of_async(view) or _is_on_a_loop():
+            # `method_decorator` passes `dispatch` of an asynchronous class-based view, which returns a coroutine.
+            owner = getattr(getattr(view, "func", None), "__self__", None)
+            if getattr(owner, "view_is_async", False) or _is_on_a_loop():
                 return ask(request, *args, **kwargs)
             if (hold := _hold(request, limit)) is None:
                 return HttpResponse(status=503)
@@ -71,26 +74,10 @@ def limited(
     return decorate
 
 
-def remember(limit: RouteLimit) -> None:
-    """Have the system check look for a rule with this key."""
-    _asked.append(limit)
-
-
-def asked() -> Iterator[RouteLimit]:
-    """Return what views ask for, as far as their modules were imported."""
-    return iter(_asked)
-
-
 def _hold(request: Any, limit: RouteLimit) -> Hold | None:
     if (hold := hold_of(request)) is None:
         unprotected(limit.key, MISSING)
     return hold
-
-
-def _is_dispatch_of_async(view: Any) -> bool:
-    """Whether `method_decorator` passes `dispatch` of an asynchronous class-based view, which returns a coroutine."""
-    owner = getattr(getattr(view, "func", None), "__self__", None)
-    return bool(getattr(owner, "view_is_async", False))
 
 
 def _is_on_a_loop() -> bool:

@@ -12,7 +12,6 @@ from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front, wanted
-from batchlimit.integrations.headers import Header
 
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]
@@ -43,11 +42,6 @@ class Hold:
         """Charge what the response says."""
         self.front.settle(self.outcome, response)
 
-    @property
-    def fields(self) -> list[Header]:
-        """The fields for the response."""
-        return self.outcome.headers if self.outcome.refusal is None else self.outcome.refusal.fields
-
 
 class AsyncHold(Hold):
     """The same, asked by tasks (ASGI), on the loop of the request."""
@@ -75,17 +69,12 @@ def hold_of(request: Any) -> Hold | None:
     return found
 
 
-def about(request: Any) -> tuple[str, str, str | None, list[Header], Any]:
-    """Return what a Front asks of a request: method, path, peer, header fields, and the request itself."""
+def admitted(front: Any, request: Any) -> Any:
+    """Return what a Front makes of a request; that of an AsyncFront is to be awaited."""
     meta = request.META
     fields = [(name, meta[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in meta]
-    return request.method, request.path, meta.get("REMOTE_ADDR") or None, fields, request
-
-
-def root_of(request: Any) -> str:
-    """Return where the project is mounted: Django routes by what is below, under WSGI and ASGI."""
-    root: str = request.META.get("SCRIPT_NAME", "")
-    return root
+    peer, root = meta.get("REMOTE_ADDR") or None, meta.get("SCRIPT_NAME", "")  # Django routes by what is below the root
+    return front.admit(request.method, request.path, peer, fields, request, root=root)
 
 
 def answer(request: Any, refusal: Refusal) -> Any:

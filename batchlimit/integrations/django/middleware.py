@@ -13,7 +13,7 @@ from django.utils.decorators import sync_and_async_middleware
 from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.django.configuration import async_front, front
-from batchlimit.integrations.django.hold import AsyncHold, Hold, about, answer, answer_async, hold_of, root_of
+from batchlimit.integrations.django.hold import AsyncHold, Hold, admitted, answer, answer_async, hold_of
 from batchlimit.integrations.enforcement import HOLD_NAME, Response
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.wsgi.exchange import do_later
@@ -116,7 +116,7 @@ class RateLimitMiddleware:
             hold.error = error
 
     def _serve_sync(self, request: Any) -> Any:
-        hold = Hold(front(), front().admit(*about(request), root=root_of(request)), request)
+        hold = Hold(front(), admitted(front(), request), request)
         if hold.outcome.refusal is not None:
             return _told(request, answer(request, hold.outcome.refusal))
         try:
@@ -128,7 +128,7 @@ class RateLimitMiddleware:
 
     async def _serve_async(self, request: Any) -> Any:
         # The request alone has the hold: a traceback that Django keeps of a 404 would keep a variable of this function.
-        AsyncHold(async_front(), await async_front().admit(*about(request), root=root_of(request)), request)
+        AsyncHold(async_front(), await admitted(async_front(), request), request)
         if (refusal := getattr(request, HOLD_NAME).outcome.refusal) is not None:
             return _told(request, await answer_async(request, refusal))
         try:
@@ -153,9 +153,10 @@ def statistics() -> EnforcementStatistics:
 def _told(request: Any, response: Any) -> Any:
     """Add the fields, and have it settled when the response has ended."""
     hold: Hold = getattr(request, HOLD_NAME)
-    for name, value in texts(hold.fields):
+    outcome = hold.outcome
+    for name, value in texts(outcome.headers if outcome.refusal is None else outcome.refusal.fields):
         response.headers[name] = value
-    if hold.outcome.charges:
+    if outcome.charges:
         Ending(response, hold.error, hold.settle)
     delattr(request, HOLD_NAME)
     return response

@@ -8,7 +8,7 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.throttling import BaseThrottle
 
 from batchlimit.integrations.django.configuration import blocking, configuration
-from batchlimit.integrations.django.decorator import MISSING, remember
+from batchlimit.integrations.django.decorator import MISSING, asked
 from batchlimit.integrations.django.hold import hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
@@ -44,7 +44,7 @@ def throttle(
         RulesError: an argument cannot work.
     """
     limit = limit_for_route(key, cost, charge, "throttle_classes = [throttle(...)]")
-    remember(limit)
+    asked.append(limit)
 
     class Throttle(BaseThrottle):  # type: ignore[misc]
         """Asks for one rule."""

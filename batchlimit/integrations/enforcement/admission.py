@@ -50,7 +50,7 @@ class Enforcement(Generic[L]):
         self._own: Callable[[], L | None] | None = own
         self.fields = headers if isinstance(headers, Fields) else Fields(headers)
         self.rules: Rules = rules_of(rules)
-        self.counters = Counters(self.rules, silence, clock, Checks.of(checks))
+        self.counters = Counters(self.rules, silence, clock, checks if isinstance(checks, Checks) else Checks(checks))
         admits, underway = unidentified == "admit", Underway(self._event)
         self._charging = Charging(self._limiter, self.counters, self.fields, underway, admits_unidentified=admits)
         self._asked_for: set[RouteLimit] = set()

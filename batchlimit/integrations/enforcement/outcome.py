@@ -175,7 +175,13 @@ def decisions(request: Any) -> dict[str, Decision]:
         [b'2 left']
     """
     bill, left, decided = _seen(request)
-    return {rule.name: _from_memory(rule, left, key) for rule, key, _ in bill.charged} | dict(decided or {})
+    found: dict[str, Decision] = {}
+    for rule, key, _ in bill.charged:
+        remaining, known, binding = left[key]
+        quota = known or rule.quota
+        largest, full = quota.largest_cost, quota.full_after(remaining, binding)
+        found[rule.name] = Decision(True, largest, remaining, 0.0, full, "local", quota, binding)
+    return found | dict(decided or {})
 
 
 def in_shadow(decision: Decision, rule: Rule, cost: int) -> Decision:
@@ -188,22 +194,13 @@ def in_shadow(decision: Decision, rule: Rule, cost: int) -> Decision:
     return replace(decision, allowed=False, retry_after=again, source="shadow")
 
 
-def _from_memory(rule: Rule, left: Left, key: str) -> Decision:
-    remaining, known, binding = left[key]
-    quota = known or rule.quota
-    largest = quota.largest_cost
-    return Decision(True, largest, remaining, 0.0, quota.full_after(remaining, binding), "local", quota, binding)
-
-
-def _seen_of(hold: Any) -> Seen:
-    return hold.outcome.bill, hold.outcome.left, hold.outcome.decided
-
-
 def _seen(request: Any) -> Seen:
-    if (hold := getattr(request, HOLD_NAME, None)) is not None:
-        return _seen_of(hold)
+    found = getattr(request, HOLD_NAME, None)
     for carrier in (getattr(request, "scope", None), getattr(request, "environ", None), request):
-        if isinstance(carrier, Mapping) and (found := carrier.get(SHOWN)) is not None:
-            seen: Seen = found if found.__class__ is tuple else _seen_of(found)
-            return seen
-    raise LookupError(_NOWHERE)
+        if found is None and isinstance(carrier, Mapping):
+            found = carrier.get(SHOWN)
+    if found is None:
+        raise LookupError(_NOWHERE)
+    if found.__class__ is not tuple:
+        found = found.outcome.bill, found.outcome.left, found.outcome.decided
+    return found

@@ -1,11 +1,12 @@
 """RateLimitMiddleware: rules before a WSGI application."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.integrations.carried import behind, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Outcome, Refusal, show
+from batchlimit.integrations.enforcement import Refusal, show
 from batchlimit.integrations.front import Front, WebOptions, wanted
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import Identity
@@ -109,14 +110,11 @@ class RateLimitMiddleware:
             return answer(outcome.refusal, environ, start_response)
         show(environ, outcome)
         if outcome.charges:
-            return self._settled(outcome, environ, start_response)
+            settle = partial(self.front.settle, outcome)
+            return WSGIExchange(start_response, outcome.headers, settle).run(self.app, environ)
         if outcome.headers:
             start_response = with_headers(start_response, outcome.headers)
         return self.app(environ, start_response)
-
-    def _settled(self, outcome: Outcome, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        exchange = WSGIExchange(start_response, outcome.headers, lambda response: self.front.settle(outcome, response))
-        return exchange.run(self.app, environ)
 
 
 def target_of(environ: Environ) -> tuple[str, str]:
