@@ -16,13 +16,12 @@ from rich.console import Console, RenderableType
 
 from batchlimit import RateLimiter
 from batchlimit.admin import Admin
-from batchlimit.cli.bucket import look_at
+from batchlimit.cli.bucket import Rates, look_at
+from batchlimit.cli.bucket import drawn as get_screen
 from batchlimit.cli.top.board import Board
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.cli.top.screen import ScreenScene, Sort, View
 from batchlimit.cli.top.screen import drawn as top_screen
-from batchlimit.cli.watching import Rates
-from batchlimit.cli.watching import drawn as get_screen
 from batchlimit.stores import RedisStore
 from batchlimit.stores.embedded import EmbeddedServer
 

@@ -16,7 +16,8 @@ from batchlimit.cli.doctor.examination import Examination
 from batchlimit.cli.doctor.findings import CheckVerdict
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.migrate import migrate
-from batchlimit.cli.output import AWAY, DEFAULT_PREFIX, NOTHING_DONE, Form, Output, Prefix, Url, end, opened, say, show
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
+from batchlimit.cli.output import AWAY, NOTHING_DONE, end, opened, say, show
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole

@@ -9,24 +9,8 @@ import typer
 
 from batchlimit.admin import Difference
 from batchlimit.base.redaction import escaped
-from batchlimit.cli.output import (
-    DEFAULT_PREFIX,
-    NOTHING_DONE,
-    Form,
-    Output,
-    Prefix,
-    Row,
-    Url,
-    Who,
-    Why,
-    Yes,
-    confirm,
-    end,
-    json_of,
-    opened,
-    say,
-    show,
-)
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
+from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, json_of, opened, say, show
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.loader import Loader, SyntaxProblem, decoded, format_of

@@ -1,30 +1,25 @@
-"""The commands that look into one bucket, fill it, or end its pause."""
+"""The commands that look into one bucket, once or again and again, fill it, or end its pause."""
 
-from typing import Annotated
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, NamedTuple
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from batchlimit.admin import Admin, BucketState
-from batchlimit.cli import watching
-from batchlimit.cli.output import (
-    DEFAULT_PREFIX,
-    NOTHING_DONE,
-    Form,
-    Output,
-    Prefix,
-    Row,
-    Url,
-    Who,
-    Why,
-    Yes,
-    confirm,
-    lost,
-    opened,
-    say,
-    show,
-)
+from batchlimit.base.redaction import escaped
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
+from batchlimit.cli.output import NOTHING_DONE, Row, confirm, json_of, lost, opened, say, show, yaml_of
+from batchlimit.cli.top.board import Board, BucketSample
 from batchlimit.cli.top.pages import Pages, show_limiter
-from batchlimit.cli.watching import BucketLook, level_of
+from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
 from batchlimit.quota.key import stored
 
 Key = Annotated[str, typer.Argument(help="What is limited; with --metrics, the name of a concurrency limiter.")]
@@ -45,7 +40,7 @@ def get(
         return
     with opened(url, prefix) as admin:
         if watch:
-            watching.watch(lambda: look_at(admin, key), _whole, interval, output)
+            _watch(partial(look_at, admin, key), interval, output)
             return
         found = look_at(admin, key)
         if output is not Output.TABLE:
@@ -55,6 +50,20 @@ def get(
         else:
             show(_row(found) | _summary(found.state), output)
             show(_instances(found.state), output, empty="no instance holds tokens")
+
+
+class BucketLook(NamedTuple):
+    """One look at a bucket."""
+
+    key: str  # whose bucket it is
+    at: float  # when (seconds since 1970)
+    state: BucketState | None  # the bucket; None: there is none
+    override: str | None  # the override that counts, and a trial beside it; None: the code counts
+
+    @property
+    def clock(self) -> str:
+        """When, as people read it."""
+        return datetime.fromtimestamp(self.at, UTC).strftime("%H:%M:%S")
 
 
 def look_at(admin: Admin, key: str) -> BucketLook:
@@ -75,38 +84,6 @@ def _whole(look: BucketLook) -> Row:
     if look.state is None:
         return _row(look) | {"has_bucket": False}
     return _row(look) | {"has_bucket": True} | _summary(look.state) | {"instances": _instances(look.state)}
-
-
-def refill(
-    key: Key, url: Url, why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX
-) -> None:
-    """Fill the bucket of a key, but for what limiters have leased of it. Asks first."""
-    with opened(url, prefix, who) as admin:
-        confirm(f"Fill the bucket of {key!r}?", yes)
-        _say(key, "refilled", admin.buckets.refill(key, why=why))
-
-
-def clear(
-    key: Key, url: Url, why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX
-) -> None:
-    """Have the bucket of a key as if it was never used, but for what limiters have leased of it. Asks first."""
-    with opened(url, prefix, who) as admin:
-        confirm(f"Clear the bucket of {key!r}?", yes)
-        _say(key, "cleared", admin.buckets.clear(key, why=why))
-
-
-def resume(key: Key, url: Url, prefix: Prefix = DEFAULT_PREFIX) -> None:
-    """End the pause of a key that a process has asked for."""
-    with opened(url, prefix) as admin:
-        was_paused = admin.buckets.resume(key)
-    say(f"resumed: {key}" if was_paused else f"not paused: {key}")
-    if not was_paused:
-        raise typer.Exit(NOTHING_DONE)
-
-
-def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:
-    had = "there was none: it is full" if before is None else f"it had {'; '.join(f'{each:.1f}' for each in before)}"
-    say(f"{done}: {key}; {had}")
 
 
 def _summary(state: BucketState) -> Row:
@@ -137,3 +114,144 @@ def _instances(state: BucketState) -> list[Row]:
         }
         for each in state.instances
     ]
+
+
+def level_of(state: BucketState) -> float:
+    """Return the least share of a burst that is there, 0 to 1, as everywhere in the command line."""
+    shares = (level / band.burst for band, level in zip(state.quota.bandwidths, state.levels, strict=True))
+    return max(0.0, min(shares))
+
+
+def refill(
+    key: Key, url: Url, why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX
+) -> None:
+    """Fill the bucket of a key, but for what limiters have leased of it. Asks first."""
+    with opened(url, prefix, who) as admin:
+        confirm(f"Fill the bucket of {key!r}?", yes)
+        _say(key, "refilled", admin.buckets.refill(key, why=why))
+
+
+def clear(
+    key: Key, url: Url, why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX
+) -> None:
+    """Have the bucket of a key as if it was never used, but for what limiters have leased of it. Asks first."""
+    with opened(url, prefix, who) as admin:
+        confirm(f"Clear the bucket of {key!r}?", yes)
+        _say(key, "cleared", admin.buckets.clear(key, why=why))
+
+
+def _say(key: str, done: str, before: tuple[float, ...] | None) -> None:
+    had = "there was none: it is full" if before is None else f"it had {'; '.join(f'{each:.1f}' for each in before)}"
+    say(f"{done}: {key}; {had}")
+
+
+def resume(key: Key, url: Url, prefix: Prefix = DEFAULT_PREFIX) -> None:
+    """End the pause of a key that a process has asked for."""
+    with opened(url, prefix) as admin:
+        was_paused = admin.buckets.resume(key)
+    say(f"resumed: {key}" if was_paused else f"not paused: {key}")
+    if not was_paused:
+        raise typer.Exit(NOTHING_DONE)
+
+
+_APART = 1.0
+"""Seconds by which a bucket that began anew is later; within this they are two looks at one."""
+_WIDTH = 11
+"""Characters of a column in a line."""
+
+
+class Rate(NamedTuple):
+    """Tokens each second."""
+
+    used: float  # that were used
+    refused: float  # that were refused
+    shadow: float  # that were admitted, and that a quota in shadow mode or on trial was to refuse
+    trend: tuple[float, ...]  # what was used at the last looks
+
+
+class Rates:
+    """The tokens that were used and refused each second, by the looks so far."""
+
+    def __init__(self) -> None:
+        self._board, self._began = Board(), 0.0
+
+    def take(self, look: BucketLook) -> Rate:
+        """Return what happened each second since the last look."""
+        if (state := look.state) is None:
+            self._board = Board()
+            return Rate(0.0, 0.0, 0.0, ())
+        spent, began = max(0, state.used - state.outstanding), look.at - state.age
+        if abs(began - self._began) > _APART:
+            self._began = began
+        counts = spent, state.refused, state.shadow_refused
+        self._board.take([BucketSample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
+        (row,) = self._board.rows()
+        return Rate(row.used, row.refused, row.shadow, row.trend)
+
+
+def _watch(look: Callable[[], BucketLook], interval: float, output: Output) -> None:
+    """Look until somebody leaves: a screen at a terminal, else a line or a document for each look."""
+    rates = Rates()
+
+    def look_again() -> tuple[BucketLook, Rate]:
+        found = look()
+        return found, rates.take(found)
+
+    if output is Output.TABLE and sys.stdin.isatty() and sys.stdout.isatty():
+        live(look_again, lambda seen, _console: drawn(*seen), interval)
+        return
+    try:
+        if output is Output.TABLE:
+            print(_spaced("AT", "LEVEL", "HELD", "USED/S", "REFUSED/S", "SHADOW/S", "INSTANCES"), flush=True)
+        while True:
+            print(_told(*look_again(), output), flush=True)
+            time.sleep(interval)
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(look: BucketLook, rate: Rate, output: Output) -> str:
+    if output is Output.TABLE:
+        state, rates = look.state, (number(rate.used), number(rate.refused), number(rate.shadow))
+        if state is None:
+            return _spaced(look.clock, "1.000", "0", *rates, "0")
+        return _spaced(look.clock, f"{level_of(state):.3f}", f"{state.outstanding}", *rates, f"{len(state.instances)}")
+    row = {"at": look.clock} | _whole(look) | {"used_per_second": round(rate.used, 1)}
+    row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
+    return json_of(row) if output is Output.JSON else "---\n" + yaml_of(row).rstrip()
+
+
+def _spaced(*words: str) -> str:
+    return "  ".join(word.ljust(_WIDTH) for word in words).rstrip()
+
+
+def drawn(look: BucketLook, rate: Rate) -> RenderableType:
+    """Return a screen: the levels as bars, the rates, and who holds tokens."""
+    head = Text.assemble(("batchlimit get", "bold"), f"  {escaped(look.key)}  {look.clock} UTC")
+    foot, state = Text("\nq quit", "dim"), look.state
+    if state is None:
+        return Group(head, Text("\nno bucket: it is full, or was never used"), foot)
+    table = Table("INSTANCE", box=None, pad_edge=False, header_style="bold")
+    for name in ("HELD", "LEASE", "ASKED", "WEIGHT"):
+        table.add_column(name, justify="right")
+    for each in state.instances:
+        times = f"{each.lease:.2f} s", f"{each.asked:.2f} s ago"
+        table.add_row(Text(escaped(each.instance)), f"{each.held:,}", *times, str(each.weight))
+    return Group(head, Text(""), _facts(look, state, rate), Text(""), table, foot)
+
+
+def _facts(look: BucketLook, state: BucketState, rate: Rate) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("quota", Text(str(state.quota)))
+    by = f"the override of {escaped(look.override)}" if look.override else f"the code, revision {state.revision}"
+    table.add_row("by", Text(by))
+    for band, level in zip(state.quota.bandwidths, state.levels, strict=True):
+        share = max(0.0, level / band.burst)
+        told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")
+        table.add_row("level", told)
+    table.add_row("held", Text(f"{state.outstanding:,} by {len(state.instances)} instances"))
+    table.add_row("used", Text.assemble(f"{number(rate.used)}/s  ", (sparkline(rate.trend), "cyan")))
+    table.add_row("refused", Text(f"{number(rate.refused)}/s", "red" if rate.refused else ""))
+    if rate.shadow:
+        table.add_row("in shadow", Text(f"{number(rate.shadow)}/s were to be refused", "yellow"))
+    return table

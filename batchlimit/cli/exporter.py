@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin
-from batchlimit.cli.output import DEFAULT_PREFIX, Prefix, Url, lost, opened, say
+from batchlimit.cli.options import DEFAULT_PREFIX, Prefix, Url
+from batchlimit.cli.output import lost, opened, say
 from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable

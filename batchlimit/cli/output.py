@@ -1,4 +1,4 @@
-"""What commands have in common: their options, the store, what they print, and how they end when something is wrong.
+"""What commands have in common: the store, what they print, and how they end when something is wrong.
 
 A stranger chooses keys and reasons: what a terminal would obey stands there escaped, in every form.
 """
@@ -8,8 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from batchlimit.admin import Admin
 from batchlimit.base.redaction import escaped
+from batchlimit.cli.options import Output
 from batchlimit.errors import RulesChanged, StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.redis import RedisStore
@@ -25,14 +25,6 @@ from batchlimit.stores.redis import RedisStore
 Row = dict[str, Any]
 _WIDE = 4096
 """Characters of a line, where no terminal says how many fit."""
-
-
-class Output(StrEnum):
-    """Forms of output."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns: Sequence[str] = ()) -> None:
@@ -57,7 +49,7 @@ def _table(rows: Sequence[Row] | Row, empty: str, columns: Sequence[str]) -> Non
     if isinstance(rows, dict):
         table = Table(box=None, show_header=False, pad_edge=False)
         for name, value in rows.items():
-            table.add_row(name, _cell(value))
+            table.add_row(name, cell(value))
     elif not rows:
         say(empty)
         return
@@ -67,11 +59,12 @@ def _table(rows: Sequence[Row] | Row, empty: str, columns: Sequence[str]) -> Non
         for name in names:
             table.add_column(name.upper().replace("_", " "), overflow="fold")
         for row in rows:
-            table.add_row(*(_cell(row.get(name)) for name in names))
+            table.add_row(*(cell(row.get(name)) for name in names))
     console.print(table)
 
 
-def _cell(value: Any) -> Text:
+def cell(value: Any) -> Text:
+    """Return a value as a table shows it."""
     told = "; ".join(map(str, value)) if isinstance(value, list) else value
     return Text("-" if told in (None, "") else escaped(str(told)))
 
@@ -101,17 +94,6 @@ def yaml_of(rows: Any) -> str:
 
 NOTHING_DONE, WRONG, AWAY = 1, 2, 3
 """Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
-
-_ASKED = typer.Option(
-    "--url", envvar="BATCHLIMIT_URL", help="The store, as of the limiters.", show_envvar=True, show_default=False
-)
-Url = Annotated[str, _ASKED]
-Prefix = Annotated[str, typer.Option(envvar="BATCHLIMIT_PREFIX", help="As of the limiters.", show_envvar=True)]
-Form = Annotated[Output, typer.Option("--output", "-o", help="The form of the output.")]
-Why = Annotated[str, typer.Option(help="The reason, for the log and for others.")]
-Who = Annotated[str | None, typer.Option(help="Who the log says it was.", show_default="user@machine")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DEFAULT_PREFIX = "batchlimit"
 
 
 @contextmanager

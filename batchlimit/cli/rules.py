@@ -7,25 +7,8 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
-from batchlimit.cli.output import (
-    DEFAULT_PREFIX,
-    NOTHING_DONE,
-    REMEDY,
-    Form,
-    Output,
-    Prefix,
-    Row,
-    Url,
-    Who,
-    Why,
-    Yes,
-    confirm,
-    lost,
-    opened,
-    say,
-    show,
-    told,
-)
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
+from batchlimit.cli.output import NOTHING_DONE, REMEDY, Row, confirm, lost, opened, say, show, told
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override

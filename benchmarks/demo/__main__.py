@@ -11,7 +11,8 @@ from rich.console import Console
 
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.base.redaction import escaped
-from batchlimit.cli.output import Form, Output, Row, show
+from batchlimit.cli.options import Form, Output
+from batchlimit.cli.output import Row, show
 from benchmarks.audited_fleet.fleet import FleetError, unwatched
 from benchmarks.audited_fleet.plan import Api, Plan, burst, steady
 from benchmarks.audited_fleet.report import Report

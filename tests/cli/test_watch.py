@@ -12,7 +12,7 @@ import yaml
 from batchlimit import Quota
 from batchlimit.admin import BucketState
 from batchlimit.bucket.messages import Ask
-from batchlimit.cli.watching import BucketLook, Rates
+from batchlimit.cli.bucket import BucketLook, Rates
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal

@@ -1,18 +1,18 @@
-"""`batchlimit top`: a live screen, or one sample where nobody watches."""
+"""`batchlimit top`: a live screen, or one sample, whose rates are those between two looks, where nobody watches."""
 
 import sys
 import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, RenderableType
 
-from batchlimit.cli.output import DEFAULT_PREFIX, Form, Output, Prefix, Url, opened, say, show
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
+from batchlimit.cli.output import opened, say, show
 from batchlimit.cli.top.board import Board, Row
 from batchlimit.cli.top.pages import Pages, show_limiters
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
-from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, keyboard
+from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, live
 
 _WATCHED = 200
 """So many of the hottest keys are read at every look, whatever SCAN finds."""
@@ -36,55 +36,32 @@ def top(
     if metrics:
         show_limiters(metrics, interval, output, once=once)
         return
-    view = View(sort=sort, pattern=pattern)
+    view, board = View(sort=sort, pattern=pattern), Board()
     with opened(url, prefix) as admin:
-        watch = _Watch(Sampler(admin.store, prefix, budget), admin.store.address, budget, view)
-        if once or output is not Output.TABLE or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            watch.print(interval, count, output)
-        else:
-            watch.run(interval)
+        sampler, address = Sampler(admin.store, prefix, budget), admin.store.address
 
+        def look() -> Cost:
+            found = sampler.look(board.hottest(_WATCHED))
+            board.take(found.samples, found.gone)
+            return found.cost
 
-class _Watch:
-    """What is looked at and shown."""
+        def draw(cost: Cost, console: Console) -> RenderableType:
+            scene = ScreenScene(address, time.time(), budget, cost)
+            return drawn(scene, board.rows(), view, console.height - FRAME, console.width)
 
-    def __init__(self, sampler: Sampler, address: str, budget: float, view: View) -> None:
-        self._sampler, self._address, self._budget, self._view = sampler, address, budget, view
-        self._board = Board()
-
-    def print(self, interval: float, count: int, output: Output) -> None:
-        """Print one sample: rates are those between two looks."""
-        before = self._look()
+        if not once and output is Output.TABLE and sys.stdin.isatty() and sys.stdout.isatty():
+            live(look, draw, interval, view.press)
+            return
+        before = look()
         time.sleep(interval)
-        cost = self._look()
-        rows = [_plain(row) for row in self._view.chosen(self._board.rows())[:count]]
-        if output is Output.TABLE:
-            show(rows, output, empty="no buckets: nobody asks, or the prefix is another one")
-            calls, ms = before.calls + cost.calls, before.ms + cost.ms
-            say(
-                f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen"
-            )
-        else:
-            show({"store": self._address, "looked": cost._asdict(), "keys": rows}, output)
-
-    def run(self, interval: float) -> None:
-        """Show a screen until somebody leaves."""
-        console = Console(highlight=False)
-        with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-            pressed, cost, until = "", self._look(), time.monotonic() + interval
-            while not self._view.is_over:
-                scene, room = ScreenScene(self._address, time.time(), self._budget, cost), console.height - FRAME
-                live.update(drawn(scene, self._board.rows(), self._view, room, console.width), refresh=True)
-                pressed = keys.pressed(until - time.monotonic())
-                for key in pressed:  # what is known is drawn anew then
-                    self._view.press(key)
-                if not pressed:
-                    cost, until = self._look(), time.monotonic() + interval
-
-    def _look(self) -> Cost:
-        look = self._sampler.look(self._board.hottest(_WATCHED))
-        self._board.take(look.samples, look.gone)
-        return look.cost
+        cost = look()
+        rows = [_plain(row) for row in view.chosen(board.rows())[:count]]
+    if output is not Output.TABLE:
+        show({"store": address, "looked": cost._asdict(), "keys": rows}, output)
+        return
+    show(rows, output, empty="no buckets: nobody asks, or the prefix is another one")
+    calls, ms = before.calls + cost.calls, before.ms + cost.ms
+    say(f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen")
 
 
 def _plain(row: Row) -> dict[str, Any]:

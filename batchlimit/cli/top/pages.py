@@ -2,21 +2,19 @@
 
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.request import Request, urlopen
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batchlimit.base.redaction import escaped
-from batchlimit.cli.output import AWAY, NOTHING_DONE, Output, Row, end, show
-from batchlimit.cli.top.screen import keyboard
-from batchlimit.cli.watching import leaves
+from batchlimit.cli.options import Output
+from batchlimit.cli.output import AWAY, NOTHING_DONE, Row, cell, end, show
+from batchlimit.cli.top.screen import live
 
 Pages = Annotated[
     list[str] | None,
@@ -119,7 +117,8 @@ def _told(counts: dict[str, Any]) -> str:
 def show_limiters(urls: Sequence[str], interval: float, output: Output, *, once: bool) -> None:
     """Show all limiters: live at a terminal, else one sample of two looks."""
     if output is Output.TABLE and not once and sys.stdin.isatty() and sys.stdout.isatty():
-        _screen(urls, interval)
+        looks = deque[LimiterLook](maxlen=2)
+        live(lambda: looks.append(look(urls)), lambda _, _console: _drawn(looks[0], looks[-1]), interval)
         return
     found = _two_looks(urls, interval)
     told = [_plain(row) for row in found] if output is Output.TABLE else {"limiters": found}
@@ -147,18 +146,9 @@ def _two_looks(urls: Sequence[str], interval: float) -> list[Row]:
     return rows(before, look(urls))
 
 
-def _screen(urls: Sequence[str], interval: float) -> None:
-    with keyboard() as keys, Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
-        before = now = look(urls)
-        while True:
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for name in (*_SHOWN, "lowered_by"):
-                table.add_column(name.upper().replace("_PER_SECOND", "/S").replace("_", " "))
-            for row in rows(before, now):
-                told = ["-" if value in (None, "") else str(value) for value in _plain(row).values()]
-                table.add_row(*(Text(escaped(each)) for each in told))
-            head, foot = Text("batchlimit top: concurrency limiters\n", "bold"), Text("\nq quit", "dim")
-            live.update(Group(head, table, foot), refresh=True)
-            if leaves(keys, time.monotonic() + interval):
-                return
-            before, now = now, look(urls)
+def _drawn(before: LimiterLook, now: LimiterLook) -> RenderableType:
+    headings = [each.upper().replace("_PER_SECOND", "/S").replace("_", " ") for each in (*_SHOWN, "lowered_by")]
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    for row in rows(before, now):
+        table.add_row(*map(cell, _plain(row).values()))
+    return Group(Text("batchlimit top: concurrency limiters\n", "bold"), table, Text("\nq quit", "dim"))

@@ -1,18 +1,20 @@
-"""The screen of `top`: rates, level bars and sparklines; what a viewer presses, and which rows are shown then."""
+"""Live screens; that of `top`: rates, level bars and sparklines, what a viewer presses, which rows are shown then."""
 
 import os
 import select
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -42,7 +44,7 @@ _BY: dict[Sort, Callable[[Row], Any]] = {
     Sort.INSTANCES: lambda row: -row.instances,
     Sort.KEY: lambda row: 0,
 }
-_ENTER, _ESCAPE, _BACK = "\r\n", "\x1b", "\x7f\b"
+_ENTER, _ESCAPE, _BACK, _LEAVE = "\r\n", "\x1b", "\x7f\b", "qQ\x03\x04"
 
 
 @dataclass(slots=True)
@@ -53,10 +55,9 @@ class View:
     is_reversed: bool = False  # whether the order is turned round
     pattern: str = ""  # keys that match it, or contain it, are shown; "" shows all
     is_typing: bool = False  # whether the next keys that are pressed go to the pattern
-    is_over: bool = False  # whether the viewer wants to leave
 
-    def press(self, key: str) -> None:
-        """Do what a key means: q leaves, s sorts by the next column, r turns round, / filters, Escape ends that."""
+    def press(self, key: str) -> bool:
+        """Do what a key means: s sorts by the next column, r turns round, / filters, Escape ends that. True: leave."""
         if self.is_typing:
             if key == _ESCAPE:
                 self.pattern, self.is_typing = "", False
@@ -66,8 +67,6 @@ class View:
                 self.pattern = self.pattern[:-1]
             elif key.isprintable():
                 self.pattern += key
-        elif key in ("q", "Q", "\x03", "\x04"):
-            self.is_over = True
         elif key == "s":
             order = list(Sort)
             self.sort = order[(order.index(self.sort) + 1) % len(order)]
@@ -77,6 +76,9 @@ class View:
             self.pattern, self.is_typing = "", True
         elif key == _ESCAPE:
             self.pattern = ""
+        else:
+            return key in _LEAVE
+        return False
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are shown, in order."""
@@ -88,25 +90,31 @@ class View:
 
 
 _MOST = 32
+T = TypeVar("T")
 
 
-class Keyboard:
-    """Reads a terminal that tells of each key at once; `keyboard()` makes it."""
-
-    def __init__(self, terminal: int) -> None:
-        self._terminal = terminal
-
-    def pressed(self, seconds: float) -> str:
-        """Return what was pressed within so many seconds, as soon as something is; "" if nothing was."""
-        ready, _, _ = select.select([self._terminal], [], [], max(0.0, seconds))
-        if not ready:
-            return ""
-        told = os.read(self._terminal, _MOST).decode(errors="ignore")
-        return told or "\x04"  # the terminal has gone
+def live(
+    look: Callable[[], T],
+    draw: Callable[[T, Console], RenderableType],
+    interval: float,
+    press: Callable[[str], bool] = _LEAVE.__contains__,
+) -> None:
+    """Look, draw what was seen, and draw it anew after each key; until `press` returns True of one (default: of q)."""
+    console = Console(highlight=False)
+    with _keyboard() as terminal, Live(console=console, screen=True, auto_refresh=False) as screen:
+        seen, until = look(), time.monotonic() + interval
+        while True:
+            screen.update(draw(seen, console), refresh=True)
+            ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
+            pressed = os.read(terminal, _MOST).decode(errors="ignore") if ready else ""
+            if (ready and not pressed) or any(map(press, pressed)):  # the terminal has gone, or somebody leaves
+                return
+            if not ready:
+                seen, until = look(), time.monotonic() + interval
 
 
 @contextmanager
-def keyboard() -> Iterator[Keyboard]:
+def _keyboard() -> Iterator[int]:
     """Have standard input tell of each key, and show none, until the end of the block. Not on Windows."""
     import termios  # no such module on Windows, where the other commands work
     import tty
@@ -115,7 +123,7 @@ def keyboard() -> Iterator[Keyboard]:
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)
-        yield Keyboard(terminal)
+        yield terminal
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 

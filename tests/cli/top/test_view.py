@@ -55,10 +55,8 @@ EXPORT, ANN, BOB = "export", "search:ann", "search:bob"
 )
 def test_keys_sort_and_filter_rows(pressed: str, expected: list[str]) -> None:
     view = View()
-    for key in pressed:
-        view.press(key)
+    assert not any(view.press(key) for key in pressed)
     assert [each.key for each in view.chosen(ROWS)] == expected
-    assert not view.is_over
 
 
 @pytest.mark.parametrize(
@@ -66,9 +64,7 @@ def test_keys_sort_and_filter_rows(pressed: str, expected: list[str]) -> None:
 )
 def test_q_leaves_unless_it_is_part_of_a_filter(pressed: str, is_over: bool) -> None:
     view = View()
-    for key in pressed:
-        view.press(key)
-    assert view.is_over == is_over
+    assert [view.press(key) for key in pressed] == [False] * (len(pressed) - 1) + [is_over]
 
 
 @pytest.mark.parametrize(
