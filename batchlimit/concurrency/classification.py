@@ -1,6 +1,7 @@
 """What an exception that ended a call tells about the load. Errors of other packages go by name: it imports none."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from batchlimit.concurrency.law import Outcome
@@ -71,13 +72,11 @@ def _status(answer: object) -> int | None:
 def outcome_of(error: BaseException, classify: Classify) -> Outcome:
     """Return what `classify` says of an error; IGNORED, and a line in the log, if it fails or says no Outcome."""
     try:
-        found = classify(error)
+        if isinstance(found := classify(error), Outcome):
+            return found
+        log_event("classify.failed", "classify must return an Outcome, not %r; the call is ignored", found)
     except Exception as failure:  # noqa: BLE001  a function of the user's own
         log_event("classify.failed", "classify failed; the call is ignored", error=failure)
-        return Outcome.IGNORED
-    if isinstance(found, Outcome):
-        return found
-    log_event("classify.failed", "classify must return an Outcome, not %r; the call is ignored", found)
     return Outcome.IGNORED
 
 
@@ -102,34 +101,23 @@ def _is_symptom(error: BaseException) -> bool:
     for kind in type(error).__mro__:
         verdict = _VERDICTS.get((kind.__module__.partition(".")[0], kind.__name__))
         if verdict is not None:
-            return verdict(error)
+            return verdict if isinstance(verdict, bool) else verdict(error)
     return False
 
 
-def _yes(_error: Any) -> bool:
-    return True
-
-
-def _no(_error: Any) -> bool:
-    return False
-
-
-def _is_symptom_within(error: object) -> bool:
-    if not isinstance(error, BaseException):
-        return False
-    return isinstance(error, TimeoutError | ConnectionError) or _is_symptom(error)
+def _is_any(*within: object) -> bool:
+    """Whether load brings about one of the errors within an error."""
+    errors = [each for each in within if isinstance(each, BaseException)]
+    return any(isinstance(each, TimeoutError | ConnectionError) or _is_symptom(each) for each in errors)
 
 
 def _by_reason(error: Any) -> bool:
-    """Tell of an error that has another one within."""
-    return _is_symptom_within(getattr(error, "reason", None)) or _is_symptom_within(
-        getattr(error, "original_error", None)
-    )
+    return _is_any(getattr(error, "reason", None), getattr(error, "original_error", None))
 
 
-def _by_status(error: Any) -> bool:
-    code = getattr(error, "code", None)
-    return callable(code) and getattr(code(), "name", "") in STATUSES
+def _by_driver(error: Any) -> bool:
+    """Tell of an error of SQLAlchemy, which says whether the connection was lost, or has the driver's own error."""
+    return bool(error.connection_invalidated) or _is_any(error.orig, getattr(error.orig, "__cause__", None))
 
 
 def _by_answer(error: Any) -> bool:
@@ -139,69 +127,55 @@ def _by_answer(error: Any) -> bool:
     return _status(answer) is not None and outcome_of_answer(answer) is Outcome.DROPPED
 
 
-def _by_driver(error: Any) -> bool:
-    """Tell of an error of SQLAlchemy, which says whether the connection was lost, or has the driver's own error."""
-    orig = error.orig
-    return (
-        bool(error.connection_invalidated)
-        or _is_symptom_within(orig)
-        or _is_symptom_within(getattr(orig, "__cause__", None))
-    )
+def _by_status(error: Any) -> bool:
+    code = getattr(error, "code", None)
+    return callable(code) and getattr(code(), "name", "") in STATUSES
 
 
-def _by_sqlstate(error: Any) -> bool:
-    return (_sqlstate(error) or "").startswith(_SQLSTATES)
-
-
-def _by_sqlstate_or_none(error: Any) -> bool:
-    """Tell of an error of a driver that has no SQLSTATE where no server answered."""
-    return _sqlstate(error) is None or _by_sqlstate(error)
-
-
-def _sqlstate(error: Any) -> str | None:
+def _by_sqlstate(error: Any, *, or_none: bool = False) -> bool:
+    """Tell of an error of a driver; `or_none`: its error has no SQLSTATE where no server answered."""
     found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return found if isinstance(found, str) else None
+    return found.startswith(_SQLSTATES) if isinstance(found, str) else or_none
 
 
 def _by_number(error: Any) -> bool:
     return getattr(error, "errno", None) in _MYSQL or (bool(error.args) and error.args[0] in _MYSQL)
 
 
-def _by_code_of_sqlite(error: Any) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE
+_Verdict = bool | Callable[[Any], bool]
 
 
-def _all(verdict: Callable[[Any], bool], packages: str, names: str) -> dict[tuple[str, str], Callable[[Any], bool]]:
+def _all(verdict: _Verdict, packages: str, names: str) -> dict[tuple[str, str], _Verdict]:
     return {(package, name): verdict for package in packages.split() for name in names.split()}
 
 
-_VERDICTS: dict[tuple[str, str], Callable[[Any], bool]] = {
-    **_all(_yes, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
+_VERDICTS: dict[tuple[str, str], _Verdict] = {
+    **_all(True, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
     **_all(_by_answer, "httpx httpx2", "HTTPStatusError"),
     **_all(_by_answer, "requests niquests", "HTTPError"),
     **_all(_by_answer, "aiohttp", "ClientResponseError"),
     **_all(_by_answer, "openai anthropic", "APIStatusError"),
-    **_all(_yes, "openai anthropic", "APIConnectionError"),
-    **_all(_yes, "requests niquests", "Timeout ConnectionError ChunkedEncodingError"),
-    **_all(_no, "requests niquests", "SSLError"),
-    **_all(_yes, "urllib3 urllib3_future", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
+    **_all(True, "openai anthropic", "APIConnectionError"),
+    **_all(True, "requests niquests", "Timeout ConnectionError ChunkedEncodingError"),
+    **_all(False, "requests niquests", "SSLError"),
+    **_all(True, "urllib3 urllib3_future", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
     **_all(_by_reason, "urllib3 urllib3_future", "MaxRetryError ProxyError"),
     **_all(_by_reason, "urllib", "URLError"),
-    **_all(_yes, "http", "IncompleteRead"),
-    **_all(_yes, "aiohttp", "ClientConnectionError ClientPayloadError"),
-    **_all(_no, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
-    **_all(_yes, "botocore", "ConnectionError ConnectionClosedError ReadTimeoutError"),
-    **_all(_yes, "botocore", "ResponseStreamingError IncompleteReadError"),
-    **_all(_no, "botocore", "SSLError"),
-    **_all(_yes, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
-    **_all(_no, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
+    **_all(True, "http", "IncompleteRead"),
+    **_all(True, "aiohttp", "ClientConnectionError ClientPayloadError"),
+    **_all(False, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
+    **_all(True, "botocore", "ConnectionError ConnectionClosedError ReadTimeoutError"),
+    **_all(True, "botocore", "ResponseStreamingError IncompleteReadError"),
+    **_all(False, "botocore", "SSLError"),
+    **_all(True, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
+    **_all(False, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
     **_all(_by_status, "grpc", "RpcError"),
-    **_all(_yes, "grpc", "FutureTimeoutError"),
-    **_all(_yes, "sqlalchemy", "TimeoutError DisconnectionError"),
+    **_all(True, "grpc", "FutureTimeoutError"),
+    **_all(True, "sqlalchemy", "TimeoutError DisconnectionError"),
     **_all(_by_driver, "sqlalchemy", "DBAPIError"),
     **_all(_by_sqlstate, "asyncpg", "PostgresError"),
     **_all(_by_sqlstate, "psycopg psycopg2", "Error"),
-    **_all(_by_sqlstate_or_none, "psycopg psycopg2", "OperationalError"),
+    **_all(partial(_by_sqlstate, or_none=True), "psycopg psycopg2", "OperationalError"),
     **_all(_by_number, "pymysql MySQLdb mysql asyncmy", "OperationalError"),
-    **_all(_by_code_of_sqlite, "sqlite3", "OperationalError"),
+    **_all(lambda error: getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE, "sqlite3", "OperationalError"),
 }

@@ -8,10 +8,6 @@ from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.setting import square_root
 
 
-def _middle() -> float:
-    return 0.5
-
-
 class Gradient(EstimatingLaw):
     """Shrinks while calls are slower than the fastest, else grows by a queue: GradientLimit of Netflix, the older one.
 
@@ -66,7 +62,7 @@ class Gradient(EstimatingLaw):
         tolerance: float = 2.0,
         backoff_ratio: float = 0.9,
         probe_interval: int | None = 1000,
-        jitter: Callable[[], float] = _middle,
+        jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
         first, limits = setting.whole("initial", initial), setting.bounds(minimum, maximum)
         super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
@@ -100,43 +96,31 @@ class Gradient(EstimatingLaw):
         """Take one step, or probe instead."""
         if 0 < sample.rtt_ns <= setting.LONGEST_NS:
             queue = float(self._queue_size(int(self._estimate)))
-            if self._is_due():
-                self._probe(queue)
+            if self._countdown is not None:
+                self._countdown -= 1
+            if self._countdown is not None and self._countdown < 0:
+                self._countdown, self._noload_ns = self._next_countdown(), 0
+                self._estimate = max(self._minimum, queue)
             else:
                 self._step(sample, queue)
         return int(self._estimate)
-
-    def _is_due(self) -> bool:
-        if self._countdown is None:
-            return False
-        self._countdown -= 1
-        return self._countdown < 0
-
-    def _probe(self, queue: float) -> None:
-        self._countdown = self._next_countdown()
-        self._estimate = max(self._minimum, queue)
-        self._noload_ns = 0
 
     def _next_countdown(self) -> int | None:
         interval = self._probe_interval
         return None if interval is None else interval + int(self._jitter() * interval)
 
     def _step(self, sample: Sample, queue: float) -> None:
-        self._noload_ns = min(self._noload_ns or sample.rtt_ns, sample.rtt_ns)
-        estimate, wanted = self._estimate, self._wanted(sample, queue)
-        if wanted is None:
+        rtt, estimate = sample.rtt_ns, self._estimate
+        self._noload_ns = min(self._noload_ns or rtt, rtt)
+        if sample.dropped:
+            wanted = estimate * self._backoff_ratio
+        elif sample.in_flight < estimate / 2:
             return
+        else:
+            wanted = estimate * max(0.5, min(1.0, self._tolerance * self._noload_ns / rtt)) + queue
         if wanted < estimate:
             wanted = max(self._minimum, estimate * self._keep + self._smoothing * wanted)
         self._estimate = max(queue, min(self._maximum, wanted))
-
-    def _wanted(self, sample: Sample, queue: float) -> float | None:
-        if sample.dropped:
-            return self._estimate * self._backoff_ratio
-        if sample.in_flight < self._estimate / 2:
-            return None
-        gradient = max(0.5, min(1.0, self._tolerance * self._noload_ns / sample.rtt_ns))
-        return self._estimate * gradient + queue
 
 
 class Average:
@@ -245,13 +229,10 @@ class Gradient2(EstimatingLaw):
             long = self._long.add(rtt)
             if long / rtt > 2:
                 self._long.value *= 0.95
-            if sample.in_flight >= self._estimate / 2:
-                self._step(long, rtt)
+            estimate = self._estimate
+            if sample.in_flight >= estimate / 2:
+                gradient = max(0.5, min(1.0, self._tolerance * long / rtt))
+                wanted = estimate * gradient + self._queue_size(int(estimate))
+                blended = estimate * self._keep + wanted * self._smoothing
+                self._estimate = max(self._minimum, min(self._maximum, blended))
         return int(self._estimate)
-
-    def _step(self, long: float, rtt: int) -> None:
-        estimate = self._estimate
-        gradient = max(0.5, min(1.0, self._tolerance * long / rtt))
-        wanted = estimate * gradient + self._queue_size(int(estimate))
-        blended = estimate * self._keep + wanted * self._smoothing
-        self._estimate = max(self._minimum, min(self._maximum, blended))

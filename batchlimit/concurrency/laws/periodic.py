@@ -80,14 +80,11 @@ class Periodic(WrappingLaw):
         if is_possible(sample):
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:
-                self._decide()
+                if self._observed.rtts_ns:
+                    self._law.update(self._observed.take(self._statistic))
                 self._ends_ns = end + self._every_ns
             self._observed.add(sample)
         return self._law.limit
-
-    def _decide(self) -> None:
-        if self._observed.rtts_ns:
-            self._law.update(self._observed.take(self._statistic))
 
 
 class Tumbling(WrappingLaw):
@@ -142,20 +139,16 @@ class Tumbling(WrappingLaw):
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
         if is_possible(sample):
-            self._begin(sample.start_ns + sample.rtt_ns)
+            rtts_ns, end = self._observed.rtts_ns, sample.start_ns + sample.rtt_ns
+            if self._every_ns is not None:
+                if rtts_ns and end >= self._ends_ns:
+                    self._decide()
+                if not rtts_ns:
+                    self._ends_ns = end + self._every_ns
             self._observed.add(sample)
-            if len(self._observed.rtts_ns) >= self._calls:
+            if len(rtts_ns) >= self._calls:
                 self._decide()
         return self._law.limit
-
-    def _begin(self, end_ns: int) -> None:
-        """End a window whose time is over; open one if none is."""
-        if self._every_ns is None:
-            return
-        if self._observed.rtts_ns and end_ns >= self._ends_ns:
-            self._decide()
-        if not self._observed.rtts_ns:
-            self._ends_ns = end_ns + self._every_ns
 
     def _decide(self) -> None:
         sample = self._observed.take(self._statistic)

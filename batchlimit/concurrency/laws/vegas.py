@@ -8,26 +8,6 @@ from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.setting import log10
 
 
-def _middle() -> float:
-    return 0.75
-
-
-def _alpha(limit: int) -> int:
-    return 3 * log10(limit)
-
-
-def _beta(limit: int) -> int:
-    return 6 * log10(limit)
-
-
-def _increase(limit: float) -> float:
-    return limit + log10(int(limit))
-
-
-def _decrease(limit: float) -> float:
-    return limit - log10(int(limit))
-
-
 class Vegas(EstimatingLaw):
     """Holds the queue between alpha and beta calls: VegasLimit of Netflix's concurrency-limits, after TCP Vegas.
 
@@ -79,13 +59,13 @@ class Vegas(EstimatingLaw):
         initial: int = 20,
         maximum: int = 1000,
         smoothing: float = 1.0,
-        alpha: int | Callable[[int], float] = _alpha,
-        beta: int | Callable[[int], float] = _beta,
+        alpha: int | Callable[[int], float] = lambda limit: 3 * log10(limit),
+        beta: int | Callable[[int], float] = lambda limit: 6 * log10(limit),
         threshold: int | Callable[[int], float] = log10,
-        increase: Callable[[float], float] = _increase,
-        decrease: Callable[[float], float] = _decrease,
+        increase: Callable[[float], float] = lambda limit: limit + log10(int(limit)),
+        decrease: Callable[[float], float] = lambda limit: limit - log10(int(limit)),
         probe_multiplier: int = 30,
-        jitter: Callable[[], float] = _middle,
+        jitter: Callable[[], float] = lambda: 0.75,
     ) -> None:
         first, limits = setting.whole("initial", initial), (1, setting.whole("maximum", maximum))
         super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
@@ -120,27 +100,19 @@ class Vegas(EstimatingLaw):
     def update(self, sample: Sample) -> int:
         """Take one step, or learn a noload rtt instead."""
         rtt = sample.rtt_ns
-        if 0 < rtt <= setting.LONGEST_NS:
-            self._probe_count += 1
-            if self._pace * self._estimate <= self._probe_count:
-                self._probe(rtt)
-            elif rtt < self._noload_ns or self._noload_ns == 0:
-                self._noload_ns = rtt
-            else:
-                self._step(sample)
-        return int(self._estimate)
-
-    def _probe(self, rtt: int) -> None:
-        self._pace = self._jitter() * self._probe_multiplier
-        self._probe_count = 0
-        self._noload_ns = rtt
-
-    def _step(self, sample: Sample) -> None:
-        wanted = self._wanted(sample)
+        if not 0 < rtt <= setting.LONGEST_NS:
+            return int(self._estimate)
+        self._probe_count += 1
+        if self._pace * self._estimate <= self._probe_count:
+            self._pace, self._probe_count = self._jitter() * self._probe_multiplier, 0
+            self._noload_ns = rtt
+        elif rtt < self._noload_ns or self._noload_ns == 0:
+            self._noload_ns = rtt
         # Told apart from the estimate itself: blending that with itself would move it by the rounding.
-        if wanted is not None:
+        elif (wanted := self._wanted(sample)) is not None:
             held = max(self._minimum, min(self._maximum, wanted))
             self._estimate = self._keep * self._estimate + self._smoothing * held
+        return int(self._estimate)
 
     def _wanted(self, sample: Sample) -> float | None:
         estimate = self._estimate

@@ -224,12 +224,9 @@ class Windowed(WrappingLaw):
             self._window.add(sample)
             end = sample.start_ns + sample.rtt_ns
             if end > self._next_update_ns:
-                self._close(sample.start_ns, end)
+                seen = self._window.take()
+                lasts = min(max(2 * seen.shortest_ns, self._min_window_ns), self._max_window_ns)
+                self._next_update_ns = end + lasts
+                if seen.calls >= self._window_size:
+                    self._law.update(Sample(sample.start_ns, seen.rtt_ns, seen.in_flight, seen.dropped))
         return self._law.limit
-
-    def _close(self, start: int, end: int) -> None:
-        seen = self._window.take()
-        lasts = min(max(2 * seen.shortest_ns, self._min_window_ns), self._max_window_ns)
-        self._next_update_ns = end + lasts
-        if seen.calls >= self._window_size:
-            self._law.update(Sample(start, seen.rtt_ns, seen.in_flight, seen.dropped))
