@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.watched import KeyWatchers
+from batchlimit.concurrency.keyed.base import KeyWatchers
 from batchlimit.errors import WatcherUnavailable
 from batchlimit.laws import AIMD, Gitaly, Knee, Settable
 from batchlimit.watchers import MemoryWatcher, Rounds

@@ -5,7 +5,6 @@ for each controller, mounted under the controller's name; version 2 has one tree
 mounted, version 2 as `unified`, and each controller belongs to one of them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,48 +39,25 @@ class Group:
         return {name: int(number) for name, number in lines}
 
 
-class Membership:
-    """The groups of this process, read once: a process is put into its groups before its program starts.
-
-    `root` is where the trees are mounted, `proc` where processes are.
-    """
-
-    __slots__ = ("_root", "_unified", "_v1")
-
-    def __init__(self, root: Path = ROOT, proc: Path = PROC) -> None:
-        self._root = root
-        self._unified: str | None = None
-        self._v1: dict[str, tuple[str, str]] = {}
-        for controllers, path in _lines(proc / "self" / "cgroup"):
-            if not controllers:
-                self._unified = path
-            for controller in controllers.split(","):
-                self._v1[controller] = (controllers, path)
-
-    def of(self, controller: str) -> tuple[Group, ...]:
-        """Return the group of this process, then its parent, and so on up: the limits of all of them hold.
-
-        Empty where there are no control groups, or where ours cannot be seen.
-        """
-        if controller not in self._v1:
-            return self.unified()
-        controllers, path = self._v1[controller]
-        # Controllers that share a tree are mounted as "cpu,cpuacct", with a link for each; some machines lack links.
-        mounts = (self._root / controllers, self._root / controller)
-        mount = next((each for each in mounts if each.is_dir()), None)
-        return () if mount is None else tuple(Group(each, 1) for each in _lineage(mount, path))
-
-    def unified(self) -> tuple[Group, ...]:
-        """Return our groups of version 2, in the same order; on a hybrid machine too."""
-        if self._unified is None:
-            return ()
-        mount = self._root if (self._root / "cgroup.controllers").is_file() else self._root / "unified"
-        return tuple(Group(each, 2) for each in _lineage(mount, self._unified))
-
-
 def groups_of(controller: str, name: str | None, root: Path, proc: Path) -> tuple[Group, ...]:
-    """Return the groups of this process, its own first; or the one of this name alone."""
-    return Membership(root, proc).of(controller) if name is None else (named(name, controller, root),)
+    """Return the group of this process, then its parent, and so on up: the limits of all hold; or the one of this name.
+
+    "" as the controller stands for the tree of version 2, on a hybrid machine too. Empty where there are no control
+    groups, or where ours cannot be seen.
+    """
+    if name is not None:
+        return (named(name, controller, root),)
+    trees = dict[str, tuple[str, str]]()
+    file = proc / "self" / "cgroup"
+    for line in file.read_text().splitlines() if file.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        trees |= dict.fromkeys(controllers.split(","), (controllers, path))
+    if controller and controller in trees:
+        controllers, path = trees[controller]
+        # Controllers that share a tree are mounted as "cpu,cpuacct", with a link for each; some machines lack links.
+        mount = next((each for each in (root / controllers, root / controller) if each.is_dir()), None)
+        return () if mount is None else tuple(Group(each, 1) for each in _lineage(mount, path))
+    return tuple(Group(each, 2) for each in _lineage(_unified(root), trees[""][1])) if "" in trees else ()
 
 
 def named(name: str, controller: str, root: Path = ROOT) -> Group:
@@ -95,33 +71,19 @@ def named(name: str, controller: str, root: Path = ROOT) -> Group:
         raise TypeError(f"a control group is named by its path, like 'system.slice/web.service', not {name!r}")
     names = [each for each in name.split("/") if each]
     if names and ".." not in names:
-        for mount, version in _mounts(controller, root):
-            if (path := mount.joinpath(*names)).is_dir():
-                return Group(path, version)
+        trees = sorted(root.iterdir()) if controller and root.is_dir() else []
+        groups = [Group(each.joinpath(*names), 1) for each in trees if controller in each.name.split(",")]
+        for group in (*groups, Group(_unified(root).joinpath(*names), 2)):
+            if group.path.is_dir():
+                return group
     where = f"for {controller} under {root}" if controller else f"of version 2 under {root}"
     raise WatcherUnavailable(
         f"no control group {name!r} {where}; name it by its path below the mount, like 'system.slice/web.service'"
     )
 
 
-def _mounts(controller: str, root: Path) -> Iterator[tuple[Path, Literal[1, 2]]]:
-    """Yield where groups of a controller may be: its own tree of version 1, then the tree of version 2."""
-    if controller and root.is_dir():
-        for mount in sorted(root.iterdir()):
-            if controller in mount.name.split(","):
-                yield mount, 1
-    yield (root if (root / "cgroup.controllers").is_file() else root / "unified"), 2
-
-
-def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield controllers and path of each tree; nothing on a machine without control groups."""
-    try:
-        lines = file.read_text().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        yield controllers, path
+def _unified(root: Path) -> Path:
+    return root if (root / "cgroup.controllers").is_file() else root / "unified"
 
 
 def _lineage(mount: Path, path: str) -> tuple[Path, ...]:

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership, groups_of, named
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
@@ -89,7 +90,9 @@ class ThrottlingWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if groups were held back too often since the last poll."""
-        news = [each for each in map(self._news, self._groups) if each is not None]
+        seen = {group: now for group in self._groups if (now := throttling_of(group)) is not None}
+        news = [each for group, now in seen.items() if (each := now.since(self._before.get(group, now))) is not None]
+        self._before |= seen
         if not news:
             self._threshold.forget()
             return None
@@ -97,13 +100,6 @@ class ThrottlingWatcher:
         if not self._threshold.update(worst.share):
             return None
         return f"cpu throttled in {worst.share:.2f} of {worst.periods} periods, for {worst.seconds:.1f} s"
-
-    def _news(self, group: Group) -> Throttling | None:
-        now = throttling_of(group)
-        if now is None:
-            return None
-        before, self._before[group] = self._before.get(group, now), now
-        return now.since(before)
 
 
 _IDLE = (3, 4)
@@ -149,26 +145,18 @@ Read = Callable[[float], ProcessorTimes]
 """Returns the times of a part of the processors, at a time (s)."""
 
 
-def _of_machine(stat: Path) -> Read:
+def _of_machine(stat: Path, _now: float) -> ProcessorTimes:
     """Return how long all processors were busy so far, of all of their time."""
-
-    def read(_now: float) -> ProcessorTimes:
-        numbers = [int(each) for each in stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
-        return ProcessorTimes(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
-
-    return read
+    numbers = [int(each) for each in stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
+    return ProcessorTimes(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
 
 
-def _of_group(usage: Group, quota: Group, stat: Path) -> Read:
+def _of_group(usage: Group, quota: Group, stat: Path, now: float) -> ProcessorTimes:
     """Return for how long a group used a processor so far, and how many it may: by its quota, or else all."""
-
-    def read(now: float) -> ProcessorTimes:
-        if (used := used_by(usage)) is None:
-            raise FileNotFoundError(f"the control group {usage.path} is gone")
-        count = sum(line.startswith("cpu") for line in stat.read_text().splitlines()) - 1
-        return ProcessorTimes(used, now, quota_of(quota) or count)
-
-    return read
+    if (used := used_by(usage)) is None:
+        raise FileNotFoundError(f"the control group {usage.path} is gone")
+    count = sum(line.startswith("cpu") for line in stat.read_text().splitlines()) - 1
+    return ProcessorTimes(used, now, quota_of(quota) or count)
 
 
 class ProcessorWatcher:
@@ -216,7 +204,7 @@ class ProcessorWatcher:
         self._threshold = of_shares(threshold, low)
         self._clock = clock
         stat = proc / "stat"
-        self._parts = _ours(stat, root, proc) if group is None else _named(stat, root, group)
+        self._parts = _parts(stat, group, root, proc)
         self._before: dict[str, ProcessorTimes] = {}
         if not stat.is_file():
             raise WatcherUnavailable(f"no {stat} tells what the processors do: this needs Linux")
@@ -227,7 +215,9 @@ class ProcessorWatcher:
     def poll(self) -> str | None:
         """Return a reason to back off if too much was used since the last poll."""
         now = self._clock()
-        shares = {part: share for part in self._parts if (share := self._share(part, now)) is not None}
+        seen = {part: read(now) for part, read in self._parts.items()}
+        since = {part: times.since(self._before.get(part, times)) for part, times in seen.items()}
+        shares, self._before = {part: share for part, share in since.items() if share is not None}, seen
         if not shares:
             self._threshold.forget()
             return None
@@ -236,27 +226,18 @@ class ProcessorWatcher:
             return None
         return f"{shares[worst]:.2f} of the processors of {worst} in use"
 
-    def _share(self, part: str, now: float) -> float | None:
-        """Return what was used of what there was since the last poll; None where there is nothing to compare."""
-        seen = self._parts[part](now)
-        before, self._before[part] = self._before.get(part, seen), seen
-        return seen.since(before)
 
-
-def _ours(stat: Path, root: Path, proc: Path) -> dict[str, Read]:
-    """Return the groups of this process that have a quota, by their paths; the machine if none has."""
-    membership = Membership(root, proc)
-    quotas = membership.of("cpu")
-    usages = membership.of("cpuacct") if quotas and quotas[0].version == 1 else quotas
+def _parts(stat: Path, group: str | None, root: Path, proc: Path) -> dict[str, Read]:
+    """Return the groups of this process that have a quota, by their paths, or the machine; or the one of this name."""
+    quotas = groups_of("cpu", group, root, proc)
+    usages = groups_of("cpuacct", group, root, proc) if quotas and quotas[0].version == 1 else quotas
     pairs = zip(reversed(usages), reversed(quotas), strict=False)  # from the root: their paths may differ in depth
-    bounded = [(usage, quota) for usage, quota in pairs if used_by(usage) is not None and quota_of(quota) is not None]
-    parts = {f"{usage.path}": _of_group(usage, quota, stat) for usage, quota in bounded}
-    return parts or {"the machine": _of_machine(stat)}
-
-
-def _named(stat: Path, root: Path, group: str) -> dict[str, Read]:
-    quota = named(group, "cpu", root)
-    usage = quota if quota.version == 2 else named(group, "cpuacct", root)
-    if used_by(usage) is None:
-        raise WatcherUnavailable(f"the control group {usage.path} does not tell what it uses of the processors")
-    return {f"{usage.path}": _of_group(usage, quota, stat)}
+    told = [
+        (usage, quota)
+        for usage, quota in pairs
+        if used_by(usage) is not None and (group is not None or quota_of(quota) is not None)
+    ]
+    if group is not None and not told:
+        raise WatcherUnavailable(f"the control group {usages[0].path} does not tell what it uses of the processors")
+    parts: dict[str, Read] = {f"{usage.path}": partial(_of_group, usage, quota, stat) for usage, quota in told}
+    return parts or {"the machine": partial(_of_machine, stat)}

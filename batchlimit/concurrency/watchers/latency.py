@@ -150,7 +150,7 @@ class LoopLagWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if the loop lags; RuntimeError in the thread of that loop."""
-        if _running() is self._loop:
+        if asyncio._get_running_loop() is self._loop:
             raise RuntimeError("a loop cannot watch its own lag: poll from another thread")
         if not self._runs():
             self._probe = None
@@ -178,10 +178,3 @@ class LoopLagWatcher:
     def _runs(self) -> bool:
         """Whether somebody turns the loop; a forked child has a loop that says so, but its parent does."""
         return self._pid == os.getpid() and self._loop.is_running()
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

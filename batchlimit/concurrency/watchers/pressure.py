@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, Membership, groups_of, named
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
@@ -90,7 +90,8 @@ class PressureWatcher:
 
 def _readable(resource: Resource, kind: Kind, group: str | None, root: Path, proc: Path) -> Path:
     """Return the file nearest to this process that tells; or that of the group."""
-    for file in _files(resource, group, root, proc):
+    files = [each.path / f"{resource}.pressure" for each in groups_of("", group, root, proc)[:1]]
+    for file in files if group is not None else [*files, proc / "pressure" / resource]:
         try:
             _stalled(file, kind)
         except (OSError, KeyError):  # PSI may be off for a group alone, and old kernels know no `full` for cpu
@@ -99,13 +100,6 @@ def _readable(resource: Resource, kind: Kind, group: str | None, root: Path, pro
     if group is not None:
         raise WatcherUnavailable(f"the control group {group!r} under {root} does not tell {kind!r} pressure")
     raise WatcherUnavailable(f"neither the control group nor {proc}/pressure/{resource} tells {kind!r} pressure")
-
-
-def _files(resource: Resource, group: str | None, root: Path, proc: Path) -> list[Path]:
-    if group is not None:
-        return [named(group, "", root).path / f"{resource}.pressure"]
-    ours = Membership(root, proc).unified()[:1]
-    return [*(each.path / f"{resource}.pressure" for each in ours), proc / "pressure" / resource]
 
 
 def _stalled(file: Path, kind: Kind) -> float:
@@ -226,20 +220,17 @@ class MemoryWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if memory is short, or ran out since the last poll."""
-        # Both are asked each time: each remembers what it saw.
-        ran_out = self._ran_out()
-        usage = self._tightest()
-        full = usage is not None and self._threshold.update(usage.share)
-        if ran_out:
-            return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
-        return f"memory {usage}" if full else None
-
-    def _tightest(self) -> MemoryUsage | None:
         machine = None if self._proc is None else of_machine(self._proc)
         usages = [each for each in map(of_group, self._groups) if each is not None]
         if machine is not None:
             usages = [each for each in usages if each.limit < machine.limit] or [machine]
-        return max(usages, key=lambda usage: usage.share, default=None)
+        usage = max(usages, key=lambda usage: usage.share, default=None)
+        # Both are asked each time: each remembers what it saw.
+        ran_out = self._ran_out()
+        full = usage is not None and self._threshold.update(usage.share)
+        if ran_out:
+            return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
+        return f"memory {usage}" if full else None
 
     def _ran_out(self) -> bool:
         """Whether there is a lack, or was one since the last poll; the first knows of no earlier one."""

@@ -49,7 +49,10 @@ def _polled(watcher: Watcher, ring: Callable[[], None]) -> "Future[str | None]":
 
     def poll() -> None:
         try:
-            answer.set_result(_checked(watcher.poll()))
+            event: object = watcher.poll()
+            if event is not None and not isinstance(event, str):
+                raise TypeError(f"poll() must return a text or None, not {event!r}")
+            answer.set_result(event)
         except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
             answer.set_exception(error)
         finally:
@@ -60,12 +63,6 @@ def _polled(watcher: Watcher, ring: Callable[[], None]) -> "Future[str | None]":
     except RuntimeError as error:
         answer.set_exception(error)
     return answer
-
-
-def _checked(event: object) -> str | None:
-    if event is not None and not isinstance(event, str):
-        raise TypeError(f"poll() must return a text or None, not {event!r}")
-    return event
 
 
 _TIMEOUTS = 5
@@ -98,13 +95,17 @@ class Polled:
 
     def answer(self) -> str | None:
         """Return what the watcher makes of this round: a reason to back off, or None."""
-        poll = self._poll
+        poll, event = self._poll, None
         if poll is None or not self._asked or not poll.done():
-            event = self._time_out()
+            self._timeouts += 1
+            self._in_a_row += 1
+            if self._in_a_row >= _TIMEOUTS:
+                self._in_a_row, event = 0, f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
         else:
             self._in_a_row, error = 0, poll.exception()
-            event = poll.result() if error is None else None
-            if error is not None:
+            if error is None:
+                event = poll.result()
+            else:
                 self._fail(error)
         self._events += event is not None
         return event
@@ -117,14 +118,6 @@ class Polled:
     def statistics(self) -> WatcherStatistics:
         """Return the counts up to now; in any thread."""
         return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
-
-    def _time_out(self) -> str | None:
-        self._timeouts += 1
-        self._in_a_row += 1
-        if self._in_a_row < _TIMEOUTS:
-            return None
-        self._in_a_row = 0
-        return f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
 
     def _fail(self, error: BaseException) -> None:
         self._errors += 1

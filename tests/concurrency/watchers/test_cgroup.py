@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from batchlimit.concurrency.watchers.cgroup import Group, Membership
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from tests.concurrency.watchers.trees import Tree, write
 
 
@@ -25,10 +25,10 @@ def test_in_a_container_the_root_is_our_group(tree: Tree) -> None:
 
 def test_each_controller_of_version_1_has_its_tree(tree: Tree) -> None:
     memory, cpu = tree.group("memory/docker/abc"), tree.group("cpu")
-    membership = tree.join("4:memory:/docker/abc", "3:cpu:/", "2:name=systemd:/init.scope")
-    assert paths(membership.of("memory")) == [memory, memory.parent, memory.parent.parent]
-    assert paths(membership.of("cpu")) == [cpu]
-    assert {group.version for group in membership.of("memory")} == {1}
+    tree.join("4:memory:/docker/abc", "3:cpu:/", "2:name=systemd:/init.scope")
+    assert paths(tree.of("memory")) == [memory, memory.parent, memory.parent.parent]
+    assert paths(tree.of("cpu")) == [cpu]
+    assert {group.version for group in tree.of("memory")} == {1}
 
 
 @pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu", "cpuacct"])
@@ -41,10 +41,10 @@ def test_controllers_may_share_a_tree(tree: Tree, mount: str) -> None:
 def test_on_a_hybrid_machine_each_controller_is_where_it_is_bound(tree: Tree) -> None:
     memory, unified = tree.group("memory/web"), tree.group("unified/web")
     (unified.parent / "cgroup.controllers").touch()
-    membership = tree.join("4:memory:/web", "1:name=systemd:/web", "0::/web")
-    assert membership.of("memory")[0] == Group(memory, 1)
-    assert membership.of("cpu")[0] == Group(unified, 2)
-    assert membership.unified()[0] == Group(unified, 2)
+    tree.join("4:memory:/web", "1:name=systemd:/web", "0::/web")
+    assert tree.of("memory")[0] == Group(memory, 1)
+    assert tree.of("cpu")[0] == Group(unified, 2)
+    assert tree.of("")[0] == Group(unified, 2)
 
 
 def test_a_container_told_its_path_on_the_host_is_at_the_root_of_its_mount(tree: Tree) -> None:
@@ -67,12 +67,11 @@ def test_a_group_outside_of_our_namespace_cannot_be_seen(tree: Tree) -> None:
 @pytest.mark.parametrize("lines", [[], ["1:name=systemd:/"], ["4:memory:/web"], ["0::/web"]])
 def test_without_a_mounted_controller_there_is_no_group(tree: Tree, lines: list[str]) -> None:
     assert tree.join(*lines).of("memory") == ()
-    assert tree.membership().of("cpu") == ()
+    assert tree.of("cpu") == ()
 
 
 def test_a_machine_without_control_groups_has_none(tmp_path: Path) -> None:
-    membership = Membership(tmp_path, tmp_path)
-    assert membership.of("memory") == membership.unified() == ()
+    assert groups_of("memory", None, tmp_path, tmp_path) == groups_of("", None, tmp_path, tmp_path) == ()
 
 
 def test_a_path_may_hold_a_colon(tree: Tree) -> None:
@@ -113,7 +112,7 @@ def test_a_table_has_a_number_by_name(tree: Tree) -> None:
 def test_this_machine_shows_where_its_processes_are() -> None:
     if not Path("/proc/self/cgroup").exists():
         pytest.skip("no /proc/self/cgroup here")
-    groups = [group for controller in ("memory", "cpu") for group in Membership().of(controller)]
+    groups = [group for controller in ("memory", "cpu") for group in groups_of(controller, None, ROOT, PROC)]
     if not groups:
         pytest.skip("no control groups are mounted at /sys/fs/cgroup")
     assert all(group.has("cgroup.procs") for group in groups)

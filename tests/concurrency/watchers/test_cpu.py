@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.concurrency.watchers import ThrottlingWatcher
-from batchlimit.concurrency.watchers.cgroup import Group, Membership
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
 from batchlimit.concurrency.watchers.cpu import Throttling, throttling_of
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.trees import Tree, write
@@ -141,7 +141,7 @@ def test_it_shows_where_it_looks(machine: Machine) -> None:
 
 
 def test_this_machine_counts() -> None:
-    if not any(throttling_of(group) for group in Membership().of("cpu")):
+    if not any(throttling_of(group) for group in groups_of("cpu", None, ROOT, PROC)):
         pytest.skip("no control group of this process counts periods")
     watcher = ThrottlingWatcher(1.0)
     assert watcher.poll() is None

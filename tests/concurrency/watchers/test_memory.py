@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from batchlimit.concurrency.watchers import MemoryWatcher
-from batchlimit.concurrency.watchers.cgroup import Group
-from batchlimit.concurrency.watchers.pressure import MemoryUsage, of_group
+from batchlimit.concurrency.watchers.cgroup import PROC, Group
+from batchlimit.concurrency.watchers.pressure import MemoryUsage, of_group, of_machine
 from batchlimit.errors import BatchLimitError, WatcherUnavailable
 from tests.concurrency.watchers.trees import MIB, Tree, write
 
@@ -248,6 +248,6 @@ def test_this_machine_tells() -> None:
         watching = MemoryWatcher(1.0)
     except WatcherUnavailable as error:
         pytest.skip(str(error))
-    usage = watching._tightest()
-    assert usage is not None
-    assert 0 < usage.used <= usage.limit
+    usages = [each for each in (of_machine(PROC), *map(of_group, watching._groups)) if each is not None]
+    assert usages
+    assert all(0 < each.used <= each.limit for each in usages)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from batchlimit.concurrency.watchers.cgroup import Membership
+from batchlimit.concurrency.watchers.cgroup import Group, groups_of
 
 MIB = 2**20
 
@@ -16,13 +16,13 @@ class Tree:
         self.root.mkdir()
         (self.proc / "self").mkdir(parents=True)
 
-    def join(self, *lines: str) -> Membership:
+    def join(self, *lines: str) -> "Tree":
         """Put this process into groups, by lines of /proc/self/cgroup."""
         (self.proc / "self" / "cgroup").write_text("".join(f"{line}\n" for line in lines))
-        return self.membership()
+        return self
 
-    def membership(self) -> Membership:
-        return Membership(self.root, self.proc)
+    def of(self, controller: str) -> tuple[Group, ...]:
+        return groups_of(controller, None, self.root, self.proc)
 
     def v2(self, path: str = "") -> Path:
         """Mount version 2, and make a group there."""
