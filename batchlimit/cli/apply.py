@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from batchlimit.admin import Difference
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
-from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, json_of, opened, say, show
+from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, opened, say, show
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.loader import Loader, SyntaxProblem, decoded, format_of
@@ -33,7 +32,10 @@ def apply(
     with opened(url, prefix, who) as admin:
         wanted = _read(file)
         change = admin.apply(wanted, prune=prune, why=why, dry_run=True)
-        show(_rows(change), output, empty="nothing differs")
+        made = [{"name": each.name, "before": change.before.get(each.name), "after": each} for each in change.set]
+        gone = [{"name": each.name, "before": each, "after": None} for each in change.removed]
+        rows = [{field: value and str(value) for field, value in row.items()} for row in made + gone]
+        show(rows, output, empty="nothing differs")
         if not dry_run and (change.set or change.removed):
             for each in change.set:
                 if each.is_for_all:
@@ -43,12 +45,6 @@ def apply(
             change = admin.apply(wanted, prune=prune, why=why)
         would = "would be " if dry_run else ""
         say(f"{len(change.set)} {would}set, {len(change.removed)} {would}removed, {change.unchanged} unchanged")
-
-
-def _rows(change: Difference) -> list[Row]:
-    made = [{"name": each.name, "before": change.before.get(each.name), "after": each} for each in change.set]
-    gone = [{"name": each.name, "before": each, "after": None} for each in change.removed]
-    return [{field: value and str(value) for field, value in row.items()} for row in made + gone]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -83,7 +79,7 @@ def check(
 ) -> None:
     """Say what is wrong with files of rules, by line and column. Status 1 if anything is, 2 if there is no file."""
     if schema:
-        print(json_of(SCHEMA, indent=2))
+        show(SCHEMA, Output.JSON)
         return
     if not files:
         raise typer.BadParameter("name a file, or use --schema")

@@ -66,18 +66,16 @@ class WatchedBuckets:
     def __init__(self) -> None:
         self.samples: dict[str, BucketSample] = {}
         self.counts = dict.fromkeys(_COUNTERS, 0)
-        self._before: dict[str, BucketSample] = {}
 
     def learn(self, samples: Iterable[BucketSample]) -> None:
         """See all of its buckets at once; add up what was used since the last time, also of buckets that are gone."""
-        self.samples = {sample.key: sample for sample in samples}
+        last, self.samples = self.samples, {sample.key: sample for sample in samples}
         for key, sample in self.samples.items():
-            before = self._before.get(key)
+            before = last.get(key)
             is_same = before is not None and before.epoch == sample.epoch
             for name in _COUNTERS:
                 then = getattr(before, name) if is_same else 0
                 self.counts[name] += max(0, getattr(sample, name) - then)
-        self._before = self.samples
 
 
 _KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}

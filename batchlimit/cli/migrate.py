@@ -6,6 +6,7 @@ It runs nothing and guesses nothing: what the source does not say as a constant 
 import ast
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -133,7 +134,8 @@ class _SourceFile:
         if any(last(_called(each)) == "request_filter" for each in function.decorator_list):
             self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
         is_exempt = any(last(_called(each)) == "exempt" for each in function.decorator_list)
-        paths = [path for each in function.decorator_list for path in written(each, prefixes, self._whole)]
+        whole = partial(self._inclusions.prefixes, self._path)
+        paths = [path for each in function.decorator_list for path in written(each, prefixes, whole)]
         patterns = [path.pattern for path in paths if path.pattern]
         self._by_url.update(path.pattern for path in paths if "{" in path.text)
         for each in function.decorator_list:
@@ -148,9 +150,6 @@ class _SourceFile:
             self._in_part(function, patterns)
         rules = list(dict.fromkeys(rule for rule, _ in read))
         self._routes += [SourceRoute(path, function, rules, is_exempt) for path in paths if path.pattern]
-
-    def _whole(self, router: str) -> list[str] | None:
-        return self._inclusions.prefixes(self._path, router)
 
     def _tell_of_paths(self, function: Function, paths: Sequence[Written], prefixes: Prefixes) -> None:
         for path in paths:

@@ -1,7 +1,7 @@
 """The commands that change quotas while processes run, and tell which are set."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -166,7 +166,12 @@ def log(
 ) -> None:
     """Show who changed which override, newest first."""
     with opened(url, prefix) as admin:
-        show([_told(each) for each in admin.history(count)], output, empty="nothing was changed yet")
+        rows: list[Row] = [
+            {"at": spelled(each.at), "who": each.who, "name": each.name}
+            | {"old": _quota(each, each.old), "new": _quota(each, each.new), "why": each.why}
+            for each in admin.history(count)
+        ]
+        show(rows, output, empty="nothing was changed yet")
 
 
 def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output) -> None:
@@ -227,11 +232,6 @@ def _show_plan(plan: Plan, now: float, output: Output) -> None:
         say(f"{len(touches)} live buckets would obey it{some}")
     for each in plan.warnings:
         say(f"warning: {each}")
-
-
-def _told(entry: Entry) -> Row:
-    row: dict[str, Any] = {"at": spelled(entry.at), "who": entry.who, "name": entry.name}
-    return row | {"old": _quota(entry, entry.old), "new": _quota(entry, entry.new), "why": entry.why}
 
 
 def _quota(entry: Entry, text: str) -> str | None:

@@ -55,10 +55,11 @@ class Examination:
         servers = list[tuple[str, Any]]()
         try:
             for name, client in self._store.primaries():
-                if away := _away(name, client):
-                    yield self._unreachable(away)
-                else:
+                try:
+                    client.time()
                     servers.append((name, client))
+                except FAILURES as error:
+                    yield self._unreachable(failure(error, name))
         except StoreUnavailable as error:
             yield self._unreachable(error)
         if not servers:
@@ -149,14 +150,6 @@ def _sample(client: Any, prefix: str) -> tuple[list[bytes], bool]:
         if int(cursor) == 0 or len(names) >= _SAMPLED:
             break
     return names[:_SAMPLED], int(cursor) == 0
-
-
-def _away(name: str, client: Any) -> StoreUnavailable | None:
-    try:
-        client.time()
-    except FAILURES as error:
-        return failure(error, name)
-    return None
 
 
 def _tried(check: str, ask: Callable[[], Finding]) -> Finding:

@@ -41,16 +41,12 @@ _MILLISECONDS = 1e11
 """A number of seconds since 1970 is less than this for three thousand years."""
 
 
+@dataclass
 class Bad:
-    """How many lines could not be read, and the first of them."""
+    """The lines that could not be read."""
 
-    def __init__(self) -> None:
-        self.count, self.first = 0, ""
-
-    def add(self, line: str) -> None:
-        """Count one."""
-        self.count += 1
-        self.first = self.first or shown(line.strip())
+    count: int = 0  # how many
+    first: str = ""  # the first of them, as it may be shown
 
 
 def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
@@ -64,7 +60,8 @@ def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
             yield read(text)
         except (ValueError, TypeError, AttributeError):  # it is no request
             if text.strip():
-                bad.add(text)
+                bad.count += 1
+                bad.first = bad.first or shown(text.strip())
 
 
 def _of_common(line: str) -> Line:
