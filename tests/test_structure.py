@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_548,
-    "functions": 4_138,
-    "files": 350,
+    "lines": 52_221,
+    "functions": 4_079,
+    "files": 349,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

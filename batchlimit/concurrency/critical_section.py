@@ -96,12 +96,6 @@ class CriticalSection:
         is_ours = waiter.served and waiter.gate is self.gate
         return self.gate.take_back(waiter, self.clock()) if is_ours else ()
 
-    def restart(self, gate: Gate) -> None:
-        """Begin anew with this gate in a forked child: threads of the parent may have held the lock."""
-        self.lock, self.is_changing = threading.RLock(), False
-        self.gate = gate
-        self.deferred.clear()
-
 
 class GateQueue:
     """Lets a caller that was refused entry wait for a place: `join`, wait to be woken, and `leave` in any case."""
@@ -191,33 +185,22 @@ class GateQueue:
 class SheddablePermits:
     """Holds the sheddable permits under way, weakly, and tells some of them to give up."""
 
-    __slots__ = ("_counts", "_permits", "_section")
+    __slots__ = ("_counts", "_section", "permits")
 
     def __init__(self, section: CriticalSection, counts: Counts) -> None:
         self._section, self._counts = section, counts
-        self._permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()
-
-    def __len__(self) -> int:
-        return len(self._permits)
+        self.permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()  # touched under the lock
 
     def excess(self) -> int:
         """Return how many more calls are under way than the limit lets, without those that were told to give up."""
         gate = self._section.gate
-        is_ending = (each._state is HELD and each.shed for each in self._permits)
+        is_ending = (each._state is HELD and each.shed for each in self.permits)
         return self._section.do(lambda: gate.in_flight - gate.limit - sum(is_ending))
 
     def add(self, permit: BasePermit) -> None:
         """Let a permit be shed for as long as it is held."""
-        self._section.do(lambda: self._add(permit))
-
-    def _add(self, permit: BasePermit) -> None:
-        if permit._state is HELD:
-            permit._is_shed = False
-            self._permits.add(permit)
-
-    def discard(self, permit: BasePermit) -> None:
-        """Let a permit be shed no longer: it is complete. Requires the lock."""
-        self._permits.discard(permit)
+        permit._is_shed = False
+        self._section.do(lambda: self.permits.update([permit] if permit._state is HELD else []))
 
     def calls(self) -> list[BasePermit]:
         """Return the permits that were not told to give up yet."""
@@ -238,8 +221,4 @@ class SheddablePermits:
         return told
 
     def _not_told(self) -> list[BasePermit]:
-        return [permit for permit in self._permits if permit._state is HELD and not permit.shed]
-
-    def forget(self) -> None:
-        """Hold no permits: in a forked child, those of the parent are under way elsewhere."""
-        self._permits = weakref.WeakSet()
+        return [permit for permit in self.permits if permit._state is HELD and not permit.shed]

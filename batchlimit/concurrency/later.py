@@ -136,7 +136,9 @@ class Deadlines:
                 if not gates:
                     self._is_running = False
                     return
-                due = self._due()
+                now, due = self._clock(), list[Caller]()
+                while self._waiting and self._waiting[0][0] <= now:
+                    due.append(heapq.heappop(self._waiting)[2])
             for gate in gates:
                 gate.gate_queue.look()
             for caller in due:
@@ -153,13 +155,6 @@ class Deadlines:
         if seconds > 0 and self._bell.wait(seconds):
             return {first.gate}
         return {each.gate for _, _, each in self._waiting}
-
-    def _due(self) -> list[Caller]:
-        now = self._clock()
-        due: list[Caller] = []
-        while self._waiting and self._waiting[0][0] <= now:
-            due.append(heapq.heappop(self._waiting)[2])
-        return due
 
 
 _living: Forkables[Deadlines] = Forkables()

@@ -1,5 +1,7 @@
 """The gate and its law behind one lock: threads and tasks enter and leave through it."""
 
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -180,7 +182,7 @@ class LockedGate:
                 section.is_changing = True
                 try:
                     if permit._sheddable:
-                        self.sheddable.discard(permit)
+                        self.sheddable.permits.discard(permit)
                     counts = self.counts
                     if outcome is IGNORED:
                         counts.ignored += 1
@@ -237,12 +239,13 @@ class LockedGate:
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""
-        parents = self._section.gate
-        gate = Gate(parents.limit, self._partitions, self._queue)
+        section, parents = self._section, self._section.gate
+        section.gate = Gate(parents.limit, self._partitions, self._queue)
         if parents.is_closed:
-            gate.close()
-        self._section.restart(gate)
-        self.sheddable.forget()
+            section.gate.close()
+        section.lock, section.is_changing = threading.RLock(), False  # threads of the parent may have held the lock
+        section.deferred.clear()
+        self.sheddable.permits = weakref.WeakSet()
 
 
 live_gates: Forkables[LockedGate] = Forkables()

@@ -184,7 +184,10 @@ class Permit(BasePermit):
         waiter = GateWaiter(wakeup.wake, self.priority)
         try:
             queue.join(waiter, partition)
-            _await(wakeup, seconds, locked_gate)
+            until = locked_gate.clock() + seconds * _SECOND
+            while seconds > 0 and not wakeup.wait(min(seconds, queue.pause())):
+                queue.look()
+                seconds = (until - locked_gate.clock()) / _SECOND
             held = queue.leave(self, waiter)
         except BaseException:
             if queue.leave(self, waiter):
@@ -192,12 +195,3 @@ class Permit(BasePermit):
             raise
         if not held:
             raise queue.in_vain(waiter)
-
-
-def _await(wakeup: ThreadWakeup, seconds: float, locked_gate: "LockedGate") -> None:
-    """Return when woken, or after so many seconds."""
-    clock, queue = locked_gate.clock, locked_gate.gate_queue
-    until = clock() + seconds * _SECOND
-    while seconds > 0 and not wakeup.wait(min(seconds, queue.pause())):
-        queue.look()
-        seconds = (until - clock()) / _SECOND

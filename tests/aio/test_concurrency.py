@@ -316,7 +316,7 @@ def test_a_task_is_shed_from_another_thread() -> None:
 
     ended = start(lambda: asyncio.run(call()))
     until(lambda: limiter.statistics().in_flight == 1)
-    until(lambda: len(limiter._locked_gate.sheddable) == 1)
+    until(lambda: len(limiter._locked_gate.sheddable.permits) == 1)
     shed_all(limiter)
     with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
         ended.result(DEADLINE)

@@ -228,10 +228,11 @@ class KeyedGates:
         keyed = pattern.keyed
         if isinstance(keyed.limit, int):
             return Fixed(keyed.limit)
-        if not keyed.shared:
-            return made(keyed.limit, self.clock, self._is_watched(keyed))
-        if (law := self._shared.get(pattern)) is None:
-            law = self._shared[pattern] = SharedLaw(made(keyed.limit, self.clock, self._is_watched(keyed)))
+        if (shared := self._shared.get(pattern)) is not None:
+            return shared
+        law = made(keyed.limit, self.clock, self._is_watched(keyed))
+        if keyed.shared:
+            law = self._shared[pattern] = SharedLaw(law)
         return law
 
     def _is_watched(self, keyed: Keyed) -> bool:
@@ -241,7 +242,8 @@ class KeyedGates:
         """Look at the gates that nobody looked at for longest; keep those that were used since, if there is room."""
         now = self.clock()
         for _ in range(_LOOKS):
-            if len(self.by_key) <= self._max_keys and not self._is_due(now):
+            is_due = bool(self._looks) and now - self._looks[0][2] >= self._idle_ns
+            if len(self.by_key) <= self._max_keys and not is_due:
                 return
             key, ended, _ = self._looks.popleft()
             counts = self.by_key[key].counts
@@ -251,9 +253,6 @@ class KeyedGates:
                 del self.by_key[key]
         if len(self.by_key) > self._max_keys:
             del self.by_key[self._looks.popleft()[0]]
-
-    def _is_due(self, now: int) -> bool:
-        return bool(self._looks) and now - self._looks[0][2] >= self._idle_ns
 
     def _forget_gone(self) -> None:
         """Forget the gates that are gone; keep what they counted."""

@@ -75,7 +75,12 @@ class Keyed:
     shedding: Shedding | None = None
 
     def __post_init__(self) -> None:
-        _check(self.limit)
+        limit: object = self.limit
+        if not callable(limit):
+            if isinstance(limit, bool) or not isinstance(limit, int):
+                hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
+                raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
+            Fixed(limit)
         if not isinstance(self.queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
         if self.watchers is not None and not callable(self.watchers):
@@ -98,20 +103,12 @@ class KeyPattern:
 
 def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
     """Return the function from a key to its pattern, which raises ValueError for a key without one."""
-    return limits_by_name(limits, '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}', _pattern)
-
-
-def _pattern(name: str, number: int, given: int | Keyed) -> KeyPattern:
-    return KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given))
-
-
-def _check(limit: object) -> None:
-    if callable(limit):
-        return
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
-        raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
-    Fixed(limit)
+    example = '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}'
+    return limits_by_name(
+        limits,
+        example,
+        lambda name, number, given: KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given)),
+    )
 
 
 class SharedLaw:

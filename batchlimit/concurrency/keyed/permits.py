@@ -148,6 +148,8 @@ class _Together:
             raise shed
 
     def _held(self) -> Sequence[Permit | AsyncPermit]:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
         return self._permits
 
 
@@ -271,8 +273,3 @@ class AsyncPermits(_Together):
         finally:
             waiting.close()
         return self
-
-    def _held(self) -> Sequence[Permit | AsyncPermit]:
-        if not self._permits:
-            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
-        return self._permits

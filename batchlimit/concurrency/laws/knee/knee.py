@@ -208,7 +208,7 @@ class Knee(CountingLaw):
         if looks_calm:
             self._trust.calm(self._span.length, is_idle=True)
         if self._far < _LASTS:
-            self._grow_used_to(reading.ratio)
+            self._usual += _WONTED * (reading.ratio - self._usual)
         else:
             self._cut(self._band.factor(reading.ratio, self._estimate, lasts=True), self._span.concurrency)
 
@@ -228,10 +228,7 @@ class Knee(CountingLaw):
         else:
             self._shrink(ratio)
         if not self._uncut and self._far < _LASTS:
-            self._grow_used_to(ratio)
-
-    def _grow_used_to(self, ratio: float) -> None:
-        self._usual += _WONTED * (ratio - self._usual)
+            self._usual += _WONTED * (ratio - self._usual)
 
     def _is_strained(self) -> bool:
         return self._strained_at is not None and abs(self._span.end - self._strained_at) < _STRAIN_NS
