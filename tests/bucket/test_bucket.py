@@ -100,6 +100,7 @@ def test_fractions_of_a_token_are_kept() -> None:
 @pytest.mark.parametrize(("fill", "level"), [(1.0, 100), (0.5, 50), (1 / 3, 33), (0.0, 0)])
 def test_a_bucket_begins_at_its_fill(fill: float, level: int) -> None:
     assert Desk(fill=fill).look(0.0) == Level(level, 0, 0)
+    assert Bucket(Quota(1e6, 100), START, fill).peek(START).level == level, "nothing is refilled before"
 
 
 def test_a_look_changes_nothing() -> None:
