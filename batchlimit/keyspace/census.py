@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import reduce
 from operator import add
 
 from batchlimit.base.histogram import Durations, Histogram
@@ -27,7 +28,7 @@ class Tallies:
     def __init__(self, policies: Policies) -> None:
         self._policies, self._pages = policies, Pages(policies)
         self.enter, self.leave = self._pages.enter, self._pages.leave
-        self._waits: dict[int, Durations] = {}
+        self._waits: dict[int, list[Durations]] = {}  # the first counts on; the others are of names that are gone
         self._asks, self._tokens, self._losses = ([0] * len(policies.names) for _ in range(3))
 
     def move(self, entry: Counted, quota: Quota) -> None:
@@ -44,7 +45,9 @@ class Tallies:
             for old, new in enumerate(to):
                 news[new] += olds[old]
         self._policies = policies
-        self._waits = {to[old]: waits for old, waits in self._waits.items()}
+        known, self._waits = self._waits, {}
+        for old, some in known.items():
+            self._waits.setdefault(to[old], []).extend(some)
         self._pages.renumber(policies, to)
 
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
@@ -58,8 +61,8 @@ class Tallies:
         """Return what counts how long the callers of a key wait, by the quota that the code has for it."""
         number = self._policies.number(quota)
         if (found := self._waits.get(number)) is None:
-            found = self._waits.setdefault(number, Durations())
-        return found
+            found = self._waits.setdefault(number, [Durations()])
+        return found[0]
 
     def census(self) -> "Census":
         """Begin to count."""
@@ -67,19 +70,23 @@ class Tallies:
             [tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4]
             for asks, tokens, losses in zip(self._asks, self._tokens, self._losses, strict=True)
         ]
-        waits = {number: each.read() for number, each in list(self._waits.items())}
+        waits = {
+            number: reduce(Histogram.plus, map(Durations.read, some)) for number, some in list(self._waits.items())
+        }
         return Census(self._policies, rows, list(self._pages.all), waits)
 
 
 class Census:
     """A count of all keys, page by page. A key that retires meanwhile is counted once, and no sum ever falls."""
 
+    keys: int  # in memory
+    asks: int  # those that spend just now, and are not in use
+
     def __init__(
         self, policies: Policies, rows: list[list[int]], pages: Sequence[Page], waits: Mapping[int, Histogram]
     ) -> None:
         self._policies, self._rows, self._pages, self._waits = policies, rows, pages, waits
         self._keys = [0] * len(rows)
-        self.keys = self.asks = 0  # in memory; those that spend just now, and are not in use
 
     def take(self, pause: Callable[[], None]) -> None:
         """Count the entries of all pages; `pause` is called whenever as many were counted as a page has at most."""

@@ -153,7 +153,22 @@ def lost() -> Reservoir:
     return entry.reservoir
 
 
-KEYS: list[Callable[[], Reservoir]] = [plain, spent, refused, timed_out, waiting, waiting_for_more, owing, lent, lost]
+def granted_for_later() -> Reservoir:
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(3)), tokens=10, starts_in=0.5)
+    return entry.reservoir
+
+
+def nearly_a_fifth_left() -> Reservoir:
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(1)), tokens=1, level=19)
+    return entry.reservoir
+
+
+KEYS: list[Callable[[], Reservoir]] = [
+    plain, spent, refused, timed_out, waiting, waiting_for_more, owing, lent, lost, granted_for_later,
+    nearly_a_fifth_left,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [Key, TaskKey])
@@ -249,6 +264,15 @@ def test_a_place_that_got_free_is_taken_before_there_is_another_page() -> None:
     other = Key(made(FIVE))
     tallies.enter(other)
     assert other.page is not keys[0].page
+
+
+def test_no_page_has_more_than_fits_though_several_have_room() -> None:
+    tallies, keys = Tallies(Policies()), [Key(plain()) for _ in range(2 * SIZE)]
+    taken(tallies, *keys)
+    for left in (keys[0], keys[-1]):
+        tallies.leave(left)
+    taken(tallies, *[Key(plain()) for _ in range(3)])
+    assert sorted(map(len, tallies._pages.all)) == [1, SIZE, SIZE]
 
 
 class Watched:
@@ -349,13 +373,16 @@ def test_a_count_beside_a_loop_lets_it_end_its_move() -> None:
     assert (len(turns), census.total[0]) == (3, 4)
 
 
-def test_a_count_does_not_wait_for_ever_for_a_move_that_was_interrupted() -> None:
-    tallies, key, turns = Tallies(Policies()), TaskKey(spent()), list[int]()
+@pytest.mark.parametrize(("kind", "waits"), [(TaskKey, 100), (Key, 0)], ids=["of a loop", "under a lock"])
+def test_a_count_does_not_wait_for_ever_for_a_move_that_was_interrupted(
+    kind: Callable[[Reservoir], Counted], waits: int
+) -> None:
+    tallies, key, turns = Tallies(Policies()), kind(spent()), list[int]()
     key.reservoir.tokens.is_moving = True
     tallies.enter(key)
     census = tallies.census()
     census.take(lambda: turns.append(1))
-    assert (census.total[0], len(turns)) == (4, 100)
+    assert (census.total[0], len(turns)) == (4, waits)
 
 
 def test_a_count_that_is_interrupted_holds_no_lock() -> None:
@@ -365,7 +392,27 @@ def test_a_count_that_is_interrupted_holds_no_lock() -> None:
     assert not broken.lock._is_owned()
 
 
-def test_others_have_their_turn_between_the_parts() -> None:
+HALF = SIZE // 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "turns"),
+    [((HALF, HALF), 0), ((HALF, HALF + 1), 1), ((HALF + 1, HALF, HALF), 1), ((HALF + 1, HALF, HALF + 1), 2)],
+    ids=str,
+)
+def test_others_have_their_turn_whenever_as_many_were_counted_as_a_page_has_at_most(
+    sizes: tuple[int, ...], turns: int
+) -> None:
+    quotas, found = [Quota(5.0, 5) for _ in sizes], list[int]()
+    tallies = Tallies(Policies({f"{number}:*": quota for number, quota in enumerate(quotas)}))
+    for quota, size in zip(quotas, sizes, strict=True):
+        for _ in range(size):
+            tallies.enter(Key(made(quota)))
+    tallies.census().take(lambda: found.append(1))
+    assert len(found) == turns
+
+
+def test_others_have_their_turn_between_full_pages() -> None:
     turns: list[int] = []
     tallies = Tallies(Policies())
     for _ in range(2 * SIZE + 1):
@@ -394,6 +441,29 @@ def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page
     pages.renumber(later, [later.number(FIVE)] * len(POLICIES.names))
     pages.enter(second)
     assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)
+
+
+def test_what_keys_did_by_a_name_that_is_gone_is_counted_as_other() -> None:
+    tallies, key = Tallies(POLICIES), Key(spent())
+    tallies.enter(key)
+    tallies.admitted(HUNDRED, 3, False)
+    tallies.admitted(FIVE, 2, True)
+    tallies.renumber(Policies({"new:*": Quota(5.0, 5), "*": FIVE, "newer:*": Quota(5.0, 5)}))
+    found = taken(tallies)
+    assert {name: each.admitted for name, each in found.policies.items()} == {
+        "new:*": 0, "*": 2, "newer:*": 0, OTHER: 4 + 3,
+    }  # fmt: skip
+    assert (found.policies[OTHER].keys, found.total[2], found.total[4]) == (1, 1 + 2, 1)
+
+
+def test_who_waited_by_names_that_are_gone_stays_counted() -> None:
+    tallies = Tallies(POLICIES)
+    for quota, seconds in ((HUNDRED, 0.2), (FIVE, 0.3), (Quota(5.0, 5), 0.4)):
+        tallies.waits(quota).add(seconds)
+    tallies.admitted(HUNDRED, 3, False)
+    tallies.renumber(Policies({"new:*": Quota(5.0, 5)}))
+    found = taken(tallies).policies
+    assert {name: each.waits.total for name, each in found.items()} == {"new:*": 0, OTHER: 3}
 
 
 def test_a_page_is_full_also_by_entries_that_are_counted_by_another_policy_now() -> None:
