@@ -19,7 +19,7 @@ MOST_METHODS = 10
 
 CEILINGS = {
     "lines": 52_221,
-    "functions": 4_079,
+    "functions": 4_078,
     "files": 349,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -40,13 +40,13 @@ class KeyEntry:
     lock = None
     """Nothing keeps the loop out while another thread counts: it changes its entries whenever it likes."""
     page: Page
+    seen: int
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
         self.key = key
         self.reservoir = reservoir
         self.tokens = reservoir.tokens  # one look less for every hit
         self.due = math.inf
-        self.seen = 0  # see ClockCache
         self.refill_gate = NO_GATE
         self.home = home
         self._asker: WaitingTask | None = None  # the caller whose request is in flight

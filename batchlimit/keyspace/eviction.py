@@ -84,19 +84,12 @@ class ClockCache(Generic[K]):
             self._kept -= 1
         self._tidy()
 
-    def clear(self) -> None:
-        """Remove all entries."""
-        self._places.clear()
-        self._kept = 0
-
     @property
     def _is_full(self) -> bool:
         return self._kept >= self._most
 
     def _tidy(self) -> None:
         """Remove free places; the hand passes entries without examining them."""
-        if self._kept == 0:
-            self._places.clear()
         for _ in range(min(_FEW, len(self._places))):
             if self._places[0].seen == _GONE:
                 self._places.popleft()

@@ -94,7 +94,7 @@ class KeySpend:
 
 def longest(begun: Sequence[KeySpend]) -> KeySpend:
     """Return the one of several spends that were refused together whose bucket lacks its tokens for longest."""
-    return max(begun, key=lambda each: 0.0 if each.spent is None else each.spent.retry_after)
+    return max(begun, key=lambda each: each.refusal().retry_after)
 
 
 Settled = AdmissionResult | KeySpend

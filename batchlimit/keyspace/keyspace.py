@@ -134,7 +134,7 @@ class Keyspace(Generic[E]):
         """Forget all keys; return the entries that were in use. The caller has each of them remembered in the end."""
         entries = list(self._entries.values())
         self._entries.clear()
-        self._cache.clear()
+        self._cache = ClockCache(self._options.max_keys)
         self._dormant.clear()
         return entries
 

@@ -100,6 +100,7 @@ class KeyEntry:
         "tokens", "watch",
     )  # fmt: skip
     page: Page
+    seen: int
 
     def __init__(
         self,
@@ -115,7 +116,6 @@ class KeyEntry:
         self.reservoir = reservoir
         self.tokens = reservoir.tokens  # one look less for every hit
         self.due = math.inf
-        self.seen = 0  # see ClockCache
         self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self.store = store
         self.clock = clock

@@ -10,9 +10,11 @@ from batchlimit.keyspace.eviction import ClockCache
 
 
 class Key:
+    seen: int
+
     def __init__(self, name: Any = None) -> None:
         self.name = name
-        self.looks = self.used = self.seen = 0
+        self.looks = self.used = 0
         self.is_needed = False
 
     def __repr__(self) -> str:
@@ -150,6 +152,7 @@ def test_whatever_happens_it_knows_who_is_there(most: int, steps: list[tuple[str
             left.add(key)
         there = set(house.keys)
         assert there == set(all_) - set(house.gone) - left
+        assert there or not house.ring._places, "what is gone is not kept"
         assert len(there) == len(house.ring)
         assert len(there) <= max(most, sum(each.is_needed for each in there) + 1, len(there) * (step != "add"))
 
