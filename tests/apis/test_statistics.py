@@ -1,10 +1,11 @@
 """What a limiter counted, by the entry of its quotas that a key went by."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from batchlimit import RateLimited, StoreUnavailable
+from batchlimit import RateLimited, Statistics, StoreUnavailable
 from batchlimit.base.histogram import BOUNDS
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
@@ -75,6 +76,21 @@ def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Cloc
         limiter.try_acquire(f"key {number}")
     seen = limiter.statistics()
     assert (seen.available, seen.durations.total) == (False, 6), "while the circuit is open nothing is asked"
+
+
+def test_a_call_that_waits_for_the_store_is_counted_as_a_call_that_waits(api: Api, clock: Clock) -> None:
+    store, seen = MemoryStore(clock), list[Statistics]()
+    spend = store.spend
+
+    def seeing(*args: Any, **options: Any) -> Any:
+        seen.append(limiter.statistics())
+        return spend(*args, **options)
+
+    store.spend = seeing  # type: ignore[method-assign]
+    with api(store, "5/s", clock=clock) as limiter:
+        assert limiter.try_acquire("ann")
+        after = limiter.statistics()
+    assert [(each.calls, each.waiting, each.admitted) for each in [*seen, after]] == [(1, 1, 0), (1, 0, 1)]
 
 
 def test_of_what_decide_refuses_the_store_has_the_first_alone(api: Api, clock: Clock, without_refresher: None) -> None:

@@ -1,7 +1,9 @@
 """Which entry stands for a key."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from batchlimit.base.unique import live_limiters
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from tests.sync.stage import KEY, Clock, Stage
 
 pytestmark = pytest.mark.usefixtures("without_refresher")
@@ -26,6 +29,51 @@ def test_a_key_has_one_entry_until_that_has_retired() -> None:
         second = keyspace.find(KEY, SLOW)
         assert second is not first
         assert keyspace.find(KEY, SLOW) is second
+
+
+def test_a_key_that_has_just_retired_goes_on_where_it_ended() -> None:
+    """Nobody has let it go yet: the next caller comes first."""
+    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(1), clock=(clock := Clock()), idle_after=1e6) as limiter:
+        assert limiter.try_acquire(KEY)
+        keyspace, first = limiter._registry._keyspace, limiter._entries[KEY]
+        while not first.reservoir.state.is_retired:
+            clock.now = first.reservoir.lifecycle.due()
+            first.reservoir.lifecycle.tend(clock.now)
+        second = keyspace.find(KEY, SLOW)
+        assert second.reservoir.state.view.known() == first.reservoir.state.view.known()
+        assert (limiter.statistics().keys, limiter.statistics().admitted) == (1, 1)
+
+
+def test_keys_that_are_not_in_use_leave_no_sooner_than_there_is_no_room() -> None:
+    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(1), clock=Clock(), max_keys=20) as limiter:
+        keyspace = limiter._registry._keyspace
+        snapshot = KeySnapshot(1000.0, 0.0, 1000.0, 1, 7, 60, 0, 0.002, 1000.0)
+        for number in range(10):
+            keyspace._dormant.put(f"dormant {number}", snapshot, 1000.0)
+        for number in range(12):
+            keyspace.find(f"in use {number}", SLOW)
+            assert len(keyspace) == min(11 + number, 20)
+
+
+def test_a_limiter_that_has_ended_keeps_no_entry() -> None:
+    with RateLimiter(Stage(), SLOW, sizer=FixedBatch(5), clock=Clock()) as limiter:
+        assert limiter.try_acquire(KEY)
+        entry = weakref.ref(limiter._entries[KEY].lock)
+    gc.collect()
+    assert entry() is None
+    assert limiter.statistics().admitted == 1
+
+
+def test_the_end_of_the_interpreter_is_left_to_the_registry_which_comes_after_the_users_own_handlers() -> None:
+    with RateLimiter(Stage(), SLOW, clock=Clock()) as limiter:
+        ends: Any = weakref.finalize
+        own = [each for each in ends._registry if each.peek()[0] is limiter]
+        assert [each.atexit for each in own] == [False]
+
+
+def test_a_limiter_of_an_url_gives_its_store_the_time_to_connect_that_was_said() -> None:
+    with RateLimiter.from_url("memory://", "1/s", deadline=0.5, connect_timeout=7.0) as limiter:
+        assert limiter._registry.store.longest == 7.5
 
 
 def test_an_entry_that_a_caller_needs_stays_and_another_one_goes() -> None:
@@ -67,6 +115,9 @@ def test_what_a_key_did_is_counted_once_though_it_has_another_name_now() -> None
         keyspace.obey(Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0)))
         keyspace.recode(limiter._entries[KEY])
         assert limiter.statistics().admitted == 1
+        assert limiter.try_acquire(KEY)
+        told = limiter.statistics().policies
+        assert {name: each.admitted for name, each in told.items()} == {KEY: 1, "*": 1}
 
 
 def test_an_entry_that_was_let_go_is_not_counted_again_by_another_code() -> None:

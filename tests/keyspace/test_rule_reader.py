@@ -1,5 +1,6 @@
 """How a limiter reads the overrides in its store, whatever that raises."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from batchlimit.base.steps import run
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.rule_reader import RuleReader
+from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.override import NotUnderstood
 
 
@@ -18,6 +20,18 @@ class Rules:
 
     def read(self, known: int) -> Any:
         raise self.error
+
+
+def test_all_keys_go_by_the_rules_again_where_an_override_ends() -> None:
+    now, reconsidered = [100.0], list[float]()
+    reader = RuleReader(None, lambda: now[0], lambda steps: None, lambda: reconsidered.append(now[0]))
+    fields = {"revision": "7", "form": "1", "rule:ann": '{"quota": "5/s", "until": 1010}'}
+    reader.known.learn(Published(7, 1000.0, fields), now[0])
+    assert reader.expire() == 110.0
+    assert reconsidered == []
+    now[0] = 110.0
+    assert reader.expire() == math.inf
+    assert reconsidered == [110.0]
 
 
 @pytest.mark.parametrize(

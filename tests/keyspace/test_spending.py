@@ -65,6 +65,18 @@ class Told(NoRules):
         self.in_force = InForce.at(Overrides(3, overrides), 0.0)
 
 
+class Heard(NoRules):
+    """Overrides that are to be looked at from now on, and what was told of them."""
+
+    looks_at = NOW
+
+    def __init__(self, heard: list[tuple[int, float]]) -> None:
+        self.heard = heard
+
+    def hear(self, told: int, now: float) -> None:
+        self.heard.append((told, now))
+
+
 class Keys:
     """A Spending, and what is around it."""
 
@@ -125,6 +137,7 @@ class Keys:
         (None, FixedBatch(2), 2, True),
         (None, TimeBatch(), 1, True),
         (None, AtLeastTwo(), 1, False),
+        (None, AT_HALF, 1, True),
         (None, MOCK, 1, False),
         (KNOWN, TimeBatch(), 1, True),
         (KNOWN._replace(demand=4.0, counted_at=NOW), TimeBatch(0.4, 0.4), 1, True),
@@ -142,7 +155,7 @@ class Keys:
     ],
     ids=[
         "an unknown key", "a sizer that wants more", "but not more than the call costs", "nobody asked lately",
-        "the user's own sizer, made of the default", "and a mock of it",
+        "the user's own sizer, made of the default", "nobody knows whether the bucket is rich", "and a mock of it",
         "or seldom", "less than the next call in a lease", "more", "more, but not more than it costs", "a while ago",
         "one call alone just now", "more than one", "one call that cost as much",
         "half of the bucket is there", "less than half",
@@ -227,8 +240,11 @@ def test_a_shadow_needs_an_entry(mode: Any, spends: bool) -> None:
     assert (Keys(mode=mode).begin() is not None) is spends
 
 
-def test_a_spend_tells_how_old_its_quota_is_and_of_which_rank() -> None:
-    assert Keys(revision=4).begun(3).message == Spend("ann", HUNDRED, 3, age=5.0, revision=4)
+@pytest.mark.parametrize(("later", "age"), [(0.0, 5.0), (-4.5, 0.5), (-6.0, 0.0)])
+def test_a_spend_tells_how_old_its_quota_is_and_of_which_rank(later: float, age: float) -> None:
+    keys = Keys(revision=4)
+    keys.clock.pass_by(later)
+    assert keys.begun(3).message == Spend("ann", HUNDRED, 3, age=age, revision=4)
 
 
 @pytest.mark.parametrize(("fill", "told"), [("full", 1.0), ("share", 0.5), ("empty", 0.0)])
@@ -322,10 +338,10 @@ def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     assert spend.level == 12
 
 
-@pytest.mark.parametrize(("epoch", "is_lost"), [(7, False), (8, True)])
-def test_a_bucket_of_another_epoch_is_counted_as_a_loss(epoch: int, is_lost: bool) -> None:
+@pytest.mark.parametrize(("known", "epoch", "is_lost"), [(7, 7, False), (7, 8, True), (1, 2, True)])
+def test_a_bucket_of_another_epoch_is_counted_as_a_loss(known: int, epoch: int, is_lost: bool) -> None:
     keys = Keys()
-    keys.know()
+    keys.know(KNOWN._replace(epoch=known))
     keys.settle(keys.begun(), epoch=epoch)
     assert keys.settled == [(HUNDRED, 1, is_lost)]
 
@@ -354,6 +370,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     assert waiter.verdict is not None
     assert reservoir.forecast.denied_for(30, NOW) == pytest.approx(0.1, rel=1e-3)
     assert reservoir.state.view.known()[2] == 0  # a call that comes once this is dormant may spend
+    assert keys.spending.fetch(keys.begun(key="bob")).ask.epoch == 0, "of a bucket that nobody has heard of"
 
 
 @pytest.mark.parametrize(
@@ -363,7 +380,7 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
         (HUNDRED, 0.05, 0.2500001, True),
         (HUNDRED, 1.0, 2.0, False),
         (HUNDRED, 1.0, 2.01, True),
-        (Quota(0.02, 10), 0.05, 0.49, False),
+        (Quota(0.02, 10), 0.05, 0.5, False),
         (Quota(0.02, 10), 0.05, 0.51, True),
         (Quota(0.0001, 10), 0.05, 1.999999, False),
         (Quota(0.0001, 10), 0.05, 2.000001, True),
@@ -393,6 +410,51 @@ ENDS: dict[str, Callable[[Keys, KeySpend], object]] = {
     "leased of": lambda keys, spend: keys.spending.settle([spend], None),
     "interrupted": lambda keys, spend: keys.spending.end([spend]),
 }
+
+
+def test_several_keys_are_late_by_when_the_first_of_them_began() -> None:
+    keys = Keys({"ann": HUNDRED, "bob": HUNDRED})
+    plain, answer = keys.spending.code.quota, Spent(True, 0.0, 7, (5.0,))
+
+    def slow(key: str) -> Quota:
+        keys.clock.pass_by(0.2 * (key == "bob"))
+        return plain(key)
+
+    keys.spending.code.quota = slow
+    begun = keys.spending.begin({"ann": 1, "bob": 1})
+    assert begun is not None
+    keys.clock.pass_by(0.1)
+    assert keys.spending.settle(begun, (answer, answer))[0] is None
+
+
+def test_an_answer_for_fewer_keys_than_were_asked_for_is_an_error() -> None:
+    keys = Keys({"ann": HUNDRED, "bob": HUNDRED})
+    begun = keys.spending.begin({"ann": 1, "bob": 1})
+    assert begun is not None
+    with pytest.raises(ValueError, match="shorter"):
+        keys.spending.settle(begun, (Spent(True, 0.0, 7, (5.0,)),))
+    assert keys.settled == []
+
+
+def test_a_call_that_is_gone_or_that_nobody_will_answer_is_not_in_flight() -> None:
+    keys = Keys()
+    keys.begun()
+    assert len(keys.spending) == 0, "interrupted: nobody has it any more"
+    begun = keys.begun()
+    assert len(keys.spending) == 1
+    keys.spending.clear()
+    assert (len(keys.spending), begun.place) == (0, "ann")
+
+
+def test_the_revision_of_the_overrides_is_asked_for_from_its_instant_on_and_also_none_is_heard_of() -> None:
+    keys, heard = Keys(), list[tuple[int, float]]()
+    keys.spending._instance = replace(keys.instance, rules=(rules := Heard(heard)))
+    for seconds, looks in (-0.001, False), (0.0, True), (0.001, True):
+        keys.clock.now = rules.looks_at + seconds
+        assert keys.spending.looks is looks
+    for revision in (-1, 0, 3):
+        keys.spending.hear(revision)
+    assert heard == [(0, keys.clock.now), (3, keys.clock.now)]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -478,6 +540,19 @@ def test_if_one_of_several_keys_cannot_spend_nothing_is_begun(
             keys.spending.begin(costs)
     assert len(keys.spending) == 0
     assert keys.known() == KNOWN
+
+
+@pytest.mark.parametrize("most", [1, 2, 16])
+def test_as_many_keys_are_known_as_there_may_be(most: int) -> None:
+    keys = Keys(max_keys=most)
+    for n in range(3 * most):
+        spend = keys.begun(key=f"key-{n}")
+        keys.settle(spend)
+        assert len(keys.dormant) == min(n + 1, most)
+    keys.know(key="late")
+    refused = keys.begun(key="late")
+    keys.settle(refused, level=0.0, wait=0.5)
+    assert len(keys.dormant) == most
 
 
 def test_no_more_keys_are_known_than_there_may_be() -> None:

@@ -60,6 +60,28 @@ def test_no_more_are_kept_than_three_times_as_many_as_are_live(live: int) -> Non
     assert taken(plans, 1e6) == [float(i) for i in range(live)]
 
 
+class Watched(Thing):
+    """Notes how often somebody looks when it is due."""
+
+    looks = 0
+
+    @property
+    def due(self) -> float:
+        Watched.looks += 1
+        return self.at
+
+    @due.setter
+    def due(self, at: float) -> None:
+        self.at = at
+
+
+def test_where_all_plans_are_live_each_is_tidied_up_twice_at_most_on_average() -> None:
+    plans: TimerHeap[Thing] = TimerHeap()
+    for i in range(20_000):
+        plans.add(Watched(float(i)))
+    assert Watched.looks <= 3 * 20_000  # one of them to add it
+
+
 def test_none_is_due_for_ever() -> None:
     plans: TimerHeap[Thing] = TimerHeap()
     assert plans.first_at == math.inf

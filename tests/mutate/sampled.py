@@ -7,11 +7,13 @@ from tests.mutate.changes import ROOT, Mutation, sites
 
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
 _ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
-_APIS = [f"tests/apis/test_{each}.py" for each in ("spends", "several", "pauses", "close", "overrides", "parity")]
+_CALLS = ("spends", "several", "pauses", "close", "overrides", "parity", "rule_file", "statistics", "events")
+_LIFE = ["tests/life/test_dormant_keys.py", "tests/life/test_max_keys.py"]
+_WARNING = "tests/apis/test_outage.py::test_a_warning_points_at_the_line_that_makes_the_limiter"
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
-    "keyspace": ["tests/keyspace", *_APIS, "tests/life/test_dormant_keys.py", _MODEL],
+    "keyspace": ["tests/keyspace", *(f"tests/apis/test_{each}.py" for each in _CALLS), *_LIFE, _WARNING, _MODEL],
     "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
