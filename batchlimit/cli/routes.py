@@ -194,11 +194,17 @@ def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:
     for number, wide in enumerate(routes):
         for place, exact in enumerate(routes):
             others = [] if exact.is_exempt else [rule for rule in _limits(wide, exact) if rule not in exact.rules]
-            if others and number < place and "<" not in wide.path.text:
+            if not others:
+                continue
+            if number < place and "<" not in wide.path.text:
                 taken = f"{wide.path.pattern}, above it, takes its requests"
                 yield exact.function, f"{exact.path.pattern} is never reached: {taken}"
-            elif others:
-                yield from _apart(exact, others)
+            elif not exact.rules or any(rule in other.others for rule in exact.rules for other in others):
+                what = f"charged to {', '.join(rule.name for rule in others)} too: write a rule for it with replaces"
+                yield exact.function, f"{exact.path.pattern} is {what}"
+            else:
+                for rule in exact.rules:
+                    rule.others += [other for other in others if other not in rule.others]
 
 
 def _limits(wide: SourceRoute, exact: SourceRoute) -> list[MigratedRule]:
@@ -206,15 +212,6 @@ def _limits(wide: SourceRoute, exact: SourceRoute) -> list[MigratedRule]:
     asked = exact.path.pattern
     taken = wide.rules if _takes_in(wide.path.pattern, asked) else []
     return [rule for rule in taken if any(_takes_in(each, asked) for each in rule.match)]
-
-
-def _apart(exact: SourceRoute, others: Sequence[MigratedRule]) -> Iterator[tuple[Function, str]]:
-    if not exact.rules or any(rule in other.others for rule in exact.rules for other in others):
-        names = ", ".join(rule.name for rule in others)
-        yield exact.function, f"{exact.path.pattern} is charged to {names} too: write a rule for it with replaces"
-        return
-    for rule in exact.rules:
-        rule.others += [other for other in others if other not in rule.others]
 
 
 def _takes_in(wide: str, exact: str) -> bool:

@@ -190,7 +190,8 @@ class Gate:
         return room - ahead > self.partitions.kept(now_ns)
 
     def _share_out(self) -> None:
-        self.partitions.resize(self.limit)
+        for partition in self.partitions.all:
+            partition.resize(self.limit)
         self._set_behind(self.behind)
 
     def _set_behind(self, behind: bool) -> None:

@@ -130,7 +130,9 @@ class LockedGate:
         if self._partitions.unknown == "spare":
             return gate.partitions.rest
         permit._state = OVER
-        raise self.counts.refusal_of_unknown(gate, partition)
+        self.counts.refused["unknown_partition"] += 1
+        detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
+        raise ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
 
     def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
         """Enter as Gate.enter says, or return why not; no permit is completed meanwhile. Requires the lock."""

@@ -88,29 +88,20 @@ class Partitions:
 
 
 class Partition:
-    """The calls of one partition. Calls under a name without a share are in one partition without a guarantee.
-
-    Attributes:
-        name: Its name; "": that of all other calls.
-        busy: How many of its calls are under way.
-        guaranteed: How many places its share guarantees it.
-        most: How many places it may have at most; None: it has no cap.
-        asked_ns: When a call last came for a place.
-        tally: What each permit and waiter refers to that is counted in `busy`, from before that to after it.
-    """
+    """The calls of one partition. Calls under a name without a share are in one partition without a guarantee."""
 
     __slots__ = ("_cap", "_share", "_strict", "_unused", "asked_ns", "busy", "guaranteed", "most", "name", "tally")
 
     def __init__(self, name: str, share: float = 0.0, *, strict: bool = False, cap: float | None = None) -> None:
-        self.name = name
+        self.name = name  # "": that of all other calls
         self._share = _fraction(share)
         self._cap = None if cap is None else _fraction(cap)
         self._strict = strict
-        self.busy = 0
-        self.guaranteed = 0
-        self.most: int | None = None
-        self.asked_ns = -_LENT_AFTER_NS
-        self.tally = object()
+        self.busy = 0  # how many of its calls are under way
+        self.guaranteed = 0  # how many places its share guarantees it
+        self.most: int | None = None  # how many places it may have; None: it has no cap
+        self.asked_ns = -_LENT_AFTER_NS  # when a call last came for a place
+        self.tally = object()  # each permit and waiter that `busy` counts refers to it, from before that to after it
         self._unused = getrefcount(self.tally)
 
     @property
@@ -142,38 +133,25 @@ class Partition:
 
 
 class PartitionTable:
-    """The partitions of one gate.
-
-    Attributes:
-        all: Every partition with a share, and last the one of all other calls.
-        by_name: The partitions that have a share.
-        rest: The partition of all other calls.
-        is_strict: True if their shares are strict.
-        is_open: True if any call may enter while the limit is not reached.
-    """
+    """The partitions of one gate."""
 
     __slots__ = ("all", "by_name", "is_open", "is_strict", "rest")
 
     def __init__(self, partitions: Partitions | None) -> None:
         self.is_strict = partitions is not None and partitions.strict
         shares, caps = (partitions.shares, partitions.caps) if partitions else ({}, {})
-        self.is_open = not self.is_strict and not caps
+        self.is_open = not self.is_strict and not caps  # whether any call may enter while the limit is not reached
         self.by_name = {
             name: Partition(name, shares.get(name, 0.0), strict=self.is_strict, cap=caps.get(name))
             for name in dict.fromkeys((*shares, *caps))
             if name
         }
-        self.rest = Partition("", cap=caps.get(""))
+        self.rest = Partition("", cap=caps.get(""))  # that of all calls without a name that is here
         self.all = *self.by_name.values(), self.rest
 
     def of(self, name: str) -> Partition:
         """Return the partition of this name; that of all other calls if it has no share."""
         return self.by_name.get(name, self.rest)
-
-    def resize(self, limit: int) -> None:
-        """Take the shares of another limit."""
-        for partition in self.all:
-            partition.resize(limit)
 
     def kept(self, now_ns: int) -> int:
         """Return how many places are kept free for partitions that claimed their strict share lately."""

@@ -65,9 +65,11 @@ class Shedding:
     over: int | None = None
 
     def __post_init__(self) -> None:
-        _check_periods("after", self.after)
-        if self.over is not None:
-            _check_periods("over", self.over)
+        for name, periods in (("after", self.after), ("over", 1 if self.over is None else self.over)):
+            if isinstance(periods, bool) or not isinstance(periods, int):
+                raise TypeError(f"{name} must be a whole number of periods, not {periods!r}")
+            if periods < 1:
+                raise ValueError(f"{name} must be at least 1 period, not {periods}")
         if isinstance(self.share, bool) or not isinstance(self.share, int | float):
             raise TypeError(f"share must be a number, not {self.share!r}")
         if not 1e-6 <= self.share <= 1:
@@ -82,13 +84,6 @@ def check_shedding(shedding: object, watchers: object) -> None:
         raise TypeError(f"shedding must be like Shedding(after=3), not {shedding!r}")
     if shedding is not None and not watchers and shedding.over is None:
         raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
-
-
-def _check_periods(name: str, periods: object) -> None:
-    if isinstance(periods, bool) or not isinstance(periods, int):
-        raise TypeError(f"{name} must be a whole number of periods, not {periods!r}")
-    if periods < 1:
-        raise ValueError(f"{name} must be at least 1 period, not {periods}")
 
 
 class Shedder:

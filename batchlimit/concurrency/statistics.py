@@ -137,11 +137,7 @@ _RECENT = 16
 
 
 class Counts:
-    """Counts calls by how they ended, and refusals by reason. Every method requires the lock of the gate.
-
-    Attributes:
-        key: The key whose calls are counted; None: the limiter has one limit for all.
-    """
+    """Counts calls by how they ended, and refusals by reason. Every method requires the lock of the gate."""
 
     __slots__ = (
         "_mean_ns", "_waits", "abandoned", "bypassed", "dropped", "ignored", "key", "last_rtt_ns", "refused", "shed",
@@ -149,7 +145,7 @@ class Counts:
     )  # fmt: skip
 
     def __init__(self, key: str | None = None) -> None:
-        self.key = key
+        self.key = key  # whose calls are counted; None: the limiter has one limit for all
         self.succeeded = self.dropped = self.ignored = 0
         self.bypassed = self.abandoned = self.shed = self.unknown = 0
         self.last_rtt_ns = 0
@@ -181,12 +177,6 @@ class Counts:
         wait = gate.wait_ns(self._mean_ns, reason, now_ns)
         seconds = None if wait is None else wait / _SECOND
         return ConcurrencyLimited(reason, seconds, gate.limit, gate.in_flight, "", self.key)
-
-    def refusal_of_unknown(self, gate: Gate, partition: str) -> ConcurrencyLimited:
-        """Count the refusal of a call under a name that no partition has; return it."""
-        self.refused["unknown_partition"] += 1
-        detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
-        return ConcurrencyLimited("unknown_partition", None, gate.limit, gate.in_flight, detail, self.key)
 
     def statistics(
         self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float], law: LawState

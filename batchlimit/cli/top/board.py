@@ -85,11 +85,6 @@ class _SeenKey:
     is_average: bool = True
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=TREND))
 
-    @classmethod
-    def begun(cls, sample: BucketSample) -> "_SeenKey":
-        age = max(1.0, sample.at - sample.epoch)
-        return cls(sample, _rates(sample, None, age), deque([sample], _OVER))
-
     def follow(self, sample: BucketSample) -> None:
         if sample.at <= self.last.at:
             return
@@ -124,7 +119,8 @@ class Board:
             newest = max(newest, sample.at)
             known = self._known.get(sample.key)
             if known is None or known.last.epoch != sample.epoch:
-                self._known[sample.key] = _SeenKey.begun(sample)
+                rates = _rates(sample, None, max(1.0, sample.at - sample.epoch))
+                self._known[sample.key] = _SeenKey(sample, rates, deque([sample], _OVER))
             else:
                 known.follow(sample)
         self._known = {key: each for key, each in self._known.items() if each.last.at >= newest - _STALE}

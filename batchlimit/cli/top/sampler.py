@@ -76,21 +76,18 @@ class _Server:
         self._meter = _Meter(client)
         self._here: set[str] = set()  # keys that were found here
 
-    def look(self, watched: Sequence[str]) -> Look:
+    def look(self, watched: Iterable[str]) -> Look:
+        here, samples = [key for key in watched if key in self._here], dict[str, BucketSample]()
         try:
-            return self._look([key for key in watched if key in self._here])
+            self._meter.begin()
+            for keys in _parts(here):
+                samples |= self._read(keys)
+            self._here.difference_update(key for key in here if key not in samples)
+            part = self._go_on(samples)
+            self._here.update(samples)
+            calls, spent = self._meter.end()
         except FAILURES as error:
             raise failure(error, self._name) from error
-
-    def _look(self, watched: list[str]) -> Look:
-        self._meter.begin()
-        samples: dict[str, BucketSample] = {}
-        for keys in _parts(watched):
-            samples |= self._read(keys)
-        self._here.difference_update(key for key in watched if key not in samples)
-        part = self._go_on(samples)
-        self._here.update(samples)
-        calls, spent = self._meter.end()
         return Look(list(samples.values()), [], Cost(calls, spent / 1000, self._meter.is_guessed, part))
 
     def _go_on(self, samples: dict[str, BucketSample]) -> float:

@@ -51,7 +51,7 @@ class Rounds:
         clock: Callable[[], float] = time.monotonic,  # no round is late because the machine slept
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        self._watched = tuple(Polled(_checked(each)) for each in watchers)
+        self._watched = tuple(map(Polled, watchers))
         self._tell = tell
         self._alone = alone
         self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
@@ -149,12 +149,6 @@ class Rounds:
             left = due - self._clock()
             if self._stopping or done() or left <= 0.0 or not self._wait(self._bell, left):
                 return
-
-
-def _checked(watcher: object) -> Watcher:
-    if isinstance(watcher, type) or not isinstance(watcher, Watcher):
-        raise TypeError(f"a watcher must have a name and a poll(), like MemoryWatcher(), not {watcher!r}")
-    return watcher
 
 
 _living: Forkables[Rounds] = Forkables()

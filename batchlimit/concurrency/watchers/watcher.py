@@ -76,6 +76,9 @@ class Polled:
     __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
 
     def __init__(self, watcher: Watcher) -> None:
+        given: object = watcher
+        if isinstance(given, type) or not isinstance(given, Watcher):
+            raise TypeError(f"a watcher must have a name and a poll(), like MemoryWatcher(), not {given!r}")
         self._watcher = watcher
         self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
         self._poll: Future[str | None] | None = None

@@ -121,19 +121,16 @@ class Span:
             self._since = min(self._since, end)
         self.end = end
         age = end - self.begin
-        if self._give_up:
-            return self._shows_calm(age)
+        if self._give_up:  # a drain, which is to show calls without a queue
+            if age >= self._give_up and self._before <= 0:
+                return True
+            if age < _DRAIN_NS or self.count < _FEW:
+                return False
+            shown = self._due_after(0.5)
+            return age >= shown if self.count >= _MANY else age >= max(_LONG_DRAIN_NS, 1.5 * shown)
         if self._is_first and self.count >= _FIRST and age >= self._due_after(0.25):
             return True
         return end >= self._until or (end >= self._due and any(self.count >= n and age >= at for n, at in _ENOUGH))
-
-    def _shows_calm(self, age: int) -> bool:
-        if age >= self._give_up and self._before <= 0:
-            return True
-        if age < _DRAIN_NS or self.count < _FEW:
-            return False
-        shown = self._due_after(0.5)
-        return age >= shown if self.count >= _MANY else age >= max(_LONG_DRAIN_NS, 1.5 * shown)
 
     def _due_after(self, part: float) -> int:
         """Return how old the span must be: some round trips of the slowest operation, as far as `part` of them tell."""
