@@ -4,9 +4,8 @@ import gc
 import gzip
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, cast
+from contextlib import nullcontext
+from typing import Annotated, Any
 
 import typer
 
@@ -75,19 +74,13 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG, *before[1:])
     begun = time.process_time()
+    opening: Any = gzip.open if log.endswith(".gz") else open
     try:
-        with _opened(log) as source:
+        with nullcontext(sys.stdin) if log == "-" else opening(log, "rt", encoding="utf-8", errors="replace") as source:
             result = replay.run(lines(source, bad))
     finally:
         gc.set_threshold(*before)
     return result, result.requests / max(1e-9, time.process_time() - begun)
-
-
-def _opened(log: str) -> AbstractContextManager[Iterator[str]]:
-    if log == "-":
-        return nullcontext(sys.stdin)
-    opening: Any = gzip.open if log.endswith(".gz") else open
-    return cast("AbstractContextManager[Iterator[str]]", opening(log, "rt", encoding="utf-8", errors="replace"))
 
 
 _SHOWN = "check", "verdict", "found", "remedy"

@@ -167,7 +167,8 @@ class _SourceFile:
         asked = call.args[0] if call.args else given.get("limit_value")
         quotas = self._quotas(asked)
         cost, override = given.get("cost"), given.get("override_defaults")
-        rule = self._rule(function, call, patterns, _number(cost))
+        number = cost.value if isinstance(cost, ast.Constant) and isinstance(cost.value, int) else 1
+        rule = self._rule(function, call, patterns, number)
         rule.quotas += [quota for quota in quotas if quota not in rule.quotas]
         rule.match += [pattern for pattern in patterns if pattern not in rule.match]
         if isinstance(methods := given.get("methods"), ast.List | ast.Tuple) and patterns:
@@ -236,10 +237,6 @@ class _SourceFile:
         told = f"{self._path}:{node.lineno}: {problem}"
         if told not in self._found.problems:  # a limit in a variable is read at each of its routes
             self._found.problems.append(told)
-
-
-def _number(cost: ast.expr | None) -> int:
-    return cost.value if isinstance(cost, ast.Constant) and isinstance(cost.value, int) else 1
 
 
 def _value(call: ast.Call) -> str:

@@ -92,17 +92,15 @@ class Inclusions:
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     self._include(path, node, node.func)
 
-    def prefixes(self, path: Path, name: str) -> list[str] | None:
+    def prefixes(self, path: Path, name: str, within: tuple[Router, ...] = ()) -> list[str] | None:
         """Return the whole prefixes of a router, which a file makes by a name; None: not all of them are seen."""
-        return self._prefixes(Router(path.resolve(), name), ())
-
-    def _prefixes(self, router: Router, within: tuple[Router, ...]) -> list[str] | None:
+        router = Router(path.resolve(), name)
         own, included = self._own.get(router), self._found.get(router)
         if own is None or not included or router in within:
             return None
         found = list[str]()
         for each in included:
-            outer = self._prefixes(each.owner, (*within, router)) if each.owner in self._own else [""]
+            outer = self.prefixes(*each.owner, (*within, router)) if each.owner in self._own else [""]
             if outer is None or each.prefix is None:
                 return None
             found += [above + each.prefix + ("" if each.replaces else own) for above in outer]

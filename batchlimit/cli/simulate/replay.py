@@ -161,7 +161,7 @@ class Replay:
         """Take note of a call of the store."""
         screen = self._screens[name]
         self._sample.call(screen.kind)
-        screen.trust.call()
+        screen.trust.called += 1
 
     def _end(self, screen: Screen) -> None:
         """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""

@@ -136,14 +136,14 @@ class BucketTrust:
     """What is known of one key. Before `until` (s) the plain bucket decides; -inf: reservoirs do."""
 
     __slots__ = (
-        "_admitted", "_asked", "_begun", "_called", "_left", "_length", "_plain", "calls", "count", "pace", "until",
+        "_admitted", "_asked", "_begun", "_left", "_length", "_plain", "called", "calls", "count", "pace", "until",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.pace = 1.0  # of the refill of the plain bucket, as a share of its rate
         self.count = 0  # requests of the present window that the plain bucket decided
         self.calls = 0.0  # of the store that reservoirs would have made for those of the windows before
-        self._left = self._asked = self._called = 0
+        self._left = self._asked = self.called = 0
         self._length = 0.0
         self.begin(math.inf)
 
@@ -151,11 +151,7 @@ class BucketTrust:
         """Begin a window in which reservoirs decide."""
         self.settle()
         self.until, self._begun = -math.inf, now
-        self._asked = self._admitted = self._plain = self._called = 0
-
-    def call(self) -> None:
-        """Take note of a call of the store."""
-        self._called += 1
+        self._asked = self._admitted = self._plain = self.called = 0
 
     def add(self, admitted: int, plain: int) -> None:
         """Take note of tokens that reservoirs admitted, and the plain bucket would have."""
@@ -188,7 +184,7 @@ class BucketTrust:
     def settle(self) -> None:
         """Count the calls of the present window, which ends."""
         if self.count:
-            self.calls += self.count * self._called / self._asked
+            self.calls += self.count * self.called / self._asked
         self.count = 0
 
 

@@ -204,7 +204,7 @@ def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], las
     trust.begin(0.0)
     for _ in range(30):
         trust.add(4, 4)
-        trust.call()
+        trust.called += 1
     trust.judge(5.0, 0.0)
     for window, count in enumerate(counts):
         trust.count = count
@@ -219,7 +219,7 @@ def test_calls_count_by_the_window_whose_requests_they_are_of() -> None:
     trust.begin(0.0)
     for _ in range(30):
         trust.add(4, 4)
-        trust.call()
+        trust.called += 1
     trust.judge(5.0, 0.0)
     trust.count = 20
     trust.begin(1000.0)
