@@ -34,22 +34,18 @@ class AcquireOrder:
 
     def this_round(self) -> tuple[str, ...]:
         """Return the keys in the order in which to acquire them in this round."""
-        if self._holds:
+        if self._rounds >= _ROUNDS:
             return self._keys
         return (self._first, *(key for key in self._keys if key != self._first))
 
     def may_wait(self, key: str) -> bool:
         """Whether the caller waits at this key, if there is no room."""
-        return self._holds or key == self._first
+        return self._rounds >= _ROUNDS or key == self._first
 
     def turned_away(self, key: str) -> None:
         """Begin the next round: this key had no room, and what was held is given back."""
         self._first = key
         self._rounds += 1
-
-    @property
-    def _holds(self) -> bool:
-        return self._rounds >= _ROUNDS
 
 
 def entering(

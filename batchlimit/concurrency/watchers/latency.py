@@ -85,11 +85,6 @@ class _Probe:
         self.came = self._clock()
         self.made.set()
 
-    @property
-    def lag(self) -> float:
-        """How long the loop took, or takes so far; in seconds."""
-        return (self._clock() if self.came is None else self.came) - self.asked
-
 
 class LoopLagWatcher:
     """Sees that an event loop takes long to run a call that is due now: its tasks wait as long, each time.
@@ -161,9 +156,10 @@ class LoopLagWatcher:
         if not self._wait(probe.made, self._patience) and not self._runs():  # it ended, and owes nothing any more
             self._probe = None
             return None
-        if not self._threshold.update(probe.lag):
+        lag = (self._clock() if probe.came is None else probe.came) - probe.asked
+        if not self._threshold.update(lag):
             return None
-        return f"loop lagged for {probe.lag:.3f} s" + ("" if probe.made.is_set() else " so far")
+        return f"loop lagged for {lag:.3f} s" + ("" if probe.made.is_set() else " so far")
 
     def _ask(self) -> _Probe | None:
         """Return the call that the loop still owes, or a new one; None where it was closed just now."""

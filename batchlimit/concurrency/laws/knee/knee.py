@@ -257,11 +257,12 @@ class Knee(CountingLaw):
         drains, reading = self._drains, self._baselines.read(self._span.times, self._span.within)
         drains.under_way = False
         self._estimate, self._why = drains.settled, "drain"
-        if drains.listens:
-            self._hear(reading)
+        ratio = reading.ratio
+        # The drains of the others may show that calls take far less than was believed, if enough calls do.
+        if drains.listens and self._baselines.is_far_off(ratio) and self._span.count >= _HEARD:
+            self._usual *= self._baselines.learn_drain(reading, False, self._span.is_by_chance)
         if drains.listens or not reading.counts:
             return
-        ratio = reading.ratio
         drains.relax(self._least, self._baselines.is_far_off(ratio))
         may_rise = self._trust.drained(drains.before, ratio)
         self._usual *= self._baselines.learn_drain(reading, may_rise, self._span.is_by_chance)
@@ -272,11 +273,6 @@ class Knee(CountingLaw):
             self._estimate, self._speed, self._why = max(self._estimate, self._uncut), math.inf, "trust"
         if self._uncut:
             self._uncut, self._far, self._usual = 0.0, 0, max(1.0, self._usual)
-
-    def _hear(self, reading: SpanTimes) -> None:
-        """Learn from the drains of the others that calls take far less than was believed, if enough calls show it."""
-        if self._baselines.is_far_off(reading.ratio) and self._span.count >= _HEARD:
-            self._usual *= self._baselines.learn_drain(reading, False, self._span.is_by_chance)
 
     def _lose(self, now: int) -> None:
         """Shrink for a loss, at most once a span."""
