@@ -33,9 +33,7 @@ class AsyncPermit(BasePermit):
     it alike. The end of the block completes it, and so do `success`, `drop` and `ignore`, as those of Permit.
 
     Attributes:
-        operation: What kind of call it is, as `acquire` was told.
-        priority: Its priority, as `acquire` was told.
-        start_ns: When it was admitted (ns of the limiter's clock); not set if `bypass` let the call in.
+        operation, priority, start_ns: As of Permit.
 
     Raises:
         ConcurrencyLimited: The call was refused where it would enter; `reason` says why.

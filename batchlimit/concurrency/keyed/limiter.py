@@ -22,7 +22,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         limits: A dict from keys and glob patterns to limits: a whole number of calls, or Keyed, which adds a queue or a
             law. A key counts by the first entry that names it: the key itself, then the patterns in their order, then
             "*".
-        classify: Returns what an exception that ended a call tells about the load (default: `classify`).
+        classify, clock: As of ConcurrencyLimiter, with the same defaults.
         bypass: Called with operation and key; returns True for calls that are not limited (default None: all are).
         max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
             leaves forgets what its law has learnt.
@@ -32,7 +32,6 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         every: The period of all watchers and of shedding (seconds, default 30).
         shedding: When to end calls of all keys that are under way, if `watchers` have reasons to back off for long
             (default None: never). What ends calls of one key is for `Keyed`.
-        clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:
         TypeError: An argument is of the wrong type.
@@ -67,12 +66,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
 
         Args:
             key: What is limited, such as "repo:42".
-            partition: The name of the call's partition (default "": what no share guarantees).
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
-            operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
-            priority: Callers of high priority are served first in the queue, and those of low priority are shed first
-                (a whole number, default 0).
-            sheddable: True if the call may be told to give up (default False); see Shedding.
+            partition, timeout, operation, priority, sheddable: As of `ConcurrencyLimiter.acquire`, with the same
+                defaults.
 
         Returns:
             The permit, held until it is completed.

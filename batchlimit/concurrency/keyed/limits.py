@@ -177,18 +177,10 @@ class PatternStatistics:
 
     Attributes:
         keys: How many keys are in memory now (default 0).
-        in_flight: How many calls are under way now (default 0).
-        waiting: How many callers wait now (default 0).
-        succeeded: Calls that ended as a success (default 0).
-        dropped: Calls that load made fail (default 0).
         ignored: Calls that are over and that no law was told of, the abandoned ones included, and what `acquire_all`
             gave back because another key had no room (default 0).
-        abandoned: Permits that were never completed; the garbage collector found them (default 0).
-        bypassed: Calls that `bypass` let in; nothing else counts them (default 0).
-        shed: Calls under way that were told to give up (default 0).
-        unknown: Calls under a name that no partition has (default 0).
-        refused: Refusals by reason; see ConcurrencyLimited for the reasons (default: none).
-        waits: How long callers waited in the queue, admitted then or not (default: nobody did).
+        in_flight, waiting, succeeded, dropped, abandoned, bypassed, shed, unknown, refused, waits: As of
+            ConcurrencyStatistics (default: nothing was counted).
         baselines: How long calls take without a queue, by operation, as the laws hold: of the keys in memory the
             longest (seconds; default: they hold nothing).
 

@@ -43,8 +43,7 @@ class Settable(Fixed):
         limit: How many calls may be under way at first (whole number, at least 1).
 
     Raises:
-        TypeError: `limit` is no whole number.
-        ValueError: `limit` is below 1.
+        TypeError, ValueError: As Fixed.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -69,8 +68,7 @@ class Settable(Fixed):
             limit: How many calls may be under way (whole number, at least 1).
 
         Raises:
-            TypeError: `limit` is no whole number.
-            ValueError: `limit` is below 1.
+            TypeError, ValueError: As Fixed.
         """
         self._limit = _checked(limit)
         for changed in self._listeners:
