@@ -9,7 +9,7 @@ from typing import TypeVar
 from batchlimit.base.histogram import Histogram
 from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
-from batchlimit.concurrency.law import Calibrated, Law, LawState, Sample, baselines_of, state_of
+from batchlimit.concurrency.law import Calibrated, Law, Sample, WrappingLaw, baselines_of
 from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.fixed import Fixed
 from batchlimit.concurrency.limit_control import by_time_of_day, calibrated
@@ -111,17 +111,17 @@ def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
     )
 
 
-class SharedLaw:
+class SharedLaw(WrappingLaw):
     """One law behind several gates, whose calls end in any thread.
 
     The garbage collector may complete a permit of another key while this thread updates or reads the law. That sample
     is left out: a law is never called in the middle of its own work.
     """
 
-    __slots__ = ("_is_busy", "_law", "_lock")
+    __slots__ = ("_is_busy", "_lock")
 
     def __init__(self, law: Law) -> None:
-        self._law = law
+        super().__init__(law)
         self.after_fork()
 
     def __repr__(self) -> str:
@@ -130,16 +130,6 @@ class SharedLaw:
     def after_fork(self) -> None:
         """Forget who holds the lock: a thread of the parent may have."""
         self._lock, self._is_busy = threading.RLock(), False
-
-    @property
-    def limit(self) -> int:
-        """How many calls of each key may be under way now."""
-        return self._law.limit
-
-    @property
-    def state(self) -> LawState:
-        """What the law tells of itself."""
-        return state_of(self._law)
 
     @property
     def baselines(self) -> Mapping[str, float]:

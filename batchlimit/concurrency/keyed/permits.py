@@ -129,6 +129,13 @@ class _Together:
         for permit in self._permits:
             permit.operation = operation
 
+    def __enter__(self) -> Self:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
+        for permit in self._permits:
+            permit.__enter__()
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -184,11 +191,6 @@ class Permits(_Together):
 
     def __repr__(self) -> str:
         return f"<Permits of {len(self.keys)} keys>"
-
-    def __enter__(self) -> Self:
-        for permit in self._permits:
-            permit.__enter__()
-        return self
 
 
 class AsyncPermits(_Together):
@@ -249,13 +251,6 @@ class AsyncPermits(_Together):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, trace)
-
-    def __enter__(self) -> Self:
-        if not self._permits:
-            raise RuntimeError(f"{self!r} was not awaited: write `async with`")
-        for permit in self._permits:
-            permit.__enter__()
-        return self
 
     async def _enter(self) -> Self:
         if self._was_awaited:
