@@ -26,8 +26,7 @@ def set_(
         str | None, typer.Argument(help="Such as 20/s, '5/minute; 100/day', or 0/s to refuse everything.")
     ] = None,
     shadow: Annotated[
-        bool,
-        typer.Option("--shadow", help="Refuse nothing, and count what was to be refused; with a quota: on trial."),
+        bool, typer.Option("--shadow", help="Refuse nothing, and count what was to be refused; with a quota: on trial.")
     ] = False,
     weight: Annotated[int | None, typer.Option(help="Of each instance, where tokens are short.")] = None,
     on_failure: Annotated[

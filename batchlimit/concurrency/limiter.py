@@ -57,21 +57,15 @@ class BaseLimiter(Unique):
         if isinstance(law, Gitaly) and not watchers:
             raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
         check_shedding(shedding, watchers)
+        law = by_time_of_day(law, clock)
         self._locked_gate = LockedGate(
-            by_time_of_day(law, clock),
-            partitions=partitions,
-            queue=queue,
-            classify=classify,
-            bypass=bypass,
-            watchers=watchers,
-            clock=clock,
+            law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, watchers=watchers, clock=clock
         )
         shedder = None if shedding is None else Shedder(shedding)
         tell = partial(_end_period, self._locked_gate, bool(watchers), shedder)
         self._rounds = Rounds(watchers, tell, every=every, alone=shedder is not None)
         self._rounds.start()
-        # One that was dropped unclosed leaves no thread behind.
-        weakref.finalize(self, self._rounds.retire)
+        weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._locked_gate!r}>"

@@ -132,7 +132,7 @@ class LockedGate:
         permit._state = OVER
         self.counts.refused["unknown_partition"] += 1
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
-        raise ConcurrencyLimited("unknown_partition", None, limit=gate.limit, in_flight=gate.in_flight, detail=detail)
+        raise ConcurrencyLimited("unknown_partition", None, gate.limit, gate.in_flight, detail, self.counts.key)
 
     def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
         """Enter as Gate.enter says, or return why not; no permit is completed meanwhile. Requires the lock."""

@@ -59,12 +59,7 @@ class Periodic(WrappingLaw):
     __slots__ = ("_ends_ns", "_every_ns", "_observed", "_statistic")
 
     def __init__(
-        self,
-        law: Law,
-        *,
-        every: float = 3.0,
-        statistic: Callable[[Sequence[int]], float] = p95,
-        last: int = 1000,
+        self, law: Law, *, every: float = 3.0, statistic: Callable[[Sequence[int]], float] = p95, last: int = 1000
     ) -> None:
         super().__init__(law)
         self._every_ns = setting.nanoseconds("every", every, 1e-9)
