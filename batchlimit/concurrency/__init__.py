@@ -36,7 +36,7 @@ A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. 
 a limit. The gate serves waiters, which are woken as soon as the lock is free.
 
 A period ends: the thread of Rounds polls the watchers, tells the law what they saw, by `LimitControl.calibrate`, and
-ends calls by `SheddablePermits.shed`.
+ends calls by `SheddablePermits.end`.
 
 A process forks: the child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """

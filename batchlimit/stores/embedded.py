@@ -70,7 +70,9 @@ class EmbeddedServer:
                     has_ended = self._keeper.poll() is not None
                     if has_ended or time.monotonic() > deadline:
                         what = "start" if has_ended else f"answer within {timeout} s"
-                        raise StoreUnavailable(f"the embedded server did not {what}: {_tail(log)}", code="EMBEDDED")
+                        log.seek(0)
+                        told = log.read().decode(errors="replace").strip()[-1000:] or "it logged nothing"
+                        raise StoreUnavailable(f"the embedded server did not {what}: {told}", code="EMBEDDED")
                     time.sleep(0.005)
             except BaseException:
                 self._stop()
@@ -137,11 +139,6 @@ def _answers(path: str) -> bool:
             return connection.recv(64).startswith(b"+PONG")
         except OSError:
             return False
-
-
-def _tail(log: IO[bytes]) -> str:
-    log.seek(0)
-    return log.read().decode(errors="replace").strip()[-1000:] or "it logged nothing"
 
 
 def _stop(owner: int, keeper: subprocess.Popen[bytes], directory: str) -> None:

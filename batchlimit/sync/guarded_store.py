@@ -198,13 +198,10 @@ class GuardedStore(Timeouts):
         with contextlib.suppress(Exception):  # it was stopped; or this key alone is not to be served
             Retrying(stop=stop, sleep=sleep, **probe.retries)(look)
         if probe.is_needed and not self._stopped.is_set():
-            self._renew_pool()
+            # New threads: a store without a timeout may block the old ones for ever.
+            before, self._pool = self._pool, DaemonPool()
+            before.stop()
             self._answered(probe.part)
-
-    def _renew_pool(self) -> None:
-        """Use new threads: a store without a timeout may block the old ones for ever."""
-        before, self._pool = self._pool, DaemonPool()
-        before.stop()
 
 
 def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:

@@ -147,7 +147,7 @@ def threaded(
     law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the threaded API. The options are the limiter's; `keyed` are the limits of a limiter by key."""
-    limiter: Any = ConcurrencyLimiter(law, **options) if keyed is None else KeyedConcurrencyLimiter(keyed)
+    limiter: Any = ConcurrencyLimiter(law, **options) if keyed is None else KeyedConcurrencyLimiter(keyed, **options)
     gate = Gate()
     intercept = ConcurrencyInterceptor(limiter, **interceptor or {})
     server = grpc.server(ThreadPoolExecutor(workers), [Service(gate)], [intercept])
@@ -170,7 +170,9 @@ def on_asyncio(
     law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
 ) -> Iterator[Stage]:
     """A stage of the asyncio API."""
-    limiter: Any = AsyncConcurrencyLimiter(law, **options) if keyed is None else AsyncKeyedConcurrencyLimiter(keyed)
+    limiter: Any = (
+        AsyncConcurrencyLimiter(law, **options) if keyed is None else AsyncKeyedConcurrencyLimiter(keyed, **options)
+    )
     gate = Gate()
     intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
     server, port = awaited(_start, gate, intercept)

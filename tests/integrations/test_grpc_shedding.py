@@ -7,11 +7,11 @@ from typing import Any
 import grpc
 import pytest
 
-from batchlimit.concurrency import Shedding
+from batchlimit.concurrency import Keyed, Shedding
 from batchlimit.concurrency.laws import Gitaly, Settable
 from batchlimit.integrations.grpc import check_permit
 from tests.integrations.service import KINDS
-from tests.integrations.stage import on_asyncio, threaded
+from tests.integrations.stage import Recording, on_asyncio, threaded
 from tests.sync.stage import DEADLINE, until
 
 
@@ -108,3 +108,25 @@ def test_a_stream_of_requests_is_given_up_at_the_next_one() -> None:
 
 def test_nobody_is_told_to_give_up_outside_of_a_call() -> None:
     check_permit()
+
+
+@pytest.mark.parametrize(("served", "text"), [(on_asyncio, "hold"), (threaded, "work")], ids=["asyncio", "threads"])
+def test_a_call_at_several_keys_is_given_up_where_one_of_them_is_above_its_limit(served: Any, text: str) -> None:
+    law = Settable(2)
+    limits = {"repo:*": Keyed(lambda: law, shedding=Shedding(over=2, share=1)), "call:*": 9}
+    terms = SHEDDABLE | {"key": lambda details: [f"repo:{dict(details.invocation_metadata)['repo']}", "call:any"]}
+    with served(Recording(1), interceptor=terms, keyed=limits, every=0.001) as scene, scene.client() as client:
+        stays = client.call("unary_unary", text, metadata=[("repo", "1")])
+        scene.gate.meet()
+        goes = client.call("unary_unary", text, metadata=[("repo", "1"), ("sheddable", "yes")])
+        scene.gate.meet()
+        law.set_limit(1)
+        assert (goes.code, goes.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        scene.gate.open()
+        assert stays.code is grpc.StatusCode.OK
+        until(lambda: scene.limiter.busiest() == [])
+        counted = scene.limiter.statistics().patterns
+        assert {name: (each.shed, each.ignored, each.succeeded) for name, each in counted.items()} == {
+            "repo:*": (1, 1, 1),
+            "call:*": (0, 1, 1),
+        }

@@ -120,6 +120,11 @@ class _Together:
             permit.answered(answer)
 
     @property
+    def shed(self) -> bool:
+        """Whether this call was told to give up, at any key."""
+        return any(permit.shed for permit in self._permits)
+
+    @property
     def operation(self) -> str:
         """What kind of call it is, at every key; it may be set until the permits are complete."""
         return self._permits[0].operation
@@ -139,7 +144,7 @@ class _Together:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, ConcurrencyLimited) and any(permit.shed for permit in self._permits):
+        if isinstance(error, ConcurrencyLimited) and self.shed:
             self.ignore()
         shed = None
         for permit in self._permits:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, Unpack
 import grpc
 
 from batchlimit.admission.permit import give_back
-from batchlimit.concurrency import Permit
+from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
 from batchlimit.integrations.permits import AnyLimiter, AnyPermit, KeyOf, PermitSource
@@ -178,7 +178,7 @@ def check_permit() -> None:
         ...         check_permit()
     """
     permit = HELD.get()
-    if isinstance(permit, Permit | SharedPermit):
+    if isinstance(permit, Permit | Permits | SharedPermit):
         permit.check()
 
 
