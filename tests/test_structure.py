@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_096,
-    "functions": 4_059,
+    "lines": 52_058,
+    "functions": 4_046,
     "files": 349,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

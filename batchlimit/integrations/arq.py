@@ -55,7 +55,9 @@ def limited(
         @functools.wraps(job)
         async def run(context: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
             if "job_id" in context:
-                run = Run(job.__qualname__, job, (context, *args), kwargs, _times(context))
+                # A job that was deferred, by us or else, counts as once: arq has no place to note how often.
+                late = context["score"] / 1000 - context["enqueue_time"].timestamp()
+                run = Run(job.__qualname__, job, (context, *args), kwargs, int(late > _SOON))
                 if seconds := await limit.wait(run):
                     await context["redis"].decr(retry_key_prefix + context["job_id"])  # it was no try
                     raise Retry(defer=seconds)
@@ -64,8 +66,3 @@ def limited(
         return run
 
     return decorate
-
-
-def _times(context: dict[Any, Any]) -> int:
-    """Return 1 for a job that was deferred, by us or else: arq has no place to note how often."""
-    return int(context["score"] / 1000 - context["enqueue_time"].timestamp() > _SOON)

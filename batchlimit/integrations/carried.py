@@ -34,21 +34,17 @@ def route_of(request: Mapping[str, Any]) -> str:
         >>> route_of({"method": "GET", "path_template": "/users/{id}"})
         'GET /users/{id}'
     """
-    template = _template(request)
+    template = request.get(OPERATION) or request.get("path_template")  # the second is Litestar's
+    if (
+        not template and (route := request.get("route")) is not None
+    ):  # of FastAPI; one that was included has its prefix in the context
+        context = (request.get("fastapi") or {}).get("effective_route_context")
+        template = getattr(context or route, "path", "")
+    elif not template and (endpoint := request.get("endpoint")) is not None:  # of Starlette
+        named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
+        template = f"{named.__module__}.{named.__qualname__}"
     method = request.get("method") or request.get("REQUEST_METHOD")
     return f"{method} {template}" if template and method in _METHODS else ""
-
-
-def _template(request: Mapping[str, Any]) -> str:
-    if found := request.get(OPERATION) or request.get("path_template"):  # the second is Litestar's
-        return str(found)
-    if (route := request.get("route")) is not None:  # of FastAPI; one that was included has its prefix in the context
-        context = (request.get("fastapi") or {}).get("effective_route_context")
-        return getattr(context or route, "path", "")
-    if (endpoint := request.get("endpoint")) is not None:  # of Starlette
-        named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
-        return f"{named.__module__}.{named.__qualname__}"
-    return ""
 
 
 def noting_route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +70,8 @@ def behind(concurrency: "ConcurrencyLimit | None", package: str, app: Any) -> An
     """Return an application behind the ConcurrencyLimitMiddleware of a package; None: there is no such limit."""
     if concurrency is None:
         return None
-    from batchlimit.integrations.permits import options_of
+    from batchlimit.integrations.permits import ConcurrencyLimit
 
-    return import_module(f"{package}.concurrency").ConcurrencyLimitMiddleware(app, **options_of(concurrency))
+    if not isinstance(concurrency, ConcurrencyLimit):
+        raise TypeError(f"concurrency is like ConcurrencyLimit(limiter=...), not {concurrency!r}")
+    return import_module(f"{package}.concurrency").ConcurrencyLimitMiddleware(app, **vars(concurrency))

@@ -7,6 +7,7 @@ either, by their `http_client` argument.
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
+from functools import partial
 from importlib import import_module
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -223,19 +224,13 @@ def _kept(response: Any, sent: bytes) -> bytes:
     return decoded
 
 
-def _hold(response: Any, permit: "OutgoingPermit") -> None:
-    from batchlimit.integrations.outgoing_permit import Stream, hold_stream
+def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) -> None:
+    from batchlimit.integrations.outgoing_permit import hold_stream
 
-    hold_stream(response, permit, Stream, _library(response).SyncByteStream)
-
-
-def _async_hold(response: Any, permit: "OutgoingPermit") -> None:
-    from batchlimit.integrations.outgoing_permit import AsyncStream, hold_stream
-
-    hold_stream(response, permit, AsyncStream, _library(response).AsyncByteStream)
+    hold_stream(response, permit, _library(response), is_async)
 
 
 _LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)
 _ASYNC_LIBRARY = _LIBRARY._replace(
-    limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"), hold=_async_hold
+    limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"), hold=partial(_hold, is_async=True)
 )

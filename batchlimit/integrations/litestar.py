@@ -11,16 +11,16 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, identity_by, reject, texts_of
+from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, identity_by, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
 with needed(__name__, "litestar", "Litestar"):
-    from litestar import Litestar, Request, Response
+    from litestar import Litestar, Response
     from litestar.config.cors import CORSConfig
     from litestar.connection import ASGIConnection
     from litestar.exceptions import HTTPException, WebSocketException
@@ -45,7 +45,7 @@ class RefusedRequest(HTTPException):
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
-        super().__init__(status_code=refusal.status, headers=texts_of(fields))
+        super().__init__(status_code=refusal.status, headers=dict(texts(fields)) or None)
         self.refusal = refusal
 
 
@@ -93,7 +93,7 @@ def add_rate_limits(
     app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
     app.on_startup.insert(0, check)
     app.on_shutdown.append(middleware.close)
-    app.exception_handlers.setdefault(RefusedRequest, _answer)
+    app.exception_handlers.setdefault(RefusedRequest, lambda _, error: _Answer(error.refusal))
     return middleware
 
 
@@ -189,10 +189,6 @@ class _Answer(Response[None]):
     def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
         """Return an ASGI application that answers."""
         return partial(reject, self._refusal)
-
-
-def _answer(request: Request[Any, Any, Any], error: RefusedRequest) -> Response[None]:
-    return _Answer(error.refusal)
 
 
 def _limits(app: Litestar) -> Iterator[RouteLimit]:

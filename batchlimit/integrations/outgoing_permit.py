@@ -118,8 +118,9 @@ def _class(kind: Any, base: Any) -> Any:
     return type(kind.__name__, (kind, base), {})
 
 
-def hold_stream(response: Any, permit: OutgoingPermit, kind: Any, base: Any) -> None:
-    """Hold a permit until a response is closed, whose library wants bodies to be of the class `base`."""
+def hold_stream(response: Any, permit: OutgoingPermit, library: Any, is_async: bool) -> None:
+    """Hold a permit until a response of httpx or httpx2 is closed."""
+    kind, base = (AsyncStream, library.AsyncByteStream) if is_async else (Stream, library.SyncByteStream)
     if response.is_closed:  # one that was made from its whole content, as by a MockTransport
         permit.end()
     else:

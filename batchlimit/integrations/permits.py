@@ -1,7 +1,7 @@
 """The permits of web requests: what limits them, what a response tells of the load, and the answer to who gets none."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypedDict, TypeVar
 
@@ -136,13 +136,6 @@ class ConcurrencyLimit:
     priority: Callable[[Any], int] | None = None
     bypass: Callable[[Any], bool] | None = None
     operation: Callable[[Any], str] = route_of
-
-
-def options_of(concurrency: ConcurrencyLimit) -> dict[str, Any]:
-    """Return what a ConcurrencyLimitMiddleware takes beside its application."""
-    if not isinstance(concurrency, ConcurrencyLimit):
-        raise TypeError(f"concurrency is like ConcurrencyLimit(limiter=...), not {concurrency!r}")
-    return {each.name: getattr(concurrency, each.name) for each in fields(concurrency)}
 
 
 class PermitOptions(TypedDict, total=False):

@@ -37,8 +37,12 @@ class LimitedWorker(Worker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Run a job, or schedule it for later."""
-        if (key := job.meta.get("limit_key")) is not None and (seconds := self._wait(key, job)):
-            job.meta[TIMES] = int(job.meta.get(TIMES, 0)) + 1
+        times, seconds = int(job.meta.get(TIMES, 0)), 0.0
+        if (key := job.meta.get("limit_key")) is not None:
+            limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
+            seconds = limit.wait(Run(str(job.func_name), lambda: None, (), {}, times))
+        if seconds:
+            job.meta[TIMES] = times + 1
             with self.connection.pipeline() as pipeline:
                 queue.schedule_job(job, datetime.now(UTC) + timedelta(seconds=seconds), pipeline=pipeline)
                 pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
@@ -46,7 +50,3 @@ class LimitedWorker(Worker):
             self.log.info("no token for %s: back in %.3f s", job.id, seconds)
         else:
             super().execute_job(job, queue)
-
-    def _wait(self, key: str, job: Job) -> float:
-        limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
-        return limit.wait(Run(str(job.func_name), lambda: None, (), {}, int(job.meta.get(TIMES, 0))))

@@ -11,9 +11,9 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
-from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, reject, texts_of
+from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
-from batchlimit.integrations.headers import Header
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 
@@ -49,7 +49,7 @@ class RefusedRequest(HTTPException):
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:
-        super().__init__(refusal.status, headers=texts_of(fields))
+        super().__init__(refusal.status, headers=dict(texts(fields)) or None)
         self.refusal = refusal
 
 

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
@@ -15,6 +15,7 @@ from batchlimit.base.steps import run as run_steps
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.options import check_seconds
 
+L = TypeVar("L", RateLimiter, AsyncRateLimiter)
 _DENSE = 0.97
 """Turns are so much closer together than tokens, so that no token is lost where a task is late, or never comes because
 it was revoked. A task whose turn came too early waits for the next token, or lines up again."""
@@ -118,12 +119,15 @@ class Run(NamedTuple):
     times: int  # how often it was rescheduled
 
 
-class _Charged:
+class _Charged(Generic[L]):
     """Makes keys of the arguments of tasks."""
 
-    def __init__(self, kind: type, limiter: Any, key: Key, cost: Cost, longest: float) -> None:
-        if not isinstance(limiter, kind):
-            raise TypeError(f"these tasks need a limiter that is a {kind.__name__}, not a {type(limiter).__name__}")
+    _kind: type
+
+    def __init__(self, limiter: L, key: Key = "{task}", cost: Cost = 1, longest: float = 600.0) -> None:
+        kind, given = self._kind.__name__, type(limiter).__name__
+        if not isinstance(limiter, self._kind):
+            raise TypeError(f"these tasks need a limiter that is a {kind}, not a {given}")
         check_seconds("longest", longest)
         Template(key, cost)  # a typo raises at the start
         self._limiter: Any = limiter
@@ -171,7 +175,7 @@ class _Charged:
         return self._lines.told(key, told, self._longest)
 
 
-class TaskLimit(_Charged):
+class TaskLimit(_Charged[RateLimiter]):
     """Decides for the tasks of a worker that runs them in threads or processes.
 
     Args:
@@ -191,15 +195,14 @@ class TaskLimit(_Charged):
         (0.0, 600)
     """
 
-    def __init__(self, limiter: RateLimiter, key: Key = "{task}", cost: Cost = 1, longest: float = 600.0) -> None:
-        super().__init__(RateLimiter, limiter, key, cost, longest)
+    _kind = RateLimiter
 
     def wait(self, run: Run) -> float:
         """Charge a task (0.0: it runs now), or return for how many seconds it is to be sent away; it never sleeps."""
         return run_steps(self.steps(run))
 
 
-class AsyncTaskLimit(_Charged):
+class AsyncTaskLimit(_Charged[AsyncRateLimiter]):
     """A TaskLimit for workers that run tasks on an event loop.
 
     Args:
@@ -216,8 +219,7 @@ class AsyncTaskLimit(_Charged):
         (0.0, 600)
     """
 
-    def __init__(self, limiter: AsyncRateLimiter, key: Key = "{task}", cost: Cost = 1, longest: float = 600.0) -> None:
-        super().__init__(AsyncRateLimiter, limiter, key, cost, longest)
+    _kind = AsyncRateLimiter
 
     async def wait(self, run: Run) -> float:
         """See TaskLimit.wait."""

@@ -1,6 +1,6 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC
@@ -74,19 +74,14 @@ class ConcurrencyLimitMiddleware:
         exchange = Exchange(receive, send, (), lambda response: self._permits.complete(permit, scope, response))
         if not self._permits.is_shared:
             await exchange.run(self.app, scope)
-        elif (lost := await self._run_while_held(permit, exchange, scope)) is not None:
-            await _refuse(lost, scope, receive, send)
-
-    async def _run_while_held(self, permit: Any, exchange: Exchange, scope: Scope) -> PermitLost | None:
-        """Run the application, which is cancelled if the permit is lost; return that, if nobody was answered yet."""
-        try:
+            return
+        try:  # the application is cancelled if the permit is lost
             async with permit:
                 await exchange.run(self.app, scope)
         except PermitLost as lost:
             if exchange.has_started:
                 raise
-            return lost
-        return None
+            await _refuse(lost, scope, receive, send)
 
 
 async def _refuse(error: BatchLimitError, scope: Scope, receive: Receive, send: Send) -> None:

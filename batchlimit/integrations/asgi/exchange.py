@@ -23,39 +23,32 @@ POLICY_VIOLATION = 1008
 OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
 
 
-class Answers:
-    """Answers requests that are refused."""
-
-    __slots__ = ("_counters", "_on_rejected")
-
-    def __init__(self, on_rejected: OnRejected | None, counters: Counters) -> None:
-        self._on_rejected, self._counters = on_rejected, counters
-
-    async def give(
-        self, refusal: Refusal, scope: Scope, receive: Receive, send: Send, *, writes_fields: bool = True
-    ) -> None:
-        """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
-        give_back_permit(scope)
-        fields = refusal.fields if writes_fields else []
-        app, own = await self._own(scope, refusal), Exchange(receive, send, fields)
+async def give_answer(
+    on_rejected: OnRejected | None,
+    counters: Counters,
+    refusal: Refusal,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    writes_fields: bool = True,
+) -> None:
+    """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
+    give_back_permit(scope)
+    fields = refusal.fields if writes_fields else []
+    if on_rejected is not None and scope["type"] == "http":
+        own = Exchange(receive, send, fields)
         try:
-            await (own.run(app, scope) if app is not None else answer(refusal, scope, receive, send, fields))
+            told: Any = on_rejected(scope, refusal)
+            app: ASGIApp | None = await told if inspect.isawaitable(told) else told
+            if app is not None:
+                await own.run(app, scope)
+                return
         except Exception as error:
-            if app is None or own.has_started:
+            if own.has_started:
                 raise
-            self._counters.unanswered(refusal.rules, error)
-            await answer(refusal, scope, receive, send, fields)
-
-    async def _own(self, scope: Scope, refusal: Refusal) -> ASGIApp | None:
-        if self._on_rejected is None or scope["type"] != "http":
-            return None
-        try:
-            told: Any = self._on_rejected(scope, refusal)
-            found: ASGIApp = await told if inspect.isawaitable(told) else told
-        except Exception as error:  # noqa: BLE001  told in the log
-            self._counters.unanswered(refusal.rules, error)
-            return None
-        return found
+            counters.unanswered(refusal.rules, error)
+    await answer(refusal, scope, receive, send, fields)
 
 
 async def answer(refusal: Refusal, scope: Scope, receive: Receive, send: Send, fields: list[Header]) -> None:

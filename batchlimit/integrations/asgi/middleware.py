@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from batchlimit.base.steps import drive
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
-    Answers,
     ASGIApp,
     Message,
     OnRejected,
     Receive,
     Scope,
     Send,
+    give_answer,
     with_fields,
 )
 from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
@@ -178,7 +178,7 @@ class RateLimitMiddleware:
             limiter, rules, identify=identify, messages=messages, limit_preflight=limit_preflight, **options
         )
         self.enforcer = front.enforcer
-        self._answers = Answers(on_rejected, self.enforcer.counters)
+        self._give_answer = partial(give_answer, on_rejected, self.enforcer.counters)
         self.charges_late = False
 
     def __repr__(self) -> str:
@@ -206,13 +206,13 @@ class RateLimitMiddleware:
         begun = Outcome(request=request) if is_late else self.enforcer.begin(request)
         outcome = begun if isinstance(begun, Outcome) else await drive(begun)
         if outcome.refusal is not None:
-            await self._answers.give(outcome.refusal, scope, receive, send)
+            await self._give_answer(outcome.refusal, scope, receive, send)
             return
         if kind == "websocket" and self._front.of_messages is not None:
             limited = LimitedMessages(self._front.of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
         if self.enforcer.has_routes or outcome.charges or is_late:
-            limits = RouteLimits(receive, send, self.enforcer, outcome, self._answers, self._front.home)
+            limits = RouteLimits(receive, send, self.enforcer, outcome, self._give_answer, self._front.home)
             scope[SHOWN] = limits
             if self.enforcer.has_routes or is_late:
                 scope[SCOPE_KEY] = limits

@@ -2,11 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.base.steps import drive
-from batchlimit.integrations.asgi.exchange import Answers, ASGIApp, Exchange, Receive, Scope, Send, answer
+from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import (
     SHOWN,
@@ -18,7 +18,7 @@ from batchlimit.integrations.enforcement import (
     unprotected,
 )
 from batchlimit.integrations.enforcement.route import limit_for_route
-from batchlimit.integrations.headers import Header, texts
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
@@ -37,7 +37,7 @@ class RouteLimits(Exchange):
     that nobody cancels.
     """
 
-    __slots__ = ("_home", "_settling", "answers", "enforcer", "outcome")
+    __slots__ = ("_home", "_settling", "enforcer", "give_answer", "outcome")
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class RouteLimits(Exchange):
         send: Send,
         enforcer: AsyncEnforcer,
         outcome: Outcome,
-        answers: Answers,
+        give_answer: Callable[..., Awaitable[None]],
         home: LimiterHome,
     ) -> None:
         super().__init__(receive, send, outcome.headers)
-        self.enforcer, self.outcome, self.answers, self._home = enforcer, outcome, answers, home
+        self.enforcer, self.outcome, self.give_answer, self._home = enforcer, outcome, give_answer, home
         self._settling: asyncio.Task[None] | None = None
         self.is_watched = bool(outcome.charges)
 
@@ -130,16 +130,11 @@ def fields_to_write(refusal: Refusal, scope: Scope) -> list[Header]:
     return [] if SCOPE_KEY in scope else refusal.fields
 
 
-def texts_of(fields: Iterable[Header]) -> dict[str, str] | None:
-    """Return header fields as the exceptions of frameworks take them; None: there are none."""
-    return dict(texts(fields)) or None
-
-
 async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request that its route refused."""
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
     if limits is not None:
-        await limits.answers.give(refusal, scope, receive, send, writes_fields=False)
+        await limits.give_answer(refusal, scope, receive, send, writes_fields=False)
     else:
         await answer(refusal, scope, receive, send, refusal.fields)
 

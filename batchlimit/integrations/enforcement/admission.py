@@ -63,7 +63,7 @@ class Enforcement(Generic[L]):
 
     def _hold(self, rules: Rules) -> None:
         self.rules, self._routes = rules, RouteRules(rules)
-        self.has_routes = bool(self._routes)
+        self.has_routes = any(not rule.match for rule in rules)
         self._route_plans: dict[RouteLimit, RequestPlan | None] = {}
         self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
         bills: Bills = {}

@@ -98,9 +98,6 @@ class RouteRules:
     def __init__(self, rules: Rules) -> None:
         self._rules, self._found = rules, dict[RouteLimit, tuple[Rule, KeyTemplate]]()
 
-    def __bool__(self) -> bool:
-        return any(not rule.match for rule in self._rules)
-
     def find(self, limit: RouteLimit) -> tuple[Rule, KeyTemplate]:
         """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
         if (found := self._found.get(limit)) is None:
