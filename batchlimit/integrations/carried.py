@@ -35,9 +35,8 @@ def route_of(request: Mapping[str, Any]) -> str:
         'GET /users/{id}'
     """
     template = request.get(OPERATION) or request.get("path_template")  # the second is Litestar's
-    if (
-        not template and (route := request.get("route")) is not None
-    ):  # of FastAPI; one that was included has its prefix in the context
+    if not template and (route := request.get("route")) is not None:  # of FastAPI
+        # One that was included has its prefix in the context.
         context = (request.get("fastapi") or {}).get("effective_route_context")
         template = getattr(context or route, "path", "")
     elif not template and (endpoint := request.get("endpoint")) is not None:  # of Starlette

@@ -26,8 +26,6 @@ from batchlimit.integrations.grpc.details import (
     Identify,
     Name,
     Source,
-    equal_priority,
-    no_partition,
 )
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.identity import Identity
@@ -149,10 +147,10 @@ class _BoundedCalls(Admits, Generic[Limiter]):
         self,
         limiter: Limiter,
         *,
-        partition: Name = no_partition,
+        partition: Name | None = None,
         key: KeyOf | None = None,
         outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] = equal_priority,
+        priority: Callable[[Any], int] | None = None,
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -182,10 +180,11 @@ class ConcurrencyClientInterceptor(_BoundedCalls[ConcurrencyLimiter | KeyedConcu
 
     Args:
         limiter: The limiter, keyed or not; its owner closes it.
-        partition: Returns the name of a call's partition, from its `grpc.ClientCallDetails` (default: no name).
+        partition: Returns the name of a call's partition, from its `grpc.ClientCallDetails` (default None: no name).
         key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter has no keys).
         outcome: Returns what a status tells about the load (default `outcome_of`).
-        priority: Returns the priority of a call: high ones are served first in the queue (default: the same for all).
+        priority: Returns the priority of a call: high ones are served first in the queue (default None: the same for
+            all).
         wait: Whether calls wait in the queue of the limiter, until their deadline at most (default False). `future` and
             streams wait before they return.
         timeout: Seconds that a call waits at most; only with `wait` (default None: until its deadline).

@@ -12,9 +12,17 @@ from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.details import HELD, CallPermits, Name, equal_priority, no_partition, not_sheddable
+from batchlimit.integrations.grpc.details import HELD, CallPermits, Name
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
-from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Handler, completing, ending_early, streaming
+from batchlimit.integrations.grpc.serving import (
+    AsyncCall,
+    CallEnd,
+    Handler,
+    completing,
+    ending_early,
+    served,
+    streaming,
+)
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
@@ -31,15 +39,15 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A shared one is
             asked by the worker thread, because that may take a round trip. Its handlers are to call `check_permit`
             before each step that must not happen twice: the call ends there with UNAVAILABLE, if its permit is lost.
-        partition: Returns the name of a call's partition (default: no name, so the call gets what is spare).
+        partition: Returns the name of a call's partition (default None: no name, so it gets what is spare).
         key: Returns the key of a call, for a limiter by key, or several keys for a keyed one (default None: the limiter
             has no keys). A call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
-        sheddable: Returns whether a call may be told to give up; see Shedding (default: of none). A stream ends at its
+        sheddable: Returns whether a call may be told to give up; see Shedding (default None: of none). A stream ends at its
             next request or response then. A handler of one response ends where it calls `check_permit`.
         priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
-            (default: the same for all).
+            (default None: the same for all).
         workers: The pool of the server, for calls that wait in the limiter's queue (default None: no call waits). A
             call of several keys does not wait. One whose client went away keeps its place in the queue.
         timeout: How long a call waits there at most (seconds; None, the default: as long as the queue lets it).
@@ -62,11 +70,11 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
         self,
         limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
         *,
-        partition: Name = no_partition,
+        partition: Name | None = None,
         key: KeyOf | None = None,
         outcome: OutcomeOf = outcome_of,
-        sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
-        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
+        priority: Callable[[grpc.HandlerCallDetails], int] | None = None,
         workers: Executor | None = None,
         timeout: float | None = None,
     ) -> None:
@@ -134,7 +142,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             HELD.set(permit)
             return CallEnd(context, completing(permit, self._outcome))
 
-        return Call(found, begin, ending_early(found, lambda: permit) if may_end else None).handler()
+        return served(found, begin, ending_early(found, lambda: permit) if may_end else None)
 
 
 def _refusing(answer: CallRefusal) -> Handler:
@@ -168,7 +176,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     Args:
         limiter: The limiter: by key, shared by key, or one limit for all. It may serve others too. A call whose shared
             permit is lost is cancelled, and ends with UNAVAILABLE.
-        sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default: of none).
+        sheddable: Returns whether the limiter may cancel the handler of a call; see Shedding (default None: of none).
         partition, key, outcome, priority: As of ConcurrencyInterceptor, with the same defaults.
 
     Example:
@@ -187,11 +195,11 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
         self,
         limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
         *,
-        partition: Name = no_partition,
+        partition: Name | None = None,
         key: KeyOf | None = None,
         outcome: OutcomeOf = outcome_of,
-        sheddable: Callable[[grpc.HandlerCallDetails], bool] = not_sheddable,
-        priority: Callable[[grpc.HandlerCallDetails], int] = equal_priority,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
+        priority: Callable[[grpc.HandlerCallDetails], int] | None = None,
     ) -> None:
         self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
 

@@ -18,21 +18,6 @@ Name = Callable[[grpc.HandlerCallDetails], str]
 """Returns the name of a call's partition; it runs before every call, where nothing may block."""
 
 
-def no_partition(details: grpc.HandlerCallDetails) -> str:
-    """Return no name: the call gets what is spare; that is everything if there are no partitions."""
-    return ""
-
-
-def not_sheddable(details: grpc.HandlerCallDetails) -> bool:
-    """Say of every call that it is not sheddable."""
-    return False
-
-
-def equal_priority(details: grpc.HandlerCallDetails) -> int:
-    """Return the same priority for all."""
-    return 0
-
-
 def by_method(details: grpc.HandlerCallDetails) -> str:
     """Name the partition of a call by its method.
 
@@ -119,15 +104,15 @@ class CallPermits(PermitSource):
         self,
         kinds: tuple[type, ...],
         limiter: AnyLimiter,
-        partition: Name,
+        partition: Name | None,
         key: KeyOf | None,
-        priority: Callable[[Any], int],
-        sheddable: Callable[[Any], bool] = not_sheddable,
+        priority: Callable[[Any], int] | None,
+        sheddable: Callable[[Any], bool] | None = None,
     ) -> None:
-        super().__init__(kinds, limiter, partition, key)
-        if self.is_shared and sheddable is not not_sheddable:
+        super().__init__(kinds, limiter, partition or (lambda _: ""), key)
+        if self.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
-        self._priority, self.is_sheddable = priority, sheddable
+        self._priority, self.is_sheddable = priority or (lambda _: 0), sheddable or (lambda _: False)
 
     def options(self, details: Any, sheddable: bool = False) -> dict[str, Any]:
         """Return what a call asks of the limiter."""

@@ -10,7 +10,7 @@ from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
-from batchlimit.integrations.grpc.serving import AsyncCall, Call, CallEnd, Ended, Handler, function_of, streaming
+from batchlimit.integrations.grpc.serving import AsyncCall, CallEnd, Ended, Handler, function_of, served, streaming
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
@@ -85,7 +85,7 @@ class RateLimitInterceptor(
             return function_of(handler)(self._limited(requests, context, outcome), context)
 
         limits = self._front.of_messages is not None and handler.request_streaming
-        return Call(handler, begin, run if limits else None).handler()
+        return served(handler, begin, run if limits else None)
 
     def _limited(self, messages: Iterator[Any], context: Any, outcome: Outcome) -> Iterator[Any]:
         for message in messages:

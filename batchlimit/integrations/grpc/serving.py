@@ -1,4 +1,4 @@
-"""A call that a server serves, from before its handler runs to its end: Call for threads, AsyncCall for asyncio."""
+"""A call that a server serves, from before its handler runs to its end: `served` by threads, AsyncCall on asyncio."""
 
 import asyncio
 import inspect
@@ -76,31 +76,31 @@ def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callabl
     return make(serve, reads, handler.response_serializer)
 
 
-class Call:
-    """One call of a threaded server and its handler; `begin` returns its CallEnd, or refuses it by an exception.
+def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -> Handler:
+    """Return the handler to give to grpcio for a call; `begin` returns its CallEnd, or refuses it by an exception.
 
     grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
     client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
     would learn of the end.
     """
+    answered, read = run or function_of(handler), handler.request_deserializer
 
-    __slots__ = ("_begin", "_handler", "_run")
+    def respond(requests: Iterator[Any], context: Any) -> Any:
+        if handler.request_streaming:
+            return answered(requests, context)
+        for request in requests:  # grpcio raises here if the client has disconnected
+            try:
+                only = request if read is None else read(request)
+            except Exception as error:  # noqa: BLE001  it is the client's, or the application's
+                log_event("web.unreadable", "a request cannot be read", error=error)
+                return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
+            return answered(only, context)
+        return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
 
-    def __init__(self, handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -> None:
-        self._handler, self._begin, self._run = handler, begin, run or function_of(handler)
-
-    def handler(self) -> Handler:
-        """Return the handler to give to grpcio."""
-        inner = self._handler
-        # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
-        # server can then never stop.
-        reads = inner.request_deserializer if inner.request_streaming else None
-        return streaming(inner, self._stream if inner.response_streaming else self._unary, reads)
-
-    def _unary(self, requests: Iterator[Any], context: Any) -> Any:
-        end, error = self._begin(context), None
+    def unary(requests: Iterator[Any], context: Any) -> Any:
+        end, error = begin(context), None
         try:
-            response = self._respond(requests, context)
+            response = respond(requests, context)
             end.sent = 1
             return response
         except BaseException as raised:
@@ -109,23 +109,15 @@ class Call:
         finally:
             end.tell(error, gone=not context.is_active())
 
-    def _stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        end = self._begin(context)
-        return _Responses(lambda: self._respond(requests, context), context, end)
+    def stream(requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        end = begin(context)
+        return _Responses(lambda: respond(requests, context), context, end)
 
-    def _respond(self, requests: Iterator[Any], context: Any) -> Any:
-        return self._run(requests if self._handler.request_streaming else self._only(requests, context), context)
-
-    def _only(self, requests: Iterator[Any], context: Any) -> Any:
-        """Return the request; grpcio raises here if the client has disconnected."""
-        read = self._handler.request_deserializer
-        for request in requests:
-            try:
-                return request if read is None else read(request)
-            except Exception as error:  # noqa: BLE001  it is the client's, or the application's
-                log_event("web.unreadable", "a request cannot be read", error=error)
-                return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
-        return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+    # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
+    # server can then never stop.
+    return streaming(
+        handler, stream if handler.response_streaming else unary, read if handler.request_streaming else None
+    )
 
 
 class _Responses:
