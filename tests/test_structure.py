@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 52_041,
-    "functions": 4_041,
-    "files": 349,
+    "lines": 51_965,
+    "functions": 4_040,
+    "files": 345,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -49,9 +49,7 @@ def add_rate_limits(
 
     Args:
         app: the application. Included routers and mounted applications are behind the middleware too.
-        limiter: the URL of a store, an AsyncRateLimiter, or a function that makes one.
-        rules: Rules, several Rule, or a RuleFile.
-        options: those of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
+        limiter, rules, options: as of `RateLimitMiddleware`: identify, headers, proxies, on_rejected ...
 
     Returns:
         The middleware, for its `statistics()`.

@@ -15,16 +15,15 @@ with needed(__name__, "flask", "Flask"):
     from flask import Response as FlaskResponse
     from werkzeug.exceptions import ServiceUnavailable
 
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, decisions, show, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import texts
-from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange
-from batchlimit.integrations.wsgi.middleware import fields_of, target_of
+from batchlimit.integrations.wsgi.middleware import Environ, StartResponse, WSGIApp, WSGIExchange, fields_of, target_of
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.file import rules_of
 from batchlimit.rules.rule import Charge, RuleCost
@@ -106,9 +105,8 @@ View = TypeVar("View", bound=Callable[..., Any])
 class Limits(Extension[Flask, LimiterSource]):
     """Holds rules against every request of a Flask application, before its view is called.
 
-    All rules that match are charged at once, or none of them. A request that a rule refuses raises Rejected, an HTTP
-    error: 429, with `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key
-    cannot be made. Responses of admitted requests carry the fields too.
+    It charges, refuses and answers as RateLimitMiddleware of `batchlimit.integrations.asgi` does, which says more. But
+    a request that a rule refuses raises Rejected, an HTTP error.
 
     The rules are asked in a `before_request` function, in the order of such functions: register what sets `flask.g` for
     `identify` before `init_app`. If an earlier function answers the request, the rules are asked after it.
@@ -121,12 +119,10 @@ class Limits(Extension[Flask, LimiterSource]):
             application's setting `BATCHLIMIT_URL`.
         rules: Rules, several Rule, or a RuleFile.
         app: the application; None: `init_app` tells later (default None).
-        identify: a function of the `flask.Request`. It returns values for the keys, such as {"user": g.user}, or None
-            (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
+        identify: a function of the `flask.Request`, as that of the scope there, but not asynchronous (default None).
         limit_preflight: whether CORS preflights that Flask answers by itself, as for Flask-CORS, are limited as well
             (default False). One that a view answers is always limited.
-        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
-            `batchlimit.integrations.asgi`, with the same defaults.
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.

@@ -11,12 +11,11 @@ from types import CoroutineType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.address import Addresses, TrustedProxies, identity_of, told_identity
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.identity import Addresses, identity_of, told_identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of

@@ -15,6 +15,7 @@ from batchlimit.base.lazy import needed
 with needed(__name__, "quart", "Quart"):
     from quart import Blueprint, Quart, Response, current_app, has_request_context, request, websocket
 
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, Message
 from batchlimit.integrations.asgi.route import ask, charge_preflight, fields_to_write, identity_by, reject
@@ -23,7 +24,6 @@ from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.extension import BARE, NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -38,10 +38,7 @@ _decorated: WeakSet[Any] = WeakSet()
 class Limits(Extension[Quart, AsyncLimiterSource]):
     """Holds rules against every request and every handshake of a websocket, before Quart routes it.
 
-    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
-    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
-    Responses of admitted requests carry the fields too.
-
+    It charges, refuses and answers as the RateLimitMiddleware that it puts before the application, which says more.
     A refusal of `limited` or `limit_blueprint` raises Rejected, an HTTP error: `@app.errorhandler(429)` answers it. A
     refusal of a rule that matches never reaches Quart. `on_rejected` answers both.
 

@@ -12,11 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.address import Addresses, TrustedProxies
 from batchlimit.integrations.checks import FIRST, NAMES, CheckName, Checks
 from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.front import Front
-from batchlimit.integrations.identity import Addresses
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.stores import MemoryStore
 from tests.sync.stage import Clock

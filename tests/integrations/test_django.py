@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
-from batchlimit.integrations.django import decorator
+from batchlimit.integrations.django import hold
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware, statistics
 from batchlimit.integrations.enforcement import Outcome
@@ -256,9 +256,7 @@ def test_the_check_names_views_whose_key_no_rule_has_and_a_missing_middleware() 
 
 def test_a_project_that_can_work_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {SEARCH.key, "item:{user}:{number}"}  # and none of other sites, whose tests run in this process too
-    monkeypatch.setattr(
-        "batchlimit.integrations.django.apps.asked", [each for each in decorator.asked if each.key in mine]
-    )
+    monkeypatch.setattr("batchlimit.integrations.django.apps.asked", [each for each in hold.asked if each.key in mine])
     item = Rule("item", "1/hour", key="item:{user}:{number}", match=None)
     with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": [*ALL, SEARCH, item]}):
         assert _errors() == []

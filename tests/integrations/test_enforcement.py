@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from batchlimit import Decision, FailurePolicy, RateLimiter, StoreUnavailable
+from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Enforcer, Response
-from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.testing import fake_limiter
 from tests.integrations.enforcers import Make

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.route import known_of, mark, marks_of
-from batchlimit.integrations.identity import FailedIdentity
 from batchlimit.rules import Request, Rule, RulesError
 from batchlimit.rules.request import NOTHING
 from tests.integrations.enforcers import Make

@@ -1,7 +1,7 @@
 """Rate limits for aiohttp.web: rules before every request of an application, and a decorator for handlers.
 
-`limits` puts the rules before an application and has the decorator, `hold` is one request between the two.
-`concurrency` is the middleware that limits how many requests are under way.
+`limits` puts the rules before an application, and has the decorator. `concurrency` is the middleware that limits how
+many requests are under way.
 """
 
 from batchlimit.base.lazy import needed

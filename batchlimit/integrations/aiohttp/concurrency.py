@@ -8,7 +8,7 @@ from aiohttp import web
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, answer
+from batchlimit.integrations.aiohttp.limits import CALL_PERMIT, answer
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 

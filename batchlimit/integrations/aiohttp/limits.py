@@ -1,50 +1,44 @@
 """Limits: rules held against the requests and websockets of an aiohttp application; and what its handlers ask for."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, Unpack
 
-from aiohttp import web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from batchlimit.integrations.aiohttp.hold import CALL_PERMIT, HOLD, AiohttpHold, answer, put
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import PERMIT, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import HOLD_NAME, Refusal, unprotected
+from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
 from batchlimit.integrations.front import AsyncFront, WebOptions, wanted
-from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.rules.rule import Charge, RuleCost
 
-OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 
 class Limits:
     """Holds rules against every request and every handshake of a websocket, before a handler is called.
 
-    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
-    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
-    Nothing that goes wrong here becomes a 500. Responses of admitted requests carry the fields too.
+    It charges, refuses and answers as RateLimitMiddleware of `batchlimit.integrations.asgi` does, which says more.
 
     Args:
         limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
             starts and closed when that is cleaned up. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its
             owner closes.
         rules: Rules, several Rule, or a RuleFile.
-        identify: a function of the `web.Request`, which may be asynchronous. It returns values for the keys, such as
-            {"user": "ann"}, or None (default None: keys have `ip` alone). If it raises, the rules that need more than
-            `ip` have no key.
+        identify: a function of the `web.Request`, as that of the scope there (default None).
         on_rejected: a function of the request and the Refusal that returns the response; it may be asynchronous
             (default None: problem details). The fields of the refusal are added to it.
-        messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).
-            One that is refused closes the websocket with code 1008.
         limit_preflight: whether CORS preflights that aiohttp-cors answers are limited as well (default False). One that
             a handler of yours answers is always limited.
-        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
-            `batchlimit.integrations.asgi`, with the same defaults.
+        messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Raises:
         ValueError, TypeError: an argument cannot work.
@@ -91,17 +85,15 @@ class Limits:
 
     @web.middleware
     async def _hold_rules(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        peer, fields = (
-            request.remote or None,
-            [
-                (name.encode(), value.encode("utf-8", "surrogateescape"))
-                for name in wanted
-                for value in request.headers.getall(name, ())
-            ],
-        )
+        fields = [
+            (name.encode(), value.encode("utf-8", "surrogateescape"))
+            for name in wanted
+            for value in request.headers.getall(name, ())
+        ]
         by_cors = request.method == "OPTIONS" and request.match_info.handler.__module__.startswith("aiohttp_cors.")
         path = request.rel_url.path_safe  # as the router reads it: an encoded slash ends no segment
         path = path if "%2F" in path else request.path
+        peer = request.remote or None
         outcome = await self._front.admit(request.method, path, peer, fields, request, is_answered=by_cors)
         if outcome.refusal is not None:
             return await self._reject(request, outcome.refusal)
@@ -182,7 +174,11 @@ def limited(
         async def asks_first(*args: Any, **kwargs: Any) -> Any:
             request: Any = args[-1] if isinstance(args[-1], web.BaseRequest) else args[-1].request
             hold: AiohttpHold | None = request.get(HOLD)
-            refusal = unprotected(limit.key, _MISSING) if hold is None else await hold.ask(limit, request)
+            refusal = (
+                unprotected(limit.key, _MISSING)
+                if hold is None
+                else await hold.front.enforcer.ask(limit, hold.outcome, parameters=request.match_info)
+            )
             if refusal is None:
                 return await handler(*args, **kwargs)
             give_back_permit({PERMIT: request.get(CALL_PERMIT)})
@@ -192,3 +188,112 @@ def limited(
         return asks_first  # type: ignore[return-value]
 
     return decorate
+
+
+def answer(refusal: Refusal) -> web.Response:
+    """Return the answer to a request that is refused."""
+    response = web.Response(status=refusal.status, body=refusal.body)
+    put(refusal.headers, response)
+    return response
+
+
+def put(fields: list[Header], response: web.StreamResponse) -> None:
+    """Put header fields into a response."""
+    for name, value in texts(fields):
+        response.headers[name] = value
+
+
+class AiohttpHold:
+    """One request that was admitted."""
+
+    __slots__ = ("_response", "_sent", "front", "outcome", "reject")
+
+    def __init__(self, front: AsyncFront, outcome: Outcome, reject: Callable[..., Awaitable[Any]]) -> None:
+        self.front, self.outcome, self.reject = front, outcome, reject
+        self._response: web.StreamResponse | None = None
+        self._sent = 0
+
+    def prepare(self, response: web.StreamResponse) -> None:
+        """Add the fields to a response that is about to start, and watch it."""
+        put(self.outcome.headers, response)
+        self._response = response
+        if self.front.of_messages is not None and isinstance(response, web.WebSocketResponse):
+            self._limit_messages(response)
+        elif self.outcome.charges:
+            self._count(response)
+
+    async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Send the response, and settle: with it, or with what went wrong.
+
+        After this aiohttp sends the response once more. That does nothing, or raises if the client has gone.
+        """
+        if not self.outcome.charges:
+            return
+        try:
+            prepare = response.prepare
+            if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
+                response.prepare = _sent  # type: ignore[method-assign]
+            await prepare(request)
+            await response.write_eof()
+        except ConnectionError as error:
+            self.settle(error)
+            return
+        except BaseException as error:
+            self.settle(error)
+            raise
+        sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
+        self._settle(response, 0, None, sent)
+
+    def settle(self, error: BaseException) -> None:
+        """Settle a request whose handler has raised, or whose response could not be sent."""
+        response = error if isinstance(error, web.HTTPException) else self._response
+        otherwise = 499 if isinstance(error, asyncio.CancelledError | ConnectionError) else 500
+        self._settle(response, otherwise, error, self._sent)
+
+    def _settle(
+        self, response: web.StreamResponse | None, otherwise: int, error: BaseException | None, sent: int
+    ) -> None:
+        """Settle; `otherwise` is the status of a response that did not start."""
+        status, told = (otherwise, ()) if response is None else (response.status, response.headers.items())
+        headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
+        self.front.settle(self.outcome, Response(status, headers, error, error is None, sent))
+
+    def _count(self, response: web.StreamResponse) -> None:
+        """Count what a body that is an iterator, and a handler that writes by itself, hand to the response."""
+        writer: Any = response._payload_writer  # noqa: SLF001  both pass by it
+
+        def counting(write: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+            async def counted(data: bytes = b"", **options: Any) -> None:
+                await write(data, **options)
+                self._sent += memoryview(data).nbytes
+
+            return counted
+
+        writer.write, writer.write_eof = counting(writer.write), counting(writer.write_eof)
+
+    def _limit_messages(self, websocket: web.WebSocketResponse) -> None:
+        """Charge each message that the handler receives, however it asks for it; the first refused one closes."""
+        receive: Any = websocket.receive
+
+        async def limited(timeout: float | None = None) -> WSMessage:
+            message: WSMessage = await receive(timeout)
+            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                return message
+            refused = await self.front.refused_message(self.outcome.request)
+            if refused is None:
+                return message
+            reason = b"too many messages" if refused.status == 429 else b"messages cannot be admitted now"
+            await websocket.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
+            return WSMessage(WSMsgType.CLOSED, None, None)
+
+        websocket.receive = limited  # type: ignore[method-assign]
+
+
+async def _sent(request: web.BaseRequest) -> None:
+    """Prepare a file that was sent: nothing is left to do."""
+
+
+HOLD = web.RequestKey("batchlimit", AiohttpHold)
+"""Where a request has its AiohttpHold."""
+CALL_PERMIT = web.RequestKey("batchlimit.permit", object)
+"""Where a request has its permit."""

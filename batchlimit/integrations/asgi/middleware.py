@@ -6,6 +6,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from batchlimit.base.steps import drive
+from batchlimit.integrations.address import Identity, told_identity
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
     ASGIApp,
@@ -22,7 +23,6 @@ from batchlimit.integrations.carried import behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
 from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
-from batchlimit.integrations.identity import Identity, told_identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of

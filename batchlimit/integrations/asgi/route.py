@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from batchlimit.base.steps import drive
+from batchlimit.integrations.address import FailedIdentity, Identity
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import (
@@ -19,7 +20,6 @@ from batchlimit.integrations.enforcement import (
 )
 from batchlimit.integrations.enforcement.route import limit_for_route
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.identity import FailedIdentity, Identity
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import Charge, RuleCost

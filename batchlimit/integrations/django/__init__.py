@@ -2,7 +2,7 @@
 
 The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. `hold`
 is what the rules say of one request, and `middleware` watches its response to the end. A project names `middleware`,
-`decorator` and `rest`.
+`limited` and `rest`.
 """
 
 from batchlimit.base.lazy import needed
@@ -10,7 +10,7 @@ from batchlimit.base.lazy import needed
 with needed(__name__, "django", "Django"):
     import django  # noqa: F401  said here what is missing, once for all modules of this package
 
-from batchlimit.integrations.django.decorator import limited
+from batchlimit.integrations.django.hold import limited
 from batchlimit.integrations.django.middleware import RateLimitMiddleware, operation_names
 from batchlimit.integrations.enforcement import decisions
 

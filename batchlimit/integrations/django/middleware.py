@@ -16,7 +16,7 @@ from batchlimit.integrations.django.configuration import async_front, front
 from batchlimit.integrations.django.hold import AsyncHold, Hold, admitted, answer, answer_async, hold_of
 from batchlimit.integrations.enforcement import HOLD_NAME, Response
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.wsgi.exchange import do_later
+from batchlimit.integrations.wsgi.middleware import do_later
 
 
 class Ending:
@@ -76,9 +76,8 @@ class Ending:
 class RateLimitMiddleware:
     """Holds rules against every request, before its view is called; named in MIDDLEWARE.
 
-    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
-    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
-    Responses of admitted requests carry the fields too. Middleware that stands above it sees the refused requests.
+    It charges, refuses and answers as RateLimitMiddleware of `batchlimit.integrations.asgi` does, which says more.
+    Middleware that stands above it sees the refused requests.
 
     Under WSGI threads ask a RateLimiter, under ASGI tasks ask an AsyncRateLimiter. A server may make the application
     before it forks: connections and tokens are those of each worker.

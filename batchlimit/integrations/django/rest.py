@@ -7,12 +7,11 @@ from typing import Any
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.throttling import BaseThrottle
 
+from batchlimit.integrations.address import identity_of
 from batchlimit.integrations.django.configuration import blocking, configuration
-from batchlimit.integrations.django.decorator import MISSING, asked
-from batchlimit.integrations.django.hold import hold_of, spare
+from batchlimit.integrations.django.hold import MISSING, asked, hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.route import limit_for_route
-from batchlimit.integrations.identity import identity_of
 from batchlimit.rules.rule import Charge, RuleCost
 
 

@@ -10,6 +10,7 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimi
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.base.steps import Steps
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
@@ -28,7 +29,6 @@ from batchlimit.integrations.grpc.details import (
     Source,
 )
 from batchlimit.integrations.grpc.serving import completing
-from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.permits import AnyLimiter, KeyOf, refusal_of
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
@@ -103,10 +103,8 @@ class AsyncRateLimitClient(
     refused raises AsyncRefusedCall, a `grpc.aio.AioRpcError`.
 
     Args:
-        limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
-            Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
-        identify: as for RateLimitClientInterceptor; it may be a coroutine function (default None).
+        limiter: as there, but an AsyncRateLimiter; `close` closes one that is made here.
+        rules, identify: as there; `cost` and `charge` of rules, and `identify`, may be coroutine functions.
         wait, timeout, unidentified: as there, with the same defaults.
 
     Attributes:

@@ -44,8 +44,8 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             has no keys). A call is refused if it raises.
         outcome: Returns what a status tells about the load (default `outcome_of`). `classify` of the limiter judges an
             exception that ends a handler without a status.
-        sheddable: Returns whether a call may be told to give up; see Shedding (default None: of none). A stream ends at its
-            next request or response then. A handler of one response ends where it calls `check_permit`.
+        sheddable: Returns whether a call may be told to give up; see Shedding (default None: of none). A stream ends at
+            its next request or response then. A handler of one response ends where it calls `check_permit`.
         priority: Returns the priority of a call: high ones are served first in the queue, low ones are shed first
             (default None: the same for all).
         workers: The pool of the server, for calls that wait in the limiter's queue (default None: no call waits). A

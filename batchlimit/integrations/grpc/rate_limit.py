@@ -6,13 +6,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, CallEnd, Ended, Handler, function_of, served, streaming
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.identity import Identity
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
 
@@ -103,10 +103,8 @@ class AsyncRateLimitInterceptor(
     Handlers are coroutine functions or async generator functions.
 
     Args:
-        limiter: the URL of a store, or a function that makes an AsyncRateLimiter at the first call; `close` closes it.
-            Or an AsyncRateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile. `cost` and `charge` of these may be coroutine functions here.
-        identify: as for RateLimitInterceptor; it may be a coroutine function (default None: keys have `ip` alone).
+        limiter: as there, but an AsyncRateLimiter; `close` closes one that is made here.
+        rules, identify: as there; `cost` and `charge` of rules, and `identify`, may be coroutine functions.
         messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Raises:

@@ -8,7 +8,7 @@ from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.carried import PERMIT, noting_route
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
-from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer
+from batchlimit.integrations.wsgi.middleware import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
 

@@ -1,22 +1,28 @@
-"""RateLimitMiddleware: rules before a WSGI application."""
+"""RateLimitMiddleware: rules before a WSGI application; and WSGIExchange, which watches its response to the end."""
 
-from collections.abc import Callable, Iterable
+from _thread import start_new_thread
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import behind, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal, show
+from batchlimit.integrations.enforcement import Refusal, Response, show
 from batchlimit.integrations.front import Front, WebOptions, wanted
-from batchlimit.integrations.headers import Header
-from batchlimit.integrations.identity import Identity
+from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import LimiterSource
-from batchlimit.integrations.wsgi.exchange import Environ, StartResponse, WSGIApp, WSGIExchange, answer, with_headers
 from batchlimit.rules import Rule, RuleFile, Rules
 
 if TYPE_CHECKING:
     from batchlimit.integrations.permits import ConcurrencyLimit
 
+Environ = dict[str, Any]
+StartResponse = Callable[..., Callable[[bytes], object]]
+WSGIApp = Callable[[Any, Any], Iterable[bytes]]
+"""Any application: frameworks have types of their own for these two."""
 OnRejected = Callable[[Environ, Refusal], WSGIApp]
 _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 
@@ -24,9 +30,7 @@ _FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in
 class RateLimitMiddleware:
     """Holds rules against every request of a WSGI application, before the application is called.
 
-    All rules that match are charged at once, or none of them. A request that a rule refuses is answered 429, with
-    `RateLimit` fields, `Retry-After` and problem details; 503 while the store is away; 403 if a key cannot be made.
-    Nothing that goes wrong here becomes a 500. Responses of admitted requests carry the fields too.
+    It charges, refuses and answers as RateLimitMiddleware of `batchlimit.integrations.asgi` does, which says more.
 
     A server may make the application before it forks: connections and tokens are those of each worker.
 
@@ -35,14 +39,10 @@ class RateLimitMiddleware:
         limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
             the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
         rules: Rules, several Rule, or a RuleFile.
-        identify: a function of the environ. It returns values for the keys, such as {"user": "ann"}, or None (default
-            None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
+        identify: a function of the environ, as that of the scope there, but not asynchronous (default None).
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
-        concurrency: a ConcurrencyLimit: a request needs a permit of it first, and is answered 503 without one (default
-            None: no permit).
-        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
-            `batchlimit.integrations.asgi`, with the same defaults.
+        concurrency, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Attributes:
         front: the Front, which holds the rules against requests.
@@ -138,3 +138,106 @@ def _text(told: str) -> str:
 def fields_of(environ: Environ) -> Iterable[Header]:
     """Return the header fields of a request that a Front looks at."""
     return [(name, environ[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in environ]
+
+
+def do_later(function: Callable[..., object], *arguments: Any) -> None:
+    """Call a function in a thread of its own; nobody does at the end of the process.
+
+    `threading.Thread` would take locks that the thread of the destructor may hold.
+    """
+    with suppress(RuntimeError):  # the interpreter ends
+        start_new_thread(function, arguments)
+
+
+_FAILED = 500
+
+
+def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer a request with a refusal; HEAD gets no body."""
+    length = (b"content-length", b"%d" % len(refusal.body))
+    start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", texts([*refusal.headers, length]))
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
+
+
+def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> StartResponse:
+    """Return a `start_response` that adds fields."""
+    ours = texts(headers)
+
+    def start(status: str, fields: list[tuple[str, str]], *exc_info: object) -> Callable[[bytes], object]:
+        return start_response(status, [*fields, *ours], *exc_info)
+
+    return start
+
+
+class WSGIExchange:
+    """Adds fields to one response, and tells once how it ended: read to the end, closed before, or failed."""
+
+    __slots__ = ("_body", "_close", "_ended", "_headers", "_sent", "_start_response", "_status", "_told")
+
+    def __init__(
+        self, start_response: StartResponse, headers: Sequence[Header], ended: Callable[[Response], None]
+    ) -> None:
+        self._start_response, self._headers = start_response, texts(headers)
+        self._ended: Callable[[Response], None] | None = ended
+        self._status, self._sent = 0, 0
+        self._told: list[Header] = []
+
+    def run(self, app: WSGIApp, environ: Environ) -> Self:
+        """Call the application; return its body, which is to be iterated once and closed."""
+        try:
+            body = app(environ, self._start)
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._body: Iterator[bytes] = iter(body)
+        self._close: Callable[[], object] | None = getattr(body, "close", None)
+        return self
+
+    def _start(self, status: str, fields: list[tuple[str, str]], *exc_info: object) -> Callable[[bytes], object]:
+        write = self._start_response(status, [*fields, *self._headers], *exc_info)
+        self._status = int(status[:3])
+        self._told = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+
+        def counted(data: bytes) -> object:
+            self._sent += len(data)
+            return write(data)
+
+        return counted
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            part = next(self._body)
+        except StopIteration:
+            self._end(None, complete=True)
+            raise
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._sent += len(part)
+        return part
+
+    def close(self) -> None:
+        """End the response, as a server does whether it has sent all of it or not."""
+        close, self._close = self._close, None
+        try:
+            if close is not None:
+                close()
+        finally:
+            self._end(None)
+
+    def __del__(self) -> None:
+        if (ended := self._ended) is not None:  # of a server that forgot to close
+            self._ended = None
+            do_later(ended, self._response(None))
+
+    def _end(self, error: BaseException | None, *, complete: bool = False) -> None:
+        """Tell of the end, once."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self._response(error, complete=complete))
+
+    def _response(self, error: BaseException | None, *, complete: bool = False) -> Response:
+        return Response(self._status or _FAILED, self._told, error, complete, self._sent)
