@@ -267,26 +267,17 @@ def joined(known: dict[str, object], told: object) -> Identity:
     return {**known, **told}
 
 
-def identity_of(known: dict[str, object], identify: Callable[..., object] | None, *request: object) -> Identity:
-    """Return what keys are made of, where `identify` is no coroutine function."""
-    if identify is None:
-        return known
-    try:
-        told: Any = identify(*request)
-        return {**known, **told} if told.__class__ is dict else joined(known, told)  # as nearly always
-    except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
-        return FailedIdentity(known, error)
-
-
-def told_identity(known: dict[str, object], identify: Callable[..., object] | None, request: object) -> Any:
-    """Return what keys are made of: an Identity, or a coroutine that returns one if `identify` has to be awaited."""
+def identity_of(
+    known: dict[str, object], identify: Callable[..., object] | None, request: object, *, may_await: bool = False
+) -> Any:
+    """Return what keys are made of, as an Identity; as a coroutine, if `identify` has to be awaited and `may_await`."""
     if identify is None:
         return known
     try:
         told = identify(request)
         if told.__class__ is dict:  # as nearly always
             return {**known, **told}
-        return _awaited(known, told) if inspect.isawaitable(told) else joined(known, told)
+        return _awaited(known, told) if may_await and inspect.isawaitable(told) else joined(known, told)
     except Exception as error:  # noqa: BLE001  the rules that need more than the address have no key
         return FailedIdentity(known, error)
 

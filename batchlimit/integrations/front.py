@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import RateLimiter
-from batchlimit.integrations.address import Addresses, TrustedProxies, identity_of, told_identity
+from batchlimit.integrations.address import Addresses, TrustedProxies, identity_of
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, Unidentified
@@ -187,7 +187,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
     ) -> Outcome:
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)
-        identity = told_identity(self.addresses.of(peer, 1, headers), self.identify, native)
+        identity = identity_of(self.addresses.of(peer, 1, headers), self.identify, native, may_await=True)
         if isinstance(identity, CoroutineType):
             identity = await identity
         request = request_of((method, path, identity, native, root))

@@ -10,11 +10,11 @@ from contextlib import aclosing, closing
 from functools import partial
 from importlib import import_module
 from operator import attrgetter, methodcaller
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import drive, run
-from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, again, outgoing
+from batchlimit.integrations.upstream import L, Library, Outgoing, TransportTerms, Unsent, Upstream, again, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
@@ -26,13 +26,17 @@ else:
     _Base = object
 
 
-class _Limited:
+class _Limited(Generic[L]):
     """What both transports know: how requests are limited, and the transport that sends them."""
 
+    library: Library
     _usual: str
 
-    def __init__(self, inner: Any, upstream: Upstream) -> None:
-        self._inner, self._upstream = inner, upstream
+    def __init__(
+        self, limiter: L, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
+        **terms: Unpack[TransportTerms],
+    ) -> None:  # fmt: skip
+        self._inner, self._upstream = transport, Upstream(limiter, self.library, key, **terms)
         self._lock = threading.Lock()  # held to make the transport that sends: it is made once
 
     def __repr__(self) -> str:
@@ -46,7 +50,7 @@ class _Limited:
         return self._inner
 
 
-class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTransport of both libraries, to type checkers
+class LimitedTransport(_Limited[RateLimiter], _Base):  # type: ignore[misc]  # a BaseTransport of both libraries, to type checkers
     """A transport for `httpx.Client` and `httpx2.Client` that limits what the client sends, over the whole fleet.
 
     A request waits for its tokens, up to `wait`. One that would wait longer is not sent: it is answered 429 with
@@ -92,12 +96,6 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
 
     _usual = "HTTPTransport"
 
-    def __init__(
-        self, limiter: RateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
-        **terms: Unpack[TransportTerms],
-    ) -> None:  # fmt: skip
-        super().__init__(transport, Upstream(limiter, _LIBRARY, key, **terms))
-
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it."""
         return run(self._upstream.steps(request, lambda: self._sender(request).handle_request(request)))
@@ -117,7 +115,7 @@ class LimitedTransport(_Limited, _Base):  # type: ignore[misc]  # a BaseTranspor
             self._inner.__exit__(*error)
 
 
-class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
+class AsyncLimitedTransport(_Limited[AsyncRateLimiter], _Base):  # type: ignore[misc]
     """A LimitedTransport for `httpx.AsyncClient` and `httpx2.AsyncClient`.
 
     Args:
@@ -140,12 +138,6 @@ class AsyncLimitedTransport(_Limited, _Base):  # type: ignore[misc]
     """
 
     _usual = "AsyncHTTPTransport"
-
-    def __init__(
-        self, limiter: AsyncRateLimiter, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
-        **terms: Unpack[TransportTerms],
-    ) -> None:  # fmt: skip
-        super().__init__(transport, Upstream(limiter, _ASYNC_LIBRARY, key, **terms))
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it."""
@@ -230,7 +222,8 @@ def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) ->
     hold_stream(response, permit, _library(response), is_async)
 
 
-_LIBRARY = Library(RateLimiter, _call, _response, attrgetter("status_code"), _body, methodcaller("close"), _hold)
-_ASYNC_LIBRARY = _LIBRARY._replace(
+_status, _close = attrgetter("status_code"), methodcaller("close")
+LimitedTransport.library = Library(RateLimiter, _call, _response, _status, _body, _close, _hold)
+AsyncLimitedTransport.library = LimitedTransport.library._replace(
     limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"), hold=partial(_hold, is_async=True)
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.admission.permit import check_kind
@@ -40,6 +40,7 @@ OutcomeOf = Callable[[Response], Outcome]
 AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | AsyncSharedPermit
 _faults = Faults()
 _fields = Fields("off")
+Limiter = TypeVar("Limiter", bound=AnyLimiter)
 
 
 def outcome_of(response: Response) -> Outcome:
@@ -254,3 +255,16 @@ def refusal_of(error: BatchLimitError) -> Refusal:
 @lru_cache  # one for each reason: there are eight
 def _body(reason: str) -> bytes:
     return reduced_capacity(detail=reason).body()
+
+
+class PermitMiddleware(Generic[Limiter]):
+    """What the middlewares of both APIs take, in whose classes it is described."""
+
+    _kinds: tuple[type, ...]
+
+    def __init__(self, app: Callable[..., Any], limiter: Limiter, **options: Unpack[PermitOptions]) -> None:
+        self.app = app
+        self._permits = WebPermits(self._kinds, ConcurrencyLimit(limiter=limiter, **options))
+
+    def __repr__(self) -> str:
+        return f"<ConcurrencyLimitMiddleware by {self._permits}>"

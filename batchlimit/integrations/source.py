@@ -2,14 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from batchlimit import FailurePolicy, Quota, RateLimiter
+from batchlimit import FailurePolicy, RateLimiter
 from batchlimit.events import log_event
 from batchlimit.integrations.checks import Checks
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.overrides.override import Mode
 from batchlimit.rules import RuleFile, Rules
 
 if TYPE_CHECKING:
@@ -20,20 +19,11 @@ AsyncLimiterSource: TypeAlias = "AsyncRateLimiter | str | Callable[[], AsyncRate
 L = TypeVar("L", RateLimiter, "AsyncRateLimiter")
 
 
-class LimiterTerms(TypedDict):
-    """Arguments of a limiter that rules decide."""
-
-    quota: Mapping[str, Quota] | RuleFile
-    on_failure: Mapping[str, FailurePolicy]
-    mode: Mapping[str, Mode]
-    deadline: float
-
-
 DEADLINE = 0.25
 """Seconds that a request waits for the store: on a starved machine a live one takes longer than the 0.05 of a call."""
 
 
-def options_of(rules: Rules | RuleFile) -> LimiterTerms:
+def options_of(rules: Rules | RuleFile) -> dict[str, Any]:
     """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests."""
     if isinstance(rules, RuleFile):  # which says the rest as well
         return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}, "deadline": DEADLINE}

@@ -1,18 +1,18 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
-from typing import Unpack
-
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
+from batchlimit.integrations.asgi.exchange import Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.carried import PERMIT
-from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
+from batchlimit.integrations.permits import PermitMiddleware, refusal_of
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 
 
-class ConcurrencyLimitMiddleware:
+class ConcurrencyLimitMiddleware(
+    PermitMiddleware[AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter]
+):
     """Lets as many requests into the application at once as a concurrency limiter allows; the others get a 503.
 
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
@@ -48,17 +48,7 @@ class ConcurrencyLimitMiddleware:
         503
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
-        **options: Unpack[PermitOptions],
-    ) -> None:
-        self.app = app
-        self._permits = WebPermits(ASYNC, ConcurrencyLimit(limiter=limiter, **options))
-
-    def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._permits}>"
+    _kinds = ASYNC
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""

@@ -6,7 +6,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from batchlimit.base.steps import drive
-from batchlimit.integrations.address import Identity, told_identity
+from batchlimit.integrations.address import Identity, identity_of
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
     ASGIApp,
@@ -196,7 +196,7 @@ class RateLimitMiddleware:
             return
         host, port = scope.get("client") or _NO_CLIENT
         known = self._front.addresses.of(host, port, scope["headers"])
-        identity = told_identity(known, self._front.identify, scope)
+        identity = identity_of(known, self._front.identify, scope, may_await=True)
         if isinstance(identity, CoroutineType):
             identity = await identity
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import grpc
 
@@ -29,11 +29,9 @@ from batchlimit.integrations.grpc.details import (
     Source,
 )
 from batchlimit.integrations.grpc.serving import completing
-from batchlimit.integrations.permits import AnyLimiter, KeyOf, refusal_of
+from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules
-
-Limiter = TypeVar("Limiter", bound=AnyLimiter)
 
 
 class _RatedCalls(HoldsRules[Source, Identify], Admits):

@@ -1,6 +1,6 @@
 """How many calls a gRPC server has under way at once: an interceptor for threads, and one for asyncio."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -86,11 +86,7 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits!r}>"
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
         if self._permits.is_shared:
             found = continuation(handler_call_details)
@@ -206,11 +202,7 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits!r}>"
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
+    async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
         details = handler_call_details
         try:

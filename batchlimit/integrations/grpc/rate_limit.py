@@ -59,11 +59,7 @@ class RateLimitInterceptor(
     _kind = Front
     _front: Front
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Put the rules before the handler; grpcio calls this."""
         handler = continuation(handler_call_details) or _MISSING
         outcome = Outcome()
@@ -127,11 +123,7 @@ class AsyncRateLimitInterceptor(
     _kind = AsyncFront
     _front: AsyncFront
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
+    async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Put the rules before the handler; grpcio calls this."""
         handler = await continuation(handler_call_details) or _ASYNC_MISSING
         call = AsyncCall(handler)

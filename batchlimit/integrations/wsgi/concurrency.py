@@ -1,18 +1,19 @@
 """ConcurrencyLimitMiddleware: how many requests of a WSGI application are under way at once."""
 
 from collections.abc import Iterable
-from typing import Unpack
 
 from batchlimit import BatchLimitError, ConcurrencyLimiter
 from batchlimit.admission.permit import THREADED
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.integrations.carried import PERMIT, noting_route
-from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
+from batchlimit.integrations.permits import PermitMiddleware, refusal_of
 from batchlimit.integrations.wsgi.middleware import Environ, StartResponse, WSGIApp, WSGIExchange, answer
 from batchlimit.shared import SharedConcurrencyLimiter
 
 
-class ConcurrencyLimitMiddleware:
+class ConcurrencyLimitMiddleware(
+    PermitMiddleware[ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter]
+):
     """Lets as many requests into the application at once as a concurrency limiter allows; the others get a 503.
 
     A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
@@ -40,17 +41,8 @@ class ConcurrencyLimitMiddleware:
         >>> limiter.close()
     """
 
-    def __init__(
-        self,
-        app: WSGIApp,
-        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
-        **options: Unpack[PermitOptions],
-    ) -> None:
-        self.app = app
-        self._permits = WebPermits(THREADED, ConcurrencyLimit(limiter=limiter, **options))
-
-    def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._permits}>"
+    _kinds = THREADED
+    app: WSGIApp
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
