@@ -160,11 +160,7 @@ class Limits(Extension[Flask, LimiterSource]):
         super().__init__(limiter, rules if isinstance(rules, RuleFile) else now, app, identify=identify, **options)
 
     def limited(
-        self,
-        key: str,
-        *,
-        cost: RuleCost | None = None,
-        charge: Charge | Sequence[int | str] | None = None,
+        self, key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
     ) -> Callable[[View], View]:
         """Return a decorator for a view, of any blueprint: requests are charged to the rule with this key, too.
 

@@ -5,7 +5,7 @@ either, by their `http_client` argument.
 """
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from functools import partial
 from importlib import import_module
@@ -13,7 +13,7 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.base.steps import drive, run
+from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.upstream import L, Library, Outgoing, TransportTerms, Unsent, Upstream, again, outgoing
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
@@ -175,45 +175,34 @@ def _library(one: Any) -> Any:
     return import_module(type(one).__module__.partition(".")[0])
 
 
-def _body(response: Any) -> bytes:
-    parts: list[bytes] = []
+def _body(response: Any, read: Callable[..., Any], again: Callable[..., Any]) -> Steps[bytes]:
+    """Read the body of a response, decoded. A later reader gets the same bytes, and the same error."""
+    parts, library = list[bytes](), _library(response)
     try:
-        with closing(response.stream) as stream:
-            parts.extend(stream)
+        yield read(response.stream, parts)
     except Exception as error:
-        response.stream = _streamed(response, again(parts, error))
+        response.stream = library.Response(response.status_code, content=again(parts, error)).stream
         raise
-    return _kept(response, b"".join(parts))
-
-
-async def _async_body(response: Any) -> bytes:
-    parts: list[bytes] = []
-    try:
-        async with aclosing(response.stream) as stream:
-            async for part in stream:
-                parts.append(part)  # noqa: PERF401  what came before an error is kept
-    except Exception as error:
-        found = error
-
-        async def anew() -> AsyncIterator[bytes]:
-            for part in again(parts, found):
-                yield part
-
-        response.stream = _streamed(response, anew())
-        raise
-    return _kept(response, b"".join(parts))
-
-
-def _streamed(response: Any, parts: Iterator[bytes] | AsyncIterator[bytes]) -> Any:
-    return _library(response).Response(response.status_code, content=parts).stream
-
-
-def _kept(response: Any, sent: bytes) -> bytes:
-    """Let the caller of a response read what was sent; return that, decoded."""
-    library = _library(response)
+    sent = b"".join(parts)
     response.stream = library.ByteStream(sent)
     decoded: bytes = library.Response(response.status_code, headers=response.headers, content=sent).content
     return decoded
+
+
+def _read(stream: Any, parts: list[bytes]) -> None:
+    with closing(stream):
+        parts.extend(stream)
+
+
+async def _async_read(stream: Any, parts: list[bytes]) -> None:
+    async with aclosing(stream):
+        async for part in stream:
+            parts.append(part)  # noqa: PERF401  what came before an error is kept
+
+
+async def _async_again(parts: list[bytes], error: Exception) -> AsyncIterator[bytes]:
+    for part in again(parts, error):
+        yield part
 
 
 def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) -> None:
@@ -222,8 +211,18 @@ def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) ->
     hold_stream(response, permit, _library(response), is_async)
 
 
-_status, _close = attrgetter("status_code"), methodcaller("close")
-LimitedTransport.library = Library(RateLimiter, _call, _response, _status, _body, _close, _hold)
+LimitedTransport.library = Library(
+    limiter=RateLimiter,
+    outgoing=_call,
+    answer=_response,
+    status=attrgetter("status_code"),
+    body=lambda response: run(_body(response, _read, again)),
+    close=methodcaller("close"),
+    hold=_hold,
+)
 AsyncLimitedTransport.library = LimitedTransport.library._replace(
-    limiter=AsyncRateLimiter, body=_async_body, close=methodcaller("aclose"), hold=partial(_hold, is_async=True)
+    limiter=AsyncRateLimiter,
+    body=lambda response: drive(_body(response, _async_read, _async_again)),
+    close=methodcaller("aclose"),
+    hold=partial(_hold, is_async=True),
 )

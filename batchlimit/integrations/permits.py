@@ -23,12 +23,7 @@ from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
-from batchlimit.shared import (
-    AsyncSharedConcurrencyLimiter,
-    AsyncSharedPermit,
-    SharedConcurrencyLimiter,
-    SharedPermit,
-)
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, AsyncSharedPermit, SharedConcurrencyLimiter, SharedPermit
 
 T = TypeVar("T")
 Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter

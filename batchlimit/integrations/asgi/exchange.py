@@ -117,11 +117,7 @@ class Exchange:
     )
 
     def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        fields: Sequence[Header],
-        ended: Callable[[Response], None] | None = None,
+        self, receive: Receive, send: Send, fields: Sequence[Header], ended: Callable[[Response], None] | None = None
     ) -> None:
         self._receive, self._send, self._fields, self._ended = receive, send, fields, ended
         self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False

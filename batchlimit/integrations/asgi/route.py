@@ -68,10 +68,7 @@ class RouteLimits(Exchange):
 
 
 async def ask(
-    scope: Scope,
-    limit: RouteLimit,
-    identity: Identity | None = None,
-    parameters: Mapping[str, object] | None = None,
+    scope: Scope, limit: RouteLimit, identity: Identity | None = None, parameters: Mapping[str, object] | None = None
 ) -> Refusal | None:
     """Charge a request to the rule that its route asks for; return what refuses it."""
     limits: RouteLimits | None = scope.get(SCOPE_KEY)
@@ -81,17 +78,14 @@ async def ask(
         )
     outcome, known = limits.outcome, NOTHING if identity is None else identity
     asked = limits.enforcer.asked(limit, outcome, known, parameters or scope.get("path_params") or NOTHING)
-    refusal = (
-        asked
-        if asked is None or isinstance(asked, Refusal)
-        else outcome.add(await drive(asked), limits.enforcer.fields)
-    )
+    if asked is not None and not isinstance(asked, Refusal):
+        asked = outcome.add(await drive(asked), limits.enforcer.fields)
     scope[SHOWN] = limits  # another middleware behind that one may have put its own there
     if outcome.charges:
         limits.is_watched = True
-    if refusal is not None:
+    if asked is not None:
         give_back_permit(scope)
-    return refusal
+    return asked
 
 
 async def charge_preflight(scope: Scope) -> Refusal | None:

@@ -44,14 +44,7 @@ class Configuration:
     options: Mapping[str, Any]
 
 
-_OPTIONS = {
-    "HEADERS": "headers",
-    "UNIDENTIFIED": "unidentified",
-    "PROXIES": "proxies",
-    "IPV6_PREFIX": "ipv6_prefix",
-    "CHECKS": "checks",
-    "ENABLED": "enabled",
-}
+_OPTIONS = ("HEADERS", "UNIDENTIFIED", "PROXIES", "IPV6_PREFIX", "CHECKS", "ENABLED")
 _FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
 _NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)
 
@@ -81,7 +74,7 @@ def configuration() -> Configuration:
 
 def _read(given: Mapping[str, Any]) -> Configuration:
     functions = {name: _function(name, given.get(name)) for name in _FUNCTIONS}
-    options = {mine: given[name] for name, mine in _OPTIONS.items() if name in given}
+    options = {name.lower(): given[name] for name in _OPTIONS if name in given}
     if isinstance(options.get("headers"), str):
         Fields(options["headers"])  # raises ValueError for a form that there is not
     if isinstance(options.get("proxies"), list | tuple):

@@ -14,20 +14,8 @@ from batchlimit.integrations.address import Identity
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.client_calls import (
-    Admits,
-    AsyncEveryCall,
-    Ended,
-    EveryCall,
-    Patience,
-)
-from batchlimit.integrations.grpc.details import (
-    CallPermits,
-    HoldsRules,
-    Identify,
-    Name,
-    Source,
-)
+from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall, Patience
+from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Identify, Name, Source
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
