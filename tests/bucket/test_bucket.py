@@ -703,6 +703,15 @@ def test_what_is_reserved_for_one_who_went_away_is_free_again(max_wait: float, f
     assert [desk.ask(at, 50, queued=50).granted for at in (0.0, free_at - 0.01, free_at)] == [0, 0, 50]
 
 
+@pytest.mark.parametrize(("ends", "told"), [(49, 50), (50, 50), (51, 80)])
+def test_what_is_reserved_takes_nothing_from_a_need_that_fits_once_that_is_over(ends: int, told: int) -> None:
+    """Microseconds: a token is refilled in each, and 30 are reserved."""
+    desk = Desk(Quota(1e6, 100))
+    desk.spend(0.0, 100)
+    desk.bucket._reserved = Reserved("away", 30, ends)
+    assert desk.ask(0.0, 50).retry_after == pytest.approx((told + 1) / SECOND)
+
+
 def test_an_ask_for_a_single_token_that_is_repeated_is_granted_once() -> None:
     desk = Desk()
     assert desk.ask(0.0, 1, seq=1).granted == 1
@@ -724,6 +733,11 @@ def test_a_spend_after_a_long_silence_finds_nothing_reserved() -> None:
     spend = Spend("key", HUNDRED, 1)
     assert desk.bucket.charge(spend, instant(11.0)).is_charged
     assert desk.bucket.offer(spend, instant(11.0)) is not None
+
+
+def test_of_a_bucket_that_begins_with_less_a_spend_is_never_refused_without_an_ask() -> None:
+    quota = Quota(1e6, 100)
+    assert Bucket(quota, START, 0.0).offer(Spend("key", quota, 1), START) is None
 
 
 def test_an_ask_that_is_repeated_at_the_end_of_its_lease_is_a_new_one() -> None:

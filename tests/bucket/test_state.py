@@ -56,6 +56,16 @@ def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:
     assert read_bucket(fields, START + 3.0).instances[0][2:4] == (1.0, 3.0)
 
 
+def test_time_is_told_since_an_instance_asked_last_and_tokens_since_the_bucket_was_refilled_last() -> None:
+    lua = Interpreter()
+    lua.now = round(START * 1e6)
+    lua.take(QUOTA, Ask("one", 1, 10, 10, 10))
+    lua.now += 2_000_000
+    lua.take(QUOTA, Ask("one", 2, 0, 0, 0, held=10))
+    state = read_bucket(lua.fields | {"level": "20 500"}, START + 5.0)
+    assert (state.levels, state.age, state.instances[0].asked) == ((50.0, 503.0), 5.0, 3.0)
+
+
 @pytest.mark.parametrize(
     ("seconds", "paused", "why"), [(0.0, 5.0, "slow"), (4.5, 0.5, "slow"), (5.0, 0.0, ""), (6.0, 0.0, "")]
 )
