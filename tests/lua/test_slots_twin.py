@@ -1,13 +1,16 @@
 """Two copies of the rules of shared slots stand, in Lua and in Python, because these tests compare them."""
 
 from pathlib import Path
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.bucket.slot_messages import SlotAsk
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import KEPT, LONGEST_WAIT, TICK, SlotTable
 from batchlimit.stores.client.scripts import read_push
+from tests.depth import depth
 from tests.lua.interpreter import Interpreter
 
 _START = 1_700_000_000_000_000
@@ -31,11 +34,16 @@ _asks = st.builds(
 _elapsed = st.one_of(st.integers(0, 400_000), st.just(0), st.just(1_100_000), st.integers(-500_000, 0))
 
 
-@given(st.lists(st.tuples(_elapsed, _asks), max_size=30))
-def test_lua_and_python_lend_the_same_slots(steps: list[tuple[int, SlotAsk]]) -> None:
-    lua, twin = Interpreter(), SlotTable()
-    lua.now = _START
-    for elapsed, ask in steps:
+class Both:
+    """The slots of one limit twice, asked the same things; every answer of the two is compared."""
+
+    def __init__(self) -> None:
+        self.lua, self.twin = Interpreter(), SlotTable()
+        self.lua.now = _START
+
+    def lend(self, elapsed: int, ask: SlotAsk) -> tuple[SlotReply, list[SlotPush]]:
+        """So long after the last ask."""
+        lua, twin = self.lua, self.twin
         lua.now += elapsed
         lua.published.clear()
         reply, pushes = twin.lend(ask, lua.now)
@@ -44,6 +52,40 @@ def test_lua_and_python_lend_the_same_slots(steps: list[tuple[int, SlotAsk]]) ->
         assert all(channel == "channel:" + read_push(text)[1].instance[0] for channel, text in lua.published)
         assert lua.fields == spelled(twin)
         assert lua.ttl == (twin.expires - lua.now) // 1000
+        return reply, pushes
+
+
+@given(st.lists(st.tuples(_elapsed, _asks), max_size=30))
+def test_lua_and_python_lend_the_same_slots(steps: list[tuple[int, SlotAsk]]) -> None:
+    both = Both()
+    for elapsed, ask in steps:
+        both.lend(elapsed, ask)
+
+
+_ROUND = (0, 0, 1, 1000, 100_000, 299_999, 300_000, 450_000)
+"""Microseconds: a third of a lease of 0.9 s, a half, and less."""
+
+
+@pytest.mark.parametrize("seed", range(depth(160, 2000)))
+def test_lua_and_python_lend_the_same_slots_to_instances_that_remember_what_they_got(seed: int) -> None:
+    both, random = Both(), Random(seed)
+    limit, names = random.choice((1, 3, 8, 20, 50)), ("a.1", "b.1", "c.1", "d.1")[: random.choice((2, 3, 4))]
+    weights = {name: random.choice((1, 1, 2, 3, 5)) for name in names}
+    granted, returned = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for _ in range(40):
+        name = random.choice(names)
+        back = random.choice((0, 0, 0, 1, limit))
+        returned[name] = min(granted[name], returned[name] + back)
+        held = granted[name] - returned[name]
+        target = random.choice((0, held, held + 1, held + 3, held + 9, limit))
+        waiting, idle = random.choice((0, 1, limit, limit)), random.choice((0, 0, held // 2, held))
+        ask = SlotAsk(
+            name, limit, 900_000, weights[name], returned[name], held, target, waiting, random.choice((0, 0, 3)), idle
+        )
+        reply, pushes = both.lend(random.choice(_ROUND), ask)
+        granted[name] = reply.granted
+        for push in pushes:
+            granted[push.instance] = push.granted
 
 
 def spelled(twin: SlotTable) -> dict[str, str]:
