@@ -1,6 +1,5 @@
 """The commands for files of rules: `rules apply`, and `check` and `diff`, which ask no store."""
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -120,27 +119,23 @@ def diff(
         raise typer.Exit(NOTHING_DONE)
 
 
-@dataclass(frozen=True)
-class _NamedFile:
+class _Named(str):
     """A function that a file names, which nobody has here."""
 
-    name: str
+    __slots__ = ()
 
     def __call__(self, about: object) -> int:
         return 1
 
-    def __str__(self) -> str:
-        return self.name
 
-
-class _AnyName(dict[str, _NamedFile]):
+class _AnyName(dict[str, _Named]):
     """Functions of all names."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
-    def __missing__(self, name: str) -> _NamedFile:
-        return _NamedFile(name)
+    def __missing__(self, name: str) -> _Named:
+        return _Named(name)
 
 
 def _problems(path: str) -> list[RulesError]:

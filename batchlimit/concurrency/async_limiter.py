@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Generator
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.base.unique import AsyncClosing
@@ -13,16 +13,8 @@ from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, B
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import TaskWakeup
 
-
-class _NoLoop:
-    """The loop of a future that is done: nobody ever waits for it."""
-
-    def get_debug(self) -> bool:
-        return False
-
-
-_LEFT: asyncio.Future[None] = asyncio.Future(loop=cast(asyncio.AbstractEventLoop, _NoLoop()))
-"""What leaving a block awaits: one future for all, which is done. A coroutine for each takes 60 ns more."""
+_LEFT: asyncio.Future[None] = asyncio.Future(loop=cast(Any, SimpleNamespace(get_debug=lambda: False)))
+"""What leaving a block awaits: one future for all, which is done, of no loop. A coroutine for each takes 60 ns more."""
 _LEFT.set_result(None)
 
 

@@ -158,12 +158,12 @@ class KeyedGates:
 
     def watched(self) -> Iterable[KnownGate]:
         """Return the keys that have watchers of their own."""
-        with self._lock:
-            return [known for known, _gate in self._alive() if known.pattern.keyed.watchers is not None]
+        return [known for known, _gate in self._alive() if known.pattern.keyed.watchers is not None]
 
     def _alive(self) -> list[tuple[KnownGate, LockedGate]]:
-        """Return the gates that are not gone; requires the lock. A destructor may add keys meanwhile."""
-        return [(known, gate) for known in list(self._known.values()) if (gate := known()) is not None]
+        """Return the gates that are not gone. A destructor may add keys meanwhile."""
+        with self._lock:
+            return [(known, gate) for known in list(self._known.values()) if (gate := known()) is not None]
 
     def statistics(self) -> KeyedStatistics:
         """Return what was counted, by pattern."""
@@ -176,22 +176,14 @@ class KeyedGates:
 
     def busy(self) -> list[KeyStatistics]:
         """Return the keys at which somebody is under way or waits."""
-        with self._lock:
-            alive = self._alive()
-        told = [(known, gate.statistics(())) for known, gate in alive]  # without the lock, as above
-        return [
-            KeyStatistics(
-                known.key,
-                known.pattern.name,
-                seen.limit,
-                seen.in_flight,
-                seen.waiting,
-                seen.baselines,
-                seen.partitions if known.pattern.keyed.partitions else {},
-            )
-            for known, seen in told
-            if seen.in_flight or seen.waiting
-        ]
+        found = list[KeyStatistics]()
+        for known, gate in self._alive():
+            seen, pattern = gate.statistics(()), known.pattern  # without the lock, as above
+            if seen.in_flight or seen.waiting:
+                now = seen.limit, seen.in_flight, seen.waiting, seen.baselines
+                partitions = seen.partitions if pattern.keyed.partitions else {}
+                found.append(KeyStatistics(known.key, pattern.name, *now, partitions))
+        return found
 
     def after_fork(self) -> None:
         """Begin anew in a forked child; the gates do so by themselves."""
