@@ -149,9 +149,8 @@ class FleetCollector:
                 found.add_metric([name], value(watched.samples.values()))
             yield found
         for field, metric in _COUNTERS.items():
-            counter = CounterMetricFamily(
-                f"batchlimit_fleet_{metric}", f"Tokens {metric} since the exporter began to watch.", labels=("watch",)
-            )
+            text = f"Tokens {metric} since the exporter began to watch."
+            counter = CounterMetricFamily(f"batchlimit_fleet_{metric}", text, labels=("watch",))
             for name, watched in self._watched.items():
                 counter.add_metric([name], watched.counts[field])
             yield counter

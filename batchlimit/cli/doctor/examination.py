@@ -126,10 +126,9 @@ class Examination:
         bucket = bucket_name(self._prefix, _KEY)
         missing = []
         for name, words in _NEEDED.items():
-            told = client.execute_command(
-                "ACL", "DRYRUN", user, name, *(each.replace("{key}", bucket) for each in words)
-            )
-            missing += [] if text(told) == "OK" else [name.lower()]
+            asked = (each.replace("{key}", bucket) for each in words)
+            if text(client.execute_command("ACL", "DRYRUN", user, name, *asked)) != "OK":
+                missing.append(name.lower())
         return findings.rights(user, missing)
 
     def _expiry(self, client: Any) -> Finding:

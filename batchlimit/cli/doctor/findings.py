@@ -189,9 +189,8 @@ def expiry(looked_at: int, lasting: Sequence[str], *, is_all: bool = True) -> Fi
     if looked_at:
         return ok("expiry", f"all of {looked_at} sampled keys expire")
     if not is_all:
-        return warning(
-            "expiry", "no keys of this prefix among those that were looked at", "batchlimit top looks at all"
-        )
+        found = "no keys of this prefix among those that were looked at"
+        return warning("expiry", found, "batchlimit top looks at all")
     return ok("expiry", "no keys of this prefix yet")
 
 

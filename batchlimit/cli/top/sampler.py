@@ -52,18 +52,11 @@ class Sampler:
         """Read the buckets of these keys, and of others as far as the budget goes; raises StoreUnavailable."""
         wanted = list(watched)
         looks = [each.look(wanted) for each in self._nodes]
-        costs = [each.cost for each in looks]
-        seen = {sample.key for each in looks for sample in each.samples}
-        return Look(
-            [sample for each in looks for sample in each.samples],
-            [key for key in wanted if key not in seen],
-            Cost(
-                sum(each.calls for each in costs),
-                sum(each.ms for each in costs),
-                any(each.is_guessed for each in costs),
-                sum(each.part for each in costs) / len(costs),
-            ),
-        )
+        samples = [sample for each in looks for sample in each.samples]
+        seen = {sample.key for sample in samples}
+        calls, ms, guesses, parts = zip(*(each.cost for each in looks), strict=True)
+        cost = Cost(sum(calls), sum(ms), any(guesses), sum(parts) / len(parts))
+        return Look(samples, [key for key in wanted if key not in seen], cost)
 
 
 class _Server:
