@@ -119,7 +119,7 @@ def diff(
         raise typer.Exit(NOTHING_DONE)
 
 
-class _Named(str):
+class _NamedFunction(str):
     """A function that a file names, which nobody has here."""
 
     __slots__ = ()
@@ -128,14 +128,14 @@ class _Named(str):
         return 1
 
 
-class _AnyName(dict[str, _Named]):
+class _AnyName(dict[str, _NamedFunction]):
     """Functions of all names."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
-    def __missing__(self, name: str) -> _Named:
-        return _Named(name)
+    def __missing__(self, name: str) -> _NamedFunction:
+        return _NamedFunction(name)
 
 
 def _problems(path: str) -> list[RulesError]:
