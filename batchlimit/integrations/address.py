@@ -67,7 +67,7 @@ class TrustedProxies:
         if header not in ("x-forwarded-for", "forwarded"):
             raise ValueError(f"header is 'x-forwarded-for' or 'forwarded', not {header!r}")
         self._hops = _FURTHEST if hops is None else min(hops, _FURTHEST)
-        self._header, self._read = header.encode(), _from_x if header == "x-forwarded-for" else _from_forwarded
+        self._header, self._has_pairs = header.encode(), header == "forwarded"
         self._is_trusted = lru_cache(maxsize=4096)(self._trusts)
 
     def __repr__(self) -> str:
@@ -88,7 +88,9 @@ class TrustedProxies:
             return peer
         written = [value for name, value in headers if name == self._header]
         client = peer
-        for _, entry in zip(range(self._hops), self._read(b",".join(written).decode("latin-1")), strict=False):
+        value = b",".join(written).decode("latin-1")
+        entries = _from_forwarded(value) if self._has_pairs else reversed(value.rsplit(",", _FURTHEST))
+        for _, entry in zip(range(self._hops), entries, strict=False):
             if (address := parse(entry)) is None:
                 return client
             client = str(address)
@@ -164,11 +166,6 @@ def parse(text: str) -> Address | None:
 
 def _is_port(text: str) -> bool:
     return not text or (text[0] == ":" and len(text) <= 6 and text[1:].isascii() and text[1:].isdigit())
-
-
-def _from_x(value: str) -> Iterator[str]:
-    """Return the entries of X-Forwarded-For, the last first."""
-    return reversed(value.rsplit(",", _FURTHEST))
 
 
 def _from_forwarded(value: str) -> Iterator[str]:

@@ -40,12 +40,12 @@ class FlaskHold:
     Its methods take the request itself, and not Flask's proxy: each look through that takes half a microsecond.
     """
 
-    __slots__ = ("_front", "_outcome", "_refusal")
+    __slots__ = ("_front", "_outcome", "refusal")
 
     def __init__(self, front: Front) -> None:
         self._front = front
         self._outcome: Outcome | None = None
-        self._refusal: Refusal | None = None
+        self.refusal: Refusal | None = None
 
     def admit(self, request: FlaskRequest) -> Rejected | None:
         """Charge the request to the rules that match; return what refuses it. A second call does nothing."""
@@ -58,7 +58,7 @@ class FlaskHold:
             self._outcome = self._front.admit(
                 request.method, path, peer, fields, request, root=root, is_answered=is_answered
             )
-            self._refusal = self._outcome.refusal
+            self.refusal = self._outcome.refusal
             show(environ, self._outcome)
         return self._rejected(self._outcome.refusal, request)
 
@@ -67,9 +67,9 @@ class FlaskHold:
         if (refused := self.admit(request)) is not None:
             return refused
         assert self._outcome is not None
-        self._refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
+        self.refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
         show(request.environ, self._outcome)
-        return self._rejected(self._refusal, request)
+        return self._rejected(self.refusal, request)
 
     def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:
         """Add the fields to a response. One that the application made before the rules were asked may be replaced."""
@@ -78,14 +78,9 @@ class FlaskHold:
                 return response
             response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
         assert self._outcome is not None
-        for name, value in texts(self._outcome.headers if self._refusal is None else self._refusal.fields):
+        for name, value in texts(self._outcome.headers if self.refusal is None else self.refusal.fields):
             response.headers[name] = value
         return response
-
-    def refuse_bare(self, view: str) -> Rejected:
-        """Return what refuses a request whose view is registered without its limit."""
-        self._refusal = refusal_of_bare(view, self._front.enforcer)
-        return rejected(self._refusal)
 
     def settle(self, response: Response) -> None:
         """Settle what was charged, when the response has ended."""
@@ -217,7 +212,8 @@ class Limits(Extension[Flask, LimiterSource]):
             raise refused
         endpoint = asking.endpoint if self._bare else None
         if endpoint is not None and current_app.view_functions.get(endpoint) in self._bare:
-            raise hold.refuse_bare(endpoint)
+            hold.refusal = refusal_of_bare(endpoint, current_app.extensions[NAME].enforcer)
+            raise rejected(hold.refusal)
 
     def _tell(self, response: FlaskResponse) -> FlaskResponse:
         asking = _request()

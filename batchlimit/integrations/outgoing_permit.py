@@ -18,7 +18,6 @@ from batchlimit.concurrency import (
     Permit,
     Permits,
 )
-from batchlimit.concurrency.classification import outcome_of_answer
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 AnyLimiter = (
@@ -42,19 +41,10 @@ def admission(limiter: Any, given: Concurrency) -> Admission[Any] | AsyncAdmissi
 class OutgoingPermit:
     """The permit of a request that is sent."""
 
-    __slots__ = ("_outcome", "_permit")
+    __slots__ = ("_permit", "outcome")
 
     def __init__(self, permit: Any) -> None:
-        self._permit, self._outcome = permit, Outcome.IGNORED
-
-    def answered(self, response: object) -> None:
-        """Note what a response tells about the load; the permit is held on."""
-        self._outcome = outcome_of_answer(response)
-
-    def dropped(self, is_load: bool) -> None:
-        """Note that a response tells of load by other means than its status."""
-        if is_load:
-            self._outcome = Outcome.DROPPED
+        self._permit, self.outcome = permit, Outcome.IGNORED  # what its response tells about the load
 
     def end(self, error: BaseException | None = None) -> None:
         """Give the permit back: nothing of the response will be read, or an error ended it. The first time counts."""
@@ -65,7 +55,7 @@ class OutgoingPermit:
             permit.__exit__(type(error), error, None)
         else:
             {Outcome.SUCCESS: permit.success, Outcome.DROPPED: permit.drop, Outcome.IGNORED: permit.ignore}[
-                self._outcome
+                self.outcome
             ]()
 
 

@@ -204,7 +204,7 @@ class PermitSource:
             ) from error
 
 
-class WebPermits:
+class WebPermits(PermitSource):
     """What a middleware of either API asks about a request: whether it is limited, its permit, how it ended.
 
     If a function of the user's raises, the log tells, and the request is limited as without that function.
@@ -215,21 +215,17 @@ class WebPermits:
         named = (
             (lambda _: "") if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
         )
-        self._source = PermitSource(kinds, limits.limiter, named, limits.key)
-        self.is_shared = self._source.is_shared
-
-    def __repr__(self) -> str:
-        return repr(self._source)
+        super().__init__(kinds, limits.limiter, named, limits.key)
 
     def passes_by(self, request: object) -> bool:
         """Return whether a request is not limited."""
         return self._limits.bypass is not None and _asked("bypass", self._limits.bypass, request, bool, False)
 
-    def acquire(self, request: object) -> Any:
+    def acquire(self, request: object, **_: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
         asks = self._limits.priority
         priority = 0 if asks is None else _asked("priority", asks, request, _whole, 0)
-        return self._source.acquire(request, timeout=self._limits.timeout, priority=priority)
+        return super().acquire(request, timeout=self._limits.timeout, priority=priority)
 
     def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
         """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""

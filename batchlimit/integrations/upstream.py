@@ -124,7 +124,11 @@ class Upstream:
                 check_seconds(name, value)
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
-        self._longest, self._unsaid, self._pacer = longest, unsaid, _pacer(observe, longest)
+        self._longest, self._unsaid = longest, unsaid
+        if not isinstance(observe, bool | Mapping):
+            raise TypeError(f"observe must be a bool, or a dict from kinds to keys, not {shown(observe)}")
+        keys = {kind: check_key(key) for kind, key in observe.items()} if isinstance(observe, Mapping) else None
+        self._pacer = None if observe is False else Pacer(keys, longest)
         self.admission: Any = None  # or what gives a request its tokens and its permit
         self._priority = priority
         if concurrency is not None:
@@ -180,12 +184,13 @@ class Upstream:
 
     def _held(self, permit: Any, sent: Steps[Any]) -> Steps[Any]:
         """Send a request that has this permit, which is given back when its response was read, or there is none."""
+        from batchlimit.concurrency.classification import outcome_of_answer
         from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
         held = OutgoingPermit(permit)
         try:
             response = yield from sent
-            held.answered(response)
+            held.outcome = outcome_of_answer(response)
             self._library.hold(response, held)
         except BaseException as error:
             held.end(error)
@@ -221,14 +226,6 @@ class Upstream:
         if after is None:
             return self._unsaid if status == TOO_MANY else 0.0
         return min(after, self._longest)
-
-
-def _pacer(observe: object, longest: float) -> Pacer | None:
-    if isinstance(observe, bool):
-        return Pacer(None, longest) if observe else None
-    if not isinstance(observe, Mapping):
-        raise TypeError(f"observe must be a bool, or a dict from kinds to keys, not {shown(observe)}")
-    return Pacer({kind: check_key(key) for kind, key in observe.items()}, longest)
 
 
 def refused(error: RateLimited | ConcurrencyLimited | StoreUnavailable, method: str) -> Unsent:

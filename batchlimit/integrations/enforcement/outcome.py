@@ -11,10 +11,9 @@ from batchlimit.integrations.problem import MEDIA_TYPE, Problem
 from batchlimit.rules import Request, Rule
 
 NO_STORE = (b"cache-control", b"no-store")
-Seen = tuple[Bill, Left, Mapping[str, Decision] | None]
-"""What was charged, what is left of it by key, and what the store has decided by rule."""
 SHOWN = "batchlimit.decisions"
-"""Where a carrier has what is Seen; or, while its routes may ask for more, an object with the `outcome`."""
+"""Where a carrier has what was charged, what is left of it by key, and what the store has decided by rule; or, while its
+routes may ask for more, an object with the `outcome`."""
 HOLD_NAME = "_batchlimit"
 """Where the requests of some frameworks have an object with the `outcome`, in place of a carrier."""
 _NOWHERE = (
@@ -174,7 +173,15 @@ def decisions(request: Any) -> dict[str, Decision]:
         >>> limited(environ, lambda status, fields: None)
         [b'2 left']
     """
-    bill, left, decided = _seen(request)
+    seen: Any = getattr(request, HOLD_NAME, None)
+    for carrier in (getattr(request, "scope", None), getattr(request, "environ", None), request):
+        if seen is None and isinstance(carrier, Mapping):
+            seen = carrier.get(SHOWN)
+    if seen is None:
+        raise LookupError(_NOWHERE)
+    if seen.__class__ is not tuple:
+        seen = seen.outcome.bill, seen.outcome.left, seen.outcome.decided
+    bill, left, decided = seen
     found: dict[str, Decision] = {}
     for rule, key, _ in bill.charged:
         remaining, known, binding = left[key]
@@ -192,15 +199,3 @@ def in_shadow(decision: Decision, rule: Rule, cost: int) -> Decision:
         rate = quota.bandwidths[decision.binding or 0].rate
         again = (cost - min(decision.remaining, cost)) / rate if rate else float("inf")
     return replace(decision, allowed=False, retry_after=again, source="shadow")
-
-
-def _seen(request: Any) -> Seen:
-    found = getattr(request, HOLD_NAME, None)
-    for carrier in (getattr(request, "scope", None), getattr(request, "environ", None), request):
-        if found is None and isinstance(carrier, Mapping):
-            found = carrier.get(SHOWN)
-    if found is None:
-        raise LookupError(_NOWHERE)
-    if found.__class__ is not tuple:
-        found = found.outcome.bill, found.outcome.left, found.outcome.decided
-    return found

@@ -12,7 +12,7 @@ from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
 from batchlimit.integrations.grpc.serving import AsyncCall, CallEnd, Ended, Handler, function_of, served, streaming
-from batchlimit.integrations.headers import Header, texts
+from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
 
@@ -69,7 +69,8 @@ class RateLimitInterceptor(
             nonlocal outcome
             if not context.is_active():  # its client left before a worker was free
                 context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
-            outcome = self._front.admit("POST", handler_call_details.method, *_asked_by(context), context)
+            peer, fields = address_of(context.peer()), fields_of(context.invocation_metadata())
+            outcome = self._front.admit("POST", handler_call_details.method, peer, fields, context)
             if outcome.refusal is not None:
                 ignore_for_load()
                 refused_by_rules(outcome.refusal).end(context)
@@ -130,7 +131,8 @@ class AsyncRateLimitInterceptor(
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
-            outcome = await self._front.admit("POST", handler_call_details.method, *_asked_by(context), context)
+            peer, fields = address_of(context.peer()), fields_of(context.invocation_metadata())
+            outcome = await self._front.admit("POST", handler_call_details.method, peer, fields, context)
             if outcome.refusal is not None:
                 ignore_for_load()
                 await refused_by_rules(outcome.refusal).end_async(context)
@@ -181,11 +183,6 @@ class _WatchedContext:
         """Yield the messages."""
         while (message := await self.read()) is not grpc.aio.EOF:
             yield message
-
-
-def _asked_by(context: Any) -> tuple[str | None, list[Header]]:
-    """Return the address and the metadata of the client."""
-    return address_of(context.peer()), fields_of(context.invocation_metadata())
 
 
 def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ended:
