@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_816,
-    "functions": 4_023,
+    "lines": 51_810,
+    "functions": 4_021,
     "files": 345,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -137,7 +137,7 @@ class Counters:
         self._requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
         self.has_told = False
         self.rules: dict[str, Tally] = {}
-        self._together: dict[tuple[str, ...], count[int]] = {}
+        self.together: dict[tuple[str, ...], count[int]] = {}  # those charged at once to exactly these rules
         self.follow(rules)
         self.checks, self._faults = checks, Faults(clock=clock)
         self._clock, self._silent_until = clock, clock() + silence
@@ -150,10 +150,6 @@ class Counters:
         self.rules = self.rules | {rule.name: Tally() for rule in rules if rule.name not in self.rules}
         self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
         self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
-
-    def together(self, names: Iterable[str]) -> "count[int]":
-        """Return what counts requests that were charged to exactly these rules at once, for all of the rules."""
-        return self._together.setdefault(tuple(names), count())
 
     def request(self, identity: Mapping[str, object]) -> None:
         """Count a request, and look at those who ask; see whether some rule has matched none for too long."""
@@ -203,7 +199,7 @@ class Counters:
         return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)
 
     def _hits(self, name: str) -> int:
-        return sum(read(hits) for names, hits in list(self._together.items()) if name in names)
+        return sum(read(hits) for names, hits in list(self.together.items()) if name in names)
 
     def _has_matched(self, name: str) -> bool:
         return bool(read(self.rules[name].matched) or self._hits(name))

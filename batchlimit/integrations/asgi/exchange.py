@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from batchlimit.integrations.carried import give_back_permit
@@ -161,7 +161,8 @@ class Exchange:
         if kind == "http.response.body":
             self._sent += len(message.get("body", b""))
         elif kind in _FILES and not message.get("more_body", False):
-            self._sent = _length(self._headers)
+            lengths = [value for name, value in self._headers if name.lower() == b"content-length" and value.isdigit()]
+            self._sent = int(lengths[0]) if lengths else 0
         self._is_complete = kind in _ENDS and not message.get("more_body", False)
         try:
             await self._send(message)
@@ -194,8 +195,3 @@ class Exchange:
 
     def _leave(self, scope: Scope) -> Awaitable[object] | None:
         """Return what to wait for before the server goes on; None: nothing."""
-
-
-def _length(headers: Iterable[Header]) -> int:
-    """Return how many bytes a response says that it has; 0 if it does not say."""
-    return next((int(value) for name, value in headers if name.lower() == b"content-length" and value.isdigit()), 0)

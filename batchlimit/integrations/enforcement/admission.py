@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, ClassVar, Generic, Literal
 
 from batchlimit.base.steps import Steps
@@ -79,7 +80,8 @@ class Enforcement(Generic[L]):
         """Return the rules of a request as memory decides by them; None, if it cannot by all of them."""
         if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
             return None
-        return RequestPlan(matching, self.counters.together(rule.name for rule, _, _ in matching), bills)
+        hits = self.counters.together.setdefault(tuple(rule.name for rule, _, _ in matching), count())
+        return RequestPlan(matching, hits, bills)
 
     def review(self, said: object) -> None:
         """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""

@@ -12,8 +12,8 @@ from batchlimit.rules import Request, Rule
 
 NO_STORE = (b"cache-control", b"no-store")
 SHOWN = "batchlimit.decisions"
-"""Where a carrier has what was charged, what is left of it by key, and what the store has decided by rule; or, while its
-routes may ask for more, an object with the `outcome`."""
+"""Where a carrier has what was charged, what is left of it by key, and what the store has decided by rule; or, while
+its routes may ask for more, an object with the `outcome`."""
 HOLD_NAME = "_batchlimit"
 """Where the requests of some frameworks have an object with the `outcome`, in place of a carrier."""
 _NOWHERE = (
