@@ -49,21 +49,8 @@ class Rejected(HTTPException):
 
 
 # Flask finds handlers by the status of the class.
-
-
-class _TooManyRequests(Rejected, TooManyRequests):
-    """A rule has no token."""
-
-
-class _ServiceUnavailable(Rejected, ServiceUnavailable):
-    """A rule cannot be asked."""
-
-
-class _Forbidden(Rejected, Forbidden):
-    """Nobody can say who asks."""
-
-
-_CLASSES: dict[int, type[Rejected]] = {429: _TooManyRequests, 503: _ServiceUnavailable, 403: _Forbidden}
+_KINDS: tuple[Any, ...] = TooManyRequests, ServiceUnavailable, Forbidden
+_CLASSES: dict[int, type[Rejected]] = {kind.code: type(f"_{kind.__name__}", (Rejected, kind), {}) for kind in _KINDS}
 
 
 def rejected(refusal: Refusal, fields: Iterable[Header] = ()) -> Rejected:
