@@ -49,9 +49,10 @@ class _Judge:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Tell of each change whether it survives, or that it is one of what an import runs."""
-        if (tests := reached(session, {each.path for each in self._mutations})) is None:
+        paths = {each.path for each in self._mutations}
+        if (tests := reached(session, paths)) is None:
             return True
-        patches = Patches()
+        patches = Patches(paths)
         code = [patches.of(each) for each in self._mutations]
         for number in (number for number, replaced in enumerate(code) if replaced is None):
             self._tell(number, "import")

@@ -1,7 +1,10 @@
 """Changed code, put where the unchanged functions are that a test may hold already."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from types import CodeType, FunctionType
 
 from tests.mutate.changes import ROOT, Mutation
@@ -14,7 +17,11 @@ _Key = tuple[str, str, int]
 class Patches:
     """The functions that are there now, by where they are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """`paths` are those of the modules that are changed: some are imported late, such as what reads YAML."""
+        for path in paths:
+            with suppress(ModuleNotFoundError):  # of an extra that is not here
+                import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
         gc.unfreeze()
         self._functions: dict[_Key, list[FunctionType]] = {}
         for each in gc.get_objects():

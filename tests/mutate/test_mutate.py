@@ -2,12 +2,13 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.mutate.changes import Mutation, sites
+from tests.mutate.changes import Mutation, Site, sites
 from tests.mutate.children import in_children
 from tests.mutate.patches import Patches
 
@@ -60,7 +61,7 @@ def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_
 ) -> None:
     from batchlimit.keyspace.timer_heap import TimerHeap
 
-    held, patches = TimerHeap.clear, Patches()
+    held, patches = TimerHeap.clear, Patches([])
     by_text = {f"{each.before} -> {each.after}": each for each in changes}
     dropped = next(each for text, each in by_text.items() if text.startswith("def clear") and "pass" in text)
     assert patches.of(by_text["_MOVES = 8 -> _MOVES = 9"]) is None
@@ -72,6 +73,17 @@ def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_
         held.__code__ = code
 
 
+def test_a_change_reaches_a_module_that_nobody_has_imported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    path, name = Path("batchlimit/rules/files/toml.py"), "batchlimit.rules.files.toml"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    patches = Patches([path])
+    read = sys.modules[name].read
+    change = next(each for each in map(Site.mutation, sites(path)) if each is not None and "def read" in each.before)
+    before = read.__code__
+    patches.make(patches.of(change) or {})
+    assert read.__code__ is not before
+
+
 def test_objects_that_set_themselves_up_when_they_are_asked_for_their_class_are_left_alone() -> None:
     class Lazy:
         @property  # type: ignore[misc]
@@ -79,5 +91,5 @@ def test_objects_that_set_themselves_up_when_they_are_asked_for_their_class_are_
             raise LookupError("nothing is configured")
 
     lazy = Lazy()
-    Patches()
+    Patches([])
     assert type(lazy) is Lazy
