@@ -17,6 +17,8 @@ PARTS = {
     "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
+    "rules": ["tests/rules", "tests/integrations/test_rule_file.py", "tests/apis/test_rule_file.py"],
+    "concurrency/laws": ["tests/concurrency/laws"],
     "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
 }
 """By folder or module of the library: where the tests of its rules are."""

@@ -69,6 +69,19 @@ def test_an_explanation_says_what_exempts_a_request() -> None:
     assert rules.explain(Request("GET", "/")).verdicts[0].outcome == "applies"
 
 
+@pytest.mark.parametrize("told", [True, False, None])
+def test_a_function_exempts_by_true_alone(told: bool | None) -> None:
+    exemption = Rules([ALL], exempt=[lambda request: told]).exemption  # type: ignore[list-item, return-value]
+    assert exemption.by_functions(Request("GET", "/")) is (told is True)
+
+
+@pytest.mark.parametrize("told", [1, 0, "yes"])
+def test_a_function_that_returns_no_bool_is_an_error(told: object) -> None:
+    exemption = Rules([ALL], exempt=[lambda request: told]).exemption  # type: ignore[list-item, return-value]
+    with pytest.raises(TypeError, match="True or False"):
+        exemption.by_functions(Request("GET", "/"))
+
+
 @pytest.mark.parametrize(
     ("exempt", "problem"),
     [

@@ -151,6 +151,18 @@ def test_keys_that_a_client_could_make_equal_are_refused(one: str, other: str) -
             Rules([Rule("one", "1/s", key=first), Rule("two", "1/s", key=second)])
 
 
+@pytest.mark.parametrize(("one", "other"), [("ab{x}ba", "aba"), ("a{x}", "b"), ("a{x}", "b{y}"), ("{x}a", "{y}b")])
+def test_keys_that_no_client_could_make_equal_are_two_rules(one: str, other: str) -> None:
+    for first, second in ((one, other), (other, one)):
+        assert len(Rules([Rule("one", "1/s", key=first), Rule("two", "1/s", key=second)]).quotas) == 2
+
+
+def test_of_rules_with_one_key_the_first_is_named_where_another_key_could_be_made_equal() -> None:
+    rules = [Rule("one", "1/s", key="a:{x}"), Rule("same", "1/s", key="a:{y}"), Rule("two", "1/s", key="a:all")]
+    with pytest.raises(RulesError, match="'one'"):
+        Rules(rules)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

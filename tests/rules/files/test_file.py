@@ -34,6 +34,11 @@ limits:
 """
 
 
+class Follower:
+    def obey(self, said: object) -> None:
+        pass
+
+
 def written(folder: Path, text: str, name: str = "limits.toml") -> Path:
     path = folder / name
     path.write_text(text)
@@ -64,6 +69,7 @@ def test_a_file_says_rules_of_requests_limits_of_keys_and_a_revision(tmp_path: P
         ('[limits]\na = {quta = "1/s"}', "limits.toml:2:6: rule 'a': a limit has no field 'quta': did you mean quota?"),
         ('[limits]\na = {quota = "1/s", mode = "open"}', "rule 'a': mode is 'enforce' or 'shadow', not 'open'"),
         ('[limits]\na = {quota = "1/s", on_failure = "opn"}', "a failure policy is 'closed', 'open' or 'local'"),
+        ('[limits]\na = {quota = "1/s", on_failure = {kind = "opn"}}', "rule 'a': a failure policy is"),
         ('limts = {a = "1/s"}', "limits.toml: there are no rules and no limits"),
         ('revison = 7\n[limits]\na = "1/s"', "the file has no field 'revison': did you mean revision?"),
         ('revision = -1\n[limits]\na = "1/s"', "limits.toml:1:12: revision is a whole number from 0, not -1"),
@@ -98,6 +104,36 @@ def test_a_file_belongs_to_its_process(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="from the same path"):
         pickle.dumps(file)
     assert repr(file) == f"<RuleFile {tmp_path / 'limits.toml'}>"
+
+
+def test_who_was_interrupted_while_followers_are_told_tells_them_again_and_once(tmp_path: Path) -> None:
+    heard = list[int]()
+
+    class Interrupted:
+        def obey(self, said: object) -> None:
+            heard.append(len(heard))
+            if len(heard) == 2:
+                raise KeyboardInterrupt
+
+    file, limiter = RuleFile(written(tmp_path, BOTH)), Interrupted()
+    file.lead(limiter)
+    file.look()
+    assert len(heard) == 1
+    written(tmp_path, BOTH.replace("revision = 7", "revision = 80"))
+    with pytest.raises(KeyboardInterrupt):
+        file.look()
+    for _ in range(2):
+        file.look()
+        assert (len(heard), file.said.limits.revision) == (3, 80)
+
+
+def test_a_file_that_was_closed_looks_no_more_nor_does_a_forked_child(tmp_path: Path) -> None:
+    file, limiter = RuleFile(written(tmp_path, BOTH), watch=True), Follower()
+    file.lead(limiter)
+    file.close()
+    file.after_fork()
+    file.lead(limiter)
+    assert file._thread is None
 
 
 def test_a_file_without_rules_of_requests_is_none_for_the_web(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from batchlimit import FailurePolicy, Quota
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError, Statuses
+from batchlimit.rules.files.loader import Loader
 
 TOML = """
 [[rules]]  # strangers
@@ -201,6 +202,29 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path, name: str, da
         Rules.load(path)
 
 
+def test_a_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_bytes(b"# a\n# b\n# \xff\n# c")
+    with pytest.raises(RulesError) as caught:
+        Rules.load(path)
+    assert caught.value.line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", [(None, "there are no rules and no limits")]),
+        ("{limits: {a: 1/x}, rules: [{key: a}]}", [(1, "rule 'a'"), (1, "the rule has no name")]),
+        ("{rules: [{key: a}], limits: {a: 1/x}}", [(1, "the rule has no name"), (1, "rule 'a'")]),
+        ("limits:\n  a: 1/x\nrules:\n- key: a", [(2, "rule 'a'"), (4, "the rule has no name")]),
+    ],
+)
+def test_all_that_is_wrong_is_told_in_the_order_of_the_file(text: str, problems: list[tuple[int | None, str]]) -> None:
+    found = Loader(text, "yaml", "rules", {}).problems()
+    assert [each.line for each in found] == [line for line, _ in problems]
+    assert all(says in str(each) for each, (_, says) in zip(found, problems, strict=True))
+
+
 def test_a_bomb_of_aliases_is_read_in_no_time() -> None:
     levels = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
     assert "no field 'a0'" in str(error_of(f"a0: &a0 [x]\n{levels}rules: []", "yaml"))
@@ -230,6 +254,13 @@ def test_without_pyyaml_the_extra_is_named() -> None:
 )
 def test_statuses_decide_what_is_charged(codes: tuple[int | str, ...], status: int, charged: bool) -> None:
     assert Statuses(*codes)(SimpleNamespace(status=status)) is charged
+
+
+@pytest.mark.parametrize("code", [99, 600, "6xx", "401", True, 401.0, None])
+def test_a_status_is_from_100_to_599(code: object) -> None:
+    assert Statuses(100, 599, "1xx", "5xx").codes
+    with pytest.raises((ValueError, TypeError), match="a status is"):
+        Statuses(code)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["rules.toml", Path("rules.toml")])
