@@ -47,7 +47,7 @@ class LimitControl:
         self._has_failed = False
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
         if isinstance(setting := law.law if isinstance(law, Watched) else law, Settable):
-            setting.listen(self.refresh)
+            setting.listen(lambda: self._resize(lambda now: self.law.limit, "operator"))
 
     def listen(self, changed: Changed, why: bool) -> None:
         """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""
@@ -75,10 +75,6 @@ class LimitControl:
                 changed(before, after, *([why] if asks_why else ()))
             except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
                 log_event("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
-
-    def refresh(self) -> None:
-        """Take over the limit of the law, which somebody has set."""
-        self._resize(lambda now: self.law.limit, "operator")
 
     def calibrate(self, events: Sequence[str]) -> None:
         """Tell the law what the watchers saw in a period; take over its limit."""

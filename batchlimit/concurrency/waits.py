@@ -97,13 +97,13 @@ class Waits:
         if found is not None:
             found.watchers -= 1
             if not found.watchers:
-                self._looks.pop(look).stop()
+                self._looks.pop(look).timer.cancel()
 
 
 class _RepeatedLook:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
-    __slots__ = ("_after", "_look", "_lost_at", "_pause", "_timer", "watchers")
+    __slots__ = ("_after", "_look", "_lost_at", "_pause", "timer", "watchers")
 
     def __init__(self, look: Callable[[], object], pause: Callable[[], float], after: Callable[[], object]) -> None:
         self._look, self._pause, self._after, self.watchers = look, pause, after, 0
@@ -112,21 +112,18 @@ class _RepeatedLook:
     def _plan(self) -> None:
         loop, pause = asyncio.get_running_loop(), self._pause()
         self._lost_at = loop.time() + pause + HEARTBEAT
-        self._timer = loop.call_later(pause, self._ring)
+        self.timer = loop.call_later(pause, self._ring)
 
     def keep_on(self) -> None:
         """Look, if a signal handler that raised in the loop made it forget to."""
         if self._lost_at < asyncio.get_running_loop().time():
-            self.stop()
+            self.timer.cancel()
             self._ring()
 
     def _ring(self) -> None:
         self._plan()
         self._look()
         self._after()
-
-    def stop(self) -> None:
-        self._timer.cancel()
 
 
 _all: WeakValueDictionary[int, Waits] = WeakValueDictionary()

@@ -202,7 +202,7 @@ async def test_a_loop_that_forgot_to_look_does_so_when_the_next_one_waits() -> N
 
     first = asyncio.create_task(turns[0].wait(math.inf, lambda: 1.0, look))
     await asyncio.sleep(0)
-    next(iter(waits_of(asyncio.get_running_loop())._looks.values()))._timer.cancel()
+    next(iter(waits_of(asyncio.get_running_loop())._looks.values())).timer.cancel()
     await asyncio.sleep(9)
     assert looks == []
     second = asyncio.create_task(turns[1].wait(math.inf, lambda: 1.0, look))

@@ -107,9 +107,6 @@ class Board:
     def __init__(self) -> None:
         self._known: dict[str, _SeenKey] = {}
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def take(self, samples: Iterable[BucketSample], gone: Iterable[str] = ()) -> None:
         """Take in what was read, and forget the keys whose buckets have gone. A bucket that began anew is a new one."""
         for key in gone:
