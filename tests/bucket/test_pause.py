@@ -113,6 +113,13 @@ def test_a_lifted_pause_makes_no_tokens() -> None:
     assert bucket.peek(1000).level <= -5
 
 
+def test_a_bandwidth_that_a_quota_gets_in_a_pause_is_as_empty_as_the_one_that_is_paused() -> None:
+    bucket, two = Bucket(TEN, 0), Quota(10.0, 10, (Quota(1.0, 100),))
+    bucket.pause(5 * SECOND, 0)
+    bucket.take(two, Ask("a", 1, 0, 0, 0, revision=1), 0)
+    assert bucket.peek(0).levels[1] == 0.0
+
+
 def test_another_quota_leaves_a_pause_as_long_as_it_was() -> None:
     twenty = Quota(20.0, 20)
     bucket = Bucket(TEN, 0)
