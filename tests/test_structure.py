@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_787,
-    "functions": 4_018,
+    "lines": 51_773,
+    "functions": 4_014,
     "files": 345,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -34,14 +34,10 @@ Identify = Callable[[Any], Mapping[str, object] | Awaitable[Mapping[str, object]
 
 
 class RefusedRequest(HTTPException):
-    """A request is over a limit that its handler asked for.
-
-    Args:
-        refusal: why.
-        fields: those of the answer; none, if the middleware adds them.
+    """A request is over a limit that its handler asked for: as RefusedRequest of `batchlimit.integrations.starlette`.
 
     Attributes:
-        refusal: as above; its `retry_after`, `rules`, `body` and `error` are for handlers of one's own.
+        refusal: why; its `retry_after`, `rules`, `body` and `error` are for handlers of one's own.
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header]) -> None:

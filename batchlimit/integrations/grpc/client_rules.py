@@ -15,7 +15,7 @@ from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall, Patience
-from batchlimit.integrations.grpc.details import CallPermits, HoldsRules, Identify, Name, Source
+from batchlimit.integrations.grpc.details import AsksForPermits, CallPermits, HoldsRules, Identify, Name, Source
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
@@ -122,7 +122,7 @@ class AsyncRateLimitClient(
         await self._front.close()
 
 
-class _BoundedCalls(Admits, Generic[Limiter]):
+class _BoundedCalls(AsksForPermits, Admits, Generic[Limiter]):
     """Calls of clients by how many are under way, of either API."""
 
     _kinds: tuple[type, ...]
@@ -141,9 +141,6 @@ class _BoundedCalls(Admits, Generic[Limiter]):
         super().__init__()
         self._patience = Patience(wait, timeout)
         self._permits, self._outcome = CallPermits(self._kinds, limiter, partition, key, priority), outcome
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._permits!r}>"
 
     def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
         try:

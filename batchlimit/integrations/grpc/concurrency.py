@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any
 
 import grpc
@@ -12,22 +13,22 @@ from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.details import HELD, CallPermits, Name
+from batchlimit.integrations.grpc.details import HELD, AsksForPermits, CallPermits, Name
 from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
 from batchlimit.integrations.grpc.serving import (
-    AsyncCall,
     CallEnd,
     Handler,
     completing,
     ending_early,
     served,
+    served_async,
     streaming,
 )
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
 
-class ConcurrencyInterceptor(grpc.ServerInterceptor):
+class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
     """Lets as many calls in at once as the limiter lets; refuses the others before they take a worker thread.
 
     A call is under way from before it queues for a worker until its handler has returned, or its stream has ended. So
@@ -83,14 +84,11 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
             raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
         self._outcome, self._workers, self._timeout = outcome, workers, timeout
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._permits!r}>"
-
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
         if self._permits.is_shared:
             found = continuation(handler_call_details)
-            return found and self._asked_by_worker(found, handler_call_details)
+            return found and self._served(found, partial(self._permit_of, handler_call_details), may_end=True)
         sheddable = self._permits.is_sheddable(handler_call_details)
         queued = None if self._workers is None else QueuedCall(self._workers)
         try:
@@ -116,17 +114,13 @@ class ConcurrencyInterceptor(grpc.ServerInterceptor):
                 give_back(permit)
         return handler
 
-    def _asked_by_worker(self, found: Handler, details: grpc.HandlerCallDetails) -> Handler:
-        """Return a handler whose worker acquires the permit, or refuses the call."""
-
-        def permit_of(context: Any) -> Any:
-            try:
-                return self._permits.acquire(details, timeout=0, **self._permits.options(details))
-            except BatchLimitError as error:
-                refused_by_limiter(error).end(context)
-                raise
-
-        return self._served(found, permit_of, may_end=True)
+    def _permit_of(self, details: grpc.HandlerCallDetails, context: Any) -> Any:
+        """Return the permit that a worker acquires, or refuse its call."""
+        try:
+            return self._permits.acquire(details, timeout=0, **self._permits.options(details))
+        except BatchLimitError as error:
+            refused_by_limiter(error).end(context)
+            raise
 
     def _served(self, found: Handler, permit_of: Callable[[Any], Any], may_end: bool) -> Handler:
         """Return a handler that serves a call under the permit that a worker gets, which `may_end` it early."""
@@ -162,7 +156,7 @@ _DONE.set_result(None)
 _AT_ONCE = OwnPool(_at_once)
 
 
-class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
+class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
     """Lets as many calls in at once as the limiter lets; refuses the others before their requests are read.
 
     A call that finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under
@@ -199,9 +193,6 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._permits!r}>"
-
     async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
         details = handler_call_details
@@ -221,13 +212,13 @@ class AsyncConcurrencyInterceptor(grpc.aio.ServerInterceptor):
 
     def _served(self, found: Handler, permit: Any) -> Handler:
         """Return a handler that serves a call under its permit."""
-        call = AsyncCall(found)
+        run = served_async(found)
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
             HELD.set(permit)
             try:
                 async with permit:
-                    return await call.run(requests, context, completing(permit, self._outcome))
+                    return await run(requests, context, completing(permit, self._outcome))
             except (ConcurrencyLimited, PermitLost) as error:
                 if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
                     raise

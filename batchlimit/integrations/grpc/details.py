@@ -120,6 +120,15 @@ class CallPermits(PermitSource):
         return options if self.is_shared else options | {"sheddable": sheddable}
 
 
+class AsksForPermits:
+    """Lets calls go by their permits."""
+
+    _permits: CallPermits
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._permits!r}>"
+
+
 HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
 """Set before the handler of a call runs, in its thread or its task."""
 

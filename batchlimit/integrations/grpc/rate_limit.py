@@ -11,7 +11,7 @@ from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
-from batchlimit.integrations.grpc.serving import AsyncCall, CallEnd, Ended, Handler, function_of, served, streaming
+from batchlimit.integrations.grpc.serving import CallEnd, Ended, Handler, function_of, served, served_async, streaming
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
@@ -127,7 +127,7 @@ class AsyncRateLimitInterceptor(
     async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Put the rules before the handler; grpcio calls this."""
         handler = await continuation(handler_call_details) or _ASYNC_MISSING
-        call = AsyncCall(handler)
+        run = served_async(handler)
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
@@ -140,10 +140,10 @@ class AsyncRateLimitInterceptor(
                 context.set_trailing_metadata(tuple(texts(outcome.headers)))
             ended = _charging(self._front, outcome, context)
             if not outcome.charges and not limits:
-                return await call.run(requests, context, ended)
+                return await run(requests, context, ended)
             watched = _WatchedContext(context, self._front, outcome.request if limits else None)
 
-            return await call.run(
+            return await run(
                 watched.requests() if limits else requests,
                 watched,
                 lambda code, error, sent: ended(code, error, max(sent, watched.sent)),

@@ -1,8 +1,8 @@
-"""A call that a server serves, from before its handler runs to its end: `served` by threads, AsyncCall on asyncio."""
+"""A call that a server serves, from before its handler runs to its end: `served` and `served_async`."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Self, TypeAlias
 
@@ -194,43 +194,36 @@ def _ended_by(permit: Any, context: Any) -> Iterator[None]:
         raise
 
 
-class AsyncCall:
-    """A handler of a server on asyncio: a coroutine function or an async generator function.
+def served_async(handler: Handler) -> Callable[[AsyncIterator[Any], Any, Ended], Awaitable[Any]]:
+    """Return what runs a handler of a server on asyncio, and tells how the call ended.
 
     grpcio is made to believe that the requests stream, and that a coroutine writes the responses, if they stream. It
     then enters the handler at once, and whatever ends the call passes through here. Otherwise it might be cancelled
     before, while it waits for a request; and it would leave a generator for the event loop to close.
     """
+    run = function_of(handler)
+    generates = inspect.isasyncgenfunction(run)
+    if not generates and not inspect.iscoroutinefunction(run):
+        raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {run!r}")
 
-    __slots__ = ("_generates", "_handler", "_run")
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler, self._run = handler, function_of(handler)
-        self._generates = inspect.isasyncgenfunction(self._run)
-        if not self._generates and not inspect.iscoroutinefunction(self._run):
-            raise TypeError(f"a handler of an asyncio server must be a coroutine or async generator, not {self._run!r}")
-
-    async def run(self, requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
-        """Run the handler, and tell how the call ended."""
+    async def serve(requests: AsyncIterator[Any], context: Any, ended: Ended) -> Any:
         end, error = CallEnd(context, ended), None
         try:
-            return await self._respond(requests, context, end)
+            argument: Any = requests
+            if not handler.request_streaming and (argument := await context.read()) is grpc.aio.EOF:
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+            if not generates:
+                response = await run(argument, context)
+                end.sent = int(not handler.response_streaming)
+                return response
+            async with aclosing(run(argument, context)) as responses:
+                async for response in responses:
+                    await context.write(response)
+                    end.sent += 1
         except BaseException as raised:
             error = raised
             raise
         finally:
             end.tell(error, gone=isinstance(error, asyncio.CancelledError))
 
-    async def _respond(self, requests: AsyncIterator[Any], context: Any, end: CallEnd) -> Any:
-        argument: Any = requests
-        if not self._handler.request_streaming and (argument := await context.read()) is grpc.aio.EOF:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
-        if not self._generates:
-            response = await self._run(argument, context)
-            end.sent = int(not self._handler.response_streaming)
-            return response
-        async with aclosing(self._run(argument, context)) as responses:
-            async for response in responses:
-                await context.write(response)
-                end.sent += 1
-        return None
+    return serve
