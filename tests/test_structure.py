@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_773,
+    "lines": 51_775,
     "functions": 4_014,
     "files": 345,
     "classes of one name": 10,

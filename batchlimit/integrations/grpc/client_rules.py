@@ -90,7 +90,8 @@ class AsyncRateLimitClient(
 
     Args:
         limiter: as there, but an AsyncRateLimiter; `close` closes one that is made here.
-        rules, identify: as there; `cost` and `charge` of rules, and `identify`, may be coroutine functions.
+        rules: as there; their `cost` and `charge` may be coroutine functions.
+        identify: as there, or a coroutine function (default None).
         wait, timeout, unidentified: as there, with the same defaults.
 
     Attributes:

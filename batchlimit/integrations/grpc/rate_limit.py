@@ -101,7 +101,8 @@ class AsyncRateLimitInterceptor(
 
     Args:
         limiter: as there, but an AsyncRateLimiter; `close` closes one that is made here.
-        rules, identify: as there; `cost` and `charge` of rules, and `identify`, may be coroutine functions.
+        rules: as there; their `cost` and `charge` may be coroutine functions.
+        identify: as there, or a coroutine function (default None).
         messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
     Raises:
