@@ -88,7 +88,7 @@ def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: floa
 def borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> None:
     """Grant the waiters what they need, and `target` tokens in all if there are as many."""
     state.fallback.pay_back(state.lease, now)
-    first, queued = state.first_cost - state.lease.held, state.queue.cost - state.lease.held
-    wish = Wish(max(1, first), max(1, queued), max(0, target - queued))
+    queued = state.queue.cost - (here := state.lease.held - state.lease.pending)  # what is pending is let go
+    wish = Wish(state.first_cost - here, queued, max(0, target - queued))
     wait = state.fallback.lend(bucket, wish, state.lease, now)
     state.denials = DenialCache.dry(wait, state.first_cost, now)

@@ -62,12 +62,12 @@ class Requests:
         here = 0 if lease.is_spent and first else lease.leased  # those are gone with the answer
         needed = 0 if first is None else state.cost_of(first)
         queued = max(0, state.queue.cost - here)
-        want = max(queued, (self._target(here) if target is None else target) - here, 0)
+        want = max(queued, (self._target(here) if target is None else target) - here)
         for each in state.queue.hasty:
             each.asked += 1
         max_wait = 0.0
         if first is not None and first.deadline > now:
-            max_wait = max(0.0, min(ahead, self._furthest, first.deadline - now))
+            max_wait = min(ahead, self._furthest, first.deadline - now)
         return self._send(now, waiter, needed, (max(0, needed - here), queued, want), back, max_wait)
 
     def adopt(self, fetch: Fetch, waiter: Waiter) -> None:
@@ -75,7 +75,6 @@ class Requests:
         waiter.asked = 1
         self._state.calls += 1
         self.last_target = fetch.ask.want
-        self._state.lease.report()
         self._begin(fetch, waiter)
 
     def renew(self, now: float) -> Fetch:
@@ -84,7 +83,6 @@ class Requests:
         left = tokens.reclaim()
         back = max(0, left - self._target(left))
         tokens.add(-back)
-        self._state.is_outdated = False
         return self.ask(now, back=back)
 
     def repay(self, waiter: Waiter | None = None) -> GiveBack | None:

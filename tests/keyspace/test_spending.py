@@ -358,12 +358,14 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     keys.know()
     spend = keys.begun(30)
     keys.settle(spend, level=20.0, epoch=8, wait=0.1)
-    reservoir = Reservoir(HUNDRED, keys.instance, Options(), NOW, snapshot=keys.known())
+    reservoir = Reservoir(HUNDRED, keys.instance, Options(), NOW + 0.1, snapshot=keys.known())
     waiter = Waiter(30, NO_WAIT, NOBODY)
     fetch = keys.spending.fetch(spend)
     assert fetch == Fetch(Ask("a", 1, 30, 30, 30, epoch=7, look=False), HUNDRED, NOW, 30, False)
     assert spend.refusal() == Grant(0, 0, 0.0, 0.0, 0.1, 20, 0, epoch=8, version=1, rules=-1, levels=(20.0,))
     assert reservoir.adopt(waiter, fetch)
+    assert (reservoir.state.calls, reservoir.requests.last_target, reservoir.state.used) == (1, 30, NOW)
+    assert not reservoir.adopt(Waiter(30, NO_WAIT, NOBODY), fetch), "another one was faster"
     reservoir.granted(fetch, spend.refusal(), NOW, 1.0)
     assert reservoir.state.view.losses == 1
     assert reservoir.state.view.expected(HUNDRED, NOW)[0] == 8

@@ -10,7 +10,7 @@ from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.waiter import Admit, Fail, Refuse
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Waiter, half_of
 from tests.reservoir.entry import Entry
 from tests.reservoir.test_overrides import Rules
 
@@ -28,6 +28,23 @@ from tests.reservoir.test_overrides import Rules
 def test_a_result_says_who_decided(verdict: Admit | Refuse, asked: bool, source: str) -> None:
     result = AdmissionResult(verdict, waited=asked, asked=asked, forecast=Entry().reservoir.forecast)
     assert (result.source, result.decision(0.0).source) == (source, source)
+
+
+@pytest.mark.parametrize(("until", "deadline"), [(9.0, 3.0), (2.5, 2.5)])
+def test_who_holds_tokens_and_wants_others_has_half_of_their_time_for_that(until: float, deadline: float) -> None:
+    assert half_of(Admit(4.0), until, 2.0) == deadline
+
+
+@pytest.mark.parametrize(
+    ("verdict", "at", "is_good"),
+    [(None, 0.0, False), (Refuse(0.5), 0.0, False), (Admit(1.0), 0.9, True), (Admit(1.0), 1.0, False)],
+)
+def test_who_was_admitted_may_go_ahead_until_the_end_of_its_tokens(
+    verdict: Admit | Refuse | None, at: float, is_good: bool
+) -> None:
+    waiter = Waiter(1, math.inf, NOBODY)
+    waiter.verdict = verdict
+    assert waiter.is_good(at) is is_good
 
 
 def test_a_hit_did_not_wait_and_asked_nobody() -> None:

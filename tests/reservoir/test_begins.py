@@ -25,6 +25,7 @@ FROM_THE_ASK, FROM_THE_ANSWER = 0.016, 0.020
         (Quota(100.0, 3), {"granted": 2}, {}, FROM_THE_ANSWER),  # another instance may have the third token.
         (ONE, {}, {"starts_in": 0.008}, FROM_THE_ASK),  # the answer to a copy, sent 2 ms later.
         (ONE, {"lease": 0.009}, {}, FROM_THE_ANSWER),  # the bucket may have refilled since the lease ended.
+        (ONE, {"lease": 0.010}, {}, FROM_THE_ANSWER),  # nor is anything leased at the very end.
         (ONE, {}, {"version": 2}, FROM_THE_ANSWER),  # the bucket may have refilled by another quota.
         (ONE, {}, {"active_instances": 2}, FROM_THE_ANSWER),  # what was spent is refilled, and another may have that.
         (ONE, {}, {"epoch": 8}, FROM_THE_ANSWER),  # it may be another bucket.

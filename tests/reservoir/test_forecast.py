@@ -1,5 +1,6 @@
 """What memory says of a call that has not come yet."""
 
+import math
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Prospect, longest_denial, longest_refusal
+from batchlimit.reservoir.statistics import outlook
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import about
@@ -168,6 +170,34 @@ def test_a_decision_tells_what_remains_and_when_all_is_back(
         about(expected[1]),
         expected[2],
     )
+
+
+@pytest.mark.parametrize(
+    ("quota", "level", "held", "levels", "expected"),
+    [
+        (HUNDRED, 40, 2, (40.0,), (True, 42, 0.0, 0.58)),
+        (HUNDRED, 0, 0, (0.4,), (False, 0, 0.006, 0.996)),
+        # what is held here serves, whatever the bucket owes
+        (HUNDRED, -3, 2, (-3.5,), (True, 2, 0.0, 1.015)),
+        (HUNDRED, -3, 0, (-3.5,), (False, 0, 0.045, 1.035)),
+        # only the level is known, of whole tokens
+        (HUNDRED, -3, 0, (), (False, 0, 0.04, 1.0)),
+        # each bandwidth by itself; the bucket may have told of fewer than there are by now
+        (TWO, 0, 0, (5.0, 0.5), (False, 0, 0.5, 59.5)),
+        (TWO, 0, 0, (0.5,), (False, 0, 0.005, 0.995)),
+        (TWO, 20, 0, (40.0,), (True, 20, 0.0, 0.6)),
+        (Quota(0), 7, 3, (7.0,), (False, 0, math.inf, math.inf)),
+    ],
+)
+def test_a_look_tells_whether_one_fits_and_when_all_is_back(
+    quota: Quota, level: int, held: int, levels: tuple[float, ...], expected: tuple[bool, int, float, float]
+) -> None:
+    seen = outlook(quota, level, held, levels=levels)
+    assert (seen.allowed, seen.remaining, seen.retry_after, seen.reset_after) == about(expected)
+
+
+def test_a_look_at_a_rate_of_zero_tells_when_that_ends() -> None:
+    assert outlook(Quota(0), 0, 0, denied_for=5.0).retry_after == 5.0
 
 
 def test_a_debt_is_charged_before_a_look_counts_what_is_there() -> None:

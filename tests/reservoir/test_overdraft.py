@@ -9,7 +9,7 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from tests.reservoir.world import KeyFigures, Waking, answer, figures, made
+from tests.reservoir.world import KeyFigures, Waking, about, answer, figures, made
 
 
 class Debtor:
@@ -69,7 +69,7 @@ def test_it_is_paid_bit_by_bit() -> None:
     for tokens, owed in ((4, 11), (10, 1), (3, 0)):
         debtor.grant(debtor.tend(), tokens)
         assert debtor.owed == owed
-    assert debtor.here == 2
+    assert (debtor.here, debtor.reservoir.state.overdraft.paid) == (2, 15)
     assert figures(debtor.reservoir).admitted == 16
 
 
@@ -150,6 +150,23 @@ def test_whoever_takes_the_first_answer_is_refused_behind_a_debt() -> None:
     assert debtor.reservoir.forecast.denied_for(1, debtor.at) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("owed", "cost", "round_trip", "seconds"),
+    [
+        (0, 100, 0.0, 0.0),
+        (5, 95, 0.0, 0.5),  # two and a half paces of 200 ms
+        (5, 96, 0.0, 0.5 + 0.4),  # what paid counts as leased, until its lease ends
+        (5, 96, 0.4, 0.5 + 0.8),  # which outlasts two round trips
+    ],
+)
+def test_what_is_owed_delays_who_is_refused(owed: int, cost: int, round_trip: float, seconds: float) -> None:
+    """By as long as it takes to ask for it, and to have its tokens counted as spent."""
+    debtor = Debtor(0, owed)
+    view, quota = debtor.reservoir.state.view, debtor.reservoir.quota
+    view.round_trip = round_trip
+    assert debtor.reservoir.state.overdraft.delay(cost, quota, view) == about(seconds)
+
+
 def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
     debtor = Debtor(0, 5)
     debtor.reservoir.failed(debtor.tend(), ConnectionError("away"), debtor.at)
@@ -199,7 +216,7 @@ def test_a_closed_reservoir_owes_nothing() -> None:
     debtor = Debtor(0, 10**15)
     debtor.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Waking()))
     assert debtor.reservoir.lifecycle.drain() is None
-    assert debtor.owed == 0
+    assert (debtor.owed, len(debtor.reservoir.state.queue)) == (0, 0)
 
 
 def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:

@@ -66,8 +66,9 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
     fetch = caller.tend(0.5)
     assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
     assert fetch.ask.back >= 59 - LOW.burst
-    caller.grant(fetch, 0.5)
-    assert caller.reservoir.lifecycle.due() > 0.5, "it is done once"
+    caller.grant(fetch, 0.5, tokens=4)
+    assert caller.held == 4
+    assert caller.reservoir.lifecycle.due() > 0.6, "it is done once"
 
 
 def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
@@ -115,6 +116,21 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
     caller.grant(fetch, 0.1, tokens=50)
     assert caller.reservoir.quota == LOW
     assert caller.reservoir.lifecycle.due() <= 0.1
+
+
+def test_after_a_rate_of_zero_a_grant_begins_as_any_other() -> None:
+    """Though a grant arrived meanwhile, whose ask was in flight before."""
+    rules = Rules()
+    caller = entry(rules)
+    fetch = caller.fetch(caller.join(1))
+    for at, quota in ((0.0, NOTHING), (0.2, None)):
+        rules.set(quota)
+        caller.reservoir.rule.reconsider(at)
+        caller.grant(fetch, 0.1, tokens=50)
+        assert caller.held == 0
+    waiter = caller.join(1)
+    caller.grant(caller.fetch(waiter, 0.3), 0.4, tokens=1)
+    assert isinstance(waiter.verdict, Admit)
 
 
 def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:

@@ -26,6 +26,14 @@ def test_a_grant_that_was_under_way_is_void() -> None:
     assert (first.verdict, entry.reservoir.state.lease.held) == (None, 0)
 
 
+def test_what_is_here_is_void_though_a_request_is_in_flight() -> None:
+    entry = Entry(HUNDRED, tokens=20)
+    entry.fetch(entry.join(30), 0.1)
+    assert entry.held == 20
+    entry.reservoir.lifecycle.pause(5.0, 0.1, waiter())
+    assert entry.held == 0
+
+
 def test_a_grant_that_was_asked_for_at_the_very_instant_of_the_pause_is_void_until_it_is_lifted() -> None:
     for lifted, held in (False, 0), (True, 49):
         entry = Entry(HUNDRED)
@@ -64,6 +72,35 @@ def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_s
     entry.reservoir.admission.join(second)
     assert entry.step(second, 0.25) == Wait(0.35)
     assert isinstance(entry.step(second, 0.7), Fetch)
+
+
+def test_who_waits_looks_again_when_a_pause_begins_and_when_it_is_lifted() -> None:
+    entry = Entry(HUNDRED)
+    first = entry.join(1)
+    entry.reservoir.prefetch.want_refill()
+    entry.woken()
+    entry.reservoir.lifecycle.pause(5.0, 0.1, waiter())
+    assert entry.woken() == [first]
+    entry.reservoir.lifecycle.resume()
+    assert entry.woken() == [first]
+    assert not entry.reservoir.prefetch.wants_refill, "and nothing is fetched ahead"
+    assert isinstance(entry.step(first, 0.1), Fetch), "the bucket has what it had"
+
+
+def test_a_pause_uses_no_key() -> None:
+    entry = Entry(HUNDRED, tokens=1)
+    entry.reservoir.tokens.take(1)
+    entry.reservoir.lifecycle.pause(5.0, 0.5, waiter())
+    entry.reservoir.lifecycle.tend(3.0)
+    assert entry.reservoir.state.used == 0.5, "what was spent before was spent by then"
+
+
+def test_a_rate_of_zero_is_neither_paused_nor_resumed() -> None:
+    entry = Entry(Quota(0))
+    before = entry.reservoir.state.denials
+    assert entry.reservoir.lifecycle.pause(5.0, 0.5, waiter()) is None
+    entry.reservoir.lifecycle.resume()
+    assert entry.reservoir.state.denials is before
 
 
 def test_one_who_cannot_wait_so_long_is_refused() -> None:

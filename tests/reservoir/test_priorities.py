@@ -54,6 +54,23 @@ def test_tokens_are_shared_by_priority_while_all_wait() -> None:
     assert of(URGENT, served) == urgent[:100]
 
 
+@pytest.mark.parametrize(
+    ("lines", "turns"),
+    [
+        ([(1, 1), (2, 1)], [2, 2, 1, 2, 2, 1, 2, 2, 1]),
+        ([(2, 1), (1, 1)], [2, 2, 1, 2, 2, 1, 2, 2, 1]),
+        ([(2, 1), (4, 1)], [4, 4, 2, 4, 4, 2, 4, 4, 2]),
+        ([(1, 1), (2, 4)], [1, 2, 1, 1, 2, 1, 1, 2, 1]),
+    ],
+)
+def test_lines_take_turns_by_their_priorities_and_costs(lines: list[tuple[int, int]], turns: list[int]) -> None:
+    """Whose tokens would be served first is next; of equals the more urgent one."""
+    queue = WaitQueue()
+    for priority, cost in lines:
+        joined(queue, 9, priority, cost)
+    assert [each.priority for each in serve(queue, 9)] == turns
+
+
 def test_a_cost_counts_by_its_tokens() -> None:
     queue = WaitQueue()
     joined(queue, 300, 1)
@@ -129,7 +146,7 @@ def test_who_is_late_is_found_in_each_line() -> None:
     assert not isinstance(entry.step(hurried, 0.1), Refuse), "two callers of priority 1 do not hold it up"
 
 
-@pytest.mark.parametrize(("priorities", "weight"), [([1], 1), ([1, URGENT], URGENT), ([1, 3], 3)])
+@pytest.mark.parametrize(("priorities", "weight"), [([1], 1), ([1, URGENT], URGENT), ([1, 2], 2)])
 def test_an_ask_weighs_as_much_as_the_most_urgent_that_waits(priorities: list[int], weight: int) -> None:
     entry = Entry()
     waiters = [Waiter(1, math.inf, Waking(), priority=each) for each in priorities]

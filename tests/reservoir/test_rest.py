@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Waiter
-from tests.reservoir.entry import Entry
+from tests.reservoir.entry import DEAD, Entry
 from tests.reservoir.world import Waking
 
 
@@ -59,3 +60,63 @@ def test_a_key_with_anything_to_do_is_not_left_alone(begin: Callable[[Entry], No
     begin(entry)
     assert entry.reservoir.at_rest_until == -math.inf
     assert entry.reservoir.lifecycle.due() < math.inf or entry.reservoir.state.queue
+
+
+@pytest.mark.parametrize(
+    ("round_trip", "starts", "silent_until", "due"),
+    [(0.0, 0.0, 0.0, 0.9), (0.0, 0.5, 0.0, 0.95), (0.2, 0.0, 0.0, 0.6), (0.0, 0.0, 0.97, 0.97)],
+)
+def test_tokens_are_renewed_a_tenth_of_their_time_before_their_end_or_two_round_trips(
+    round_trip: float, starts: float, silent_until: float, due: float
+) -> None:
+    """At 1.0; but not while the store is left alone."""
+    reservoir = Entry(tokens=5).reservoir
+    reservoir.state.view.round_trip, reservoir.state.lease.starts = round_trip, starts
+    reservoir.requests.silent_until = silent_until
+    assert reservoir.lifecycle.due() == due
+
+
+def is_asked_for(entry: Entry) -> None:
+    entry.reservoir.tokens.take(1)
+    entry.tend(0.95)
+
+
+def has_served_one_who_may_leave(entry: Entry) -> None:
+    waiter = Waiter(1, math.inf, Waking(), tentative=True)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+
+
+@pytest.mark.parametrize(
+    ("begin", "goes"),
+    [
+        (lambda entry: None, True),
+        (is_waited_for, False),
+        (is_asked_for, False),
+        (owes_a_refund, False),
+        (has_served_one_who_may_leave, False),
+    ],
+)
+def test_a_key_makes_room_unless_somebody_needs_it(begin: Callable[[Entry], None], goes: bool) -> None:
+    entry = Entry(tokens=5)
+    begin(entry)
+    assert entry.reservoir.lifecycle.evict() == entry.reservoir.state.is_retired == goes
+    if goes:
+        assert (entry.held, entry.reservoir.tokens.expires) == (0, -math.inf), "nobody spends here any more"
+
+
+def test_the_last_ask_holds_nothing_that_has_expired() -> None:
+    entry = Entry(tokens=5, sizer=FixedBatch(50))
+    entry.reservoir.failed(entry.fetch(entry.join(10)), None, 0.1)
+    entry.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Waking()))
+    fetch = entry.reservoir.lifecycle.last_ask(2.0)
+    assert fetch is not None
+    assert (fetch.ask.held, fetch.ask.want) == (0, 0)
+
+
+@pytest.mark.parametrize(("at", "is_kept"), [(9.9, True), (10.0, False)])
+def test_a_key_that_is_idle_leaves_nothing(at: float, is_kept: bool) -> None:
+    entry = empty()
+    entry.reservoir.lifecycle.tend(at)
+    assert entry.reservoir.state.is_retired
+    assert (entry.reservoir.lifecycle.snapshot is not None) == is_kept

@@ -1,6 +1,7 @@
 """Where tokens lie: laid out for who needs no lock, loose for all others, and never in two places."""
 
 import math
+import sysconfig
 from collections.abc import Callable
 from operator import length_hint
 
@@ -12,9 +13,13 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.tokens import FreeTokens
+from batchlimit.reservoir.waiter import NOBODY, Waiter
+from tests.reservoir.entry import HUNDRED, Entry
+from tests.reservoir.world import answer
 
 LEASE = 10.0
 MOST = 4096
+BY_DEFAULT = tokens_module.MOST
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +55,7 @@ def hit(leased: FreeTokens) -> float:
         (10, 0, [3], (0, 7)),  # for several nothing is laid out
         (10, 0, [3, 1, 3], (3, 0)),
         (100, 0, [1, 2], (87, 10)),  # an eighth is picked up for the next one
+        (100, 0, [1, 2, 10], (87, 0)),  # and none where as many are loose
         (100, 0, [1, 50], (49, 0)),
         (2 * MOST, 0, [1], (MOST, MOST - 1)),
         (2 * MOST, 0, [1, MOST], (MOST - MOST // 8, MOST // 8 - 1)),
@@ -60,6 +66,7 @@ def test_where_they_lie_after_calls(tokens: int, low: int, costs: list[int], lie
     for cost in costs:
         some.take(cost)
     assert lie(some) == lies
+    assert not some.is_moving, "each move has an end: whoever sums up without the lock waits for it"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +100,37 @@ def test_a_new_mark_takes_back_what_is_laid_out_below_it() -> None:
     ("low", "cost", "at", "has"),
     [(0, 3, 0.0, True), (0, 4, 0.0, False), (1, 2, 0.0, True), (1, 3, 0.0, False), (0, 3, LEASE, False)],
 )
-def test_they_are_here_until_their_lease_ends(low: int, cost: int, at: float, has: bool) -> None:
-    assert leased(3, low).has(cost, at) is has
+@pytest.mark.parametrize("laid_out", [False, True])
+def test_they_are_here_until_their_lease_ends(low: int, cost: int, at: float, has: bool, laid_out: bool) -> None:
+    some = leased(4 if laid_out else 3, low)
+    if laid_out:
+        some.take(1)
+    assert some.has(cost, at) is has
+
+
+def test_one_that_is_new_holds_no_token_back() -> None:
+    some = FreeTokens(LEASE)
+    assert not some.is_moving
+    some.add(1)
+    assert some.take(1) == LEASE
+
+
+def test_what_was_taken_and_not_spent_is_put_back() -> None:
+    some = leased(10)
+    some.take(3)
+    some.put_back(3)
+    assert (lie(some), some.spent) == ((0, 10), 0)
+
+
+def test_each_use_counts_and_each_refusal() -> None:
+    some = leased(10)
+    some.take(1)
+    some.refused += 2
+    assert some.uses == 3
+
+
+def test_tokens_are_laid_out_under_the_gil_and_not_without_it() -> None:
+    assert (MOST if sysconfig.get_config_var("Py_GIL_DISABLED") != 1 else 0) == BY_DEFAULT
 
 
 def test_who_takes_a_step_has_until_the_lease_ends() -> None:
@@ -110,6 +146,17 @@ def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
     Lease(some, 0.0).borrow(0, LEASE, -5.0)
     assert next(ready, NO_WAIT) == NO_WAIT, "what was laid out was taken back"
     assert some.take(1) == LEASE - 5.0
+    ready = some.lock_free
+    entry = Entry()
+    fetch = entry.fetch(Waiter(1, math.inf, NOBODY))
+    Lease(some, 0.0).credit(fetch, answer(1, lease=2.0), 0.0, 0.0, HUNDRED)
+    assert (next(ready, NO_WAIT), some.take(1)) == (NO_WAIT, 2.0), "nor after a grant"
+
+
+def test_who_is_served_knows_that_as_soon_as_its_tokens_are_spent() -> None:
+    """An interrupt right after that finds them with it."""
+    lease, waiter = Lease(FreeTokens(LEASE), 0.0), Waiter(1, math.inf, NOBODY)
+    assert lease.serve(waiter) is waiter.verdict
 
 
 def reserve(lease: Lease) -> None:

@@ -117,6 +117,32 @@ def test_the_first_late_waiter_is_not_one_that_is_just_in_time() -> None:
     assert both.line.first_late(now) is both.plain.claims[2]
 
 
+def test_who_joins_twice_is_there_once() -> None:
+    line, waiter = WaitQueue(), Waiter(3, math.inf, Waking())
+    for _ in range(2):
+        line.join(waiter)
+    assert (line.cost, len(line), line.last) == (3, 1, 1)
+
+
+def test_a_line_that_everybody_has_left_begins_anew_though_the_last_one_was_interrupted() -> None:
+    line = WaitQueue()
+    line.join(Waiter(5, NO_WAIT, Waking()))
+    line.waiters = {}  # and there it was
+    line.join(waiter := Waiter(1, math.inf, Waking()))
+    assert (line.cost, line.hasty, line.leader) == (1, [], waiter)
+
+
+def test_the_numbers_of_those_who_left_do_not_pile_up() -> None:
+    line, debtor, leader = WaitQueue(), Waiter(1, math.inf, NOBODY), Waiter(1, math.inf, Waking())
+    line.join(debtor)
+    line.join(leader)
+    for _ in range(200):
+        line.join(waiter := Waiter(1, math.inf, Waking()))
+        line.withdraw(waiter)
+    assert len(line._numbers) <= 2 * len(line) + 64
+    assert (line.first, line.leader) == (debtor, leader)
+
+
 # The work: each story is told for so many callers, and returns what is counted
 
 Story = Callable[[int], Iterator[Callable[[], object]]]

@@ -36,8 +36,10 @@ class Own(StoreUnavailable):
 
     def __init__(self, _one: int, _two: int) -> None:
         super().__init__("away")
+        self.shard = 7
 
 
+AWAY = CircuitOpen("away")
 CAUSED = StoreUnavailable("away")
 CAUSED.__cause__ = DEAD
 
@@ -59,6 +61,7 @@ def test_an_error_that_many_are_told_is_one_for_each(
     one, other = (Fail(error, hint).to_raise("key") for _ in range(2))
     assert (type(one), str(one), one.__cause__, getattr(one, "key", "key")) == (kind, said, cause, "key")
     assert len({error, one, other}) == 3
+    assert getattr(one, "shard", 0) == getattr(error, "shard", 0), "what it says besides"
 
 
 def test_closed_fails_a_caller_without_time() -> None:
@@ -148,6 +151,50 @@ def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
     assert second.verdict == Admit(1.05 + LEASE)
 
 
+def test_the_share_serves_also_who_came_while_the_ask_was_under_way() -> None:
+    entry = away()
+    fetch = entry.fetch(entry.join(1), 1.0)
+    late = [entry.join(1) for _ in range(4)]
+    entry.reservoir.failed(fetch, DEAD, 1.0)
+    assert [waiter.verdict for waiter in late] == [Admit(1.0 + LEASE)] * 4
+    assert entry.held == 0, "and no more is lent than they need"
+
+
+@pytest.mark.parametrize(("behind", "is_served"), [(5, True), (9, False)])
+def test_whose_time_is_up_in_an_outage_leaves_its_place_to_those_behind(behind: int, is_served: bool) -> None:
+    """They are served by the five tokens that are here, or watch the clock from then on."""
+    entry = away(FailurePolicy.closed(), tokens=5)
+    first, second = entry.join(10, 0.3), entry.join(behind)
+    fail(entry, first, 0.1)
+    entry.woken()
+    assert isinstance(entry.step(first, 0.3), Fail)
+    assert isinstance(second.verdict, Admit) == is_served
+    assert entry.woken() == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("policy", "at", "hasty", "patient", "denied_for"),
+    [
+        (FailurePolicy.open(), 8.0, Refuse(about(2.01)), None, 2.01),
+        (FailurePolicy.open(), 9.5, Refuse(about(0.51)), None, 0.51),
+        (FailurePolicy.open(), 10.0, Admit(10.5), Admit(10.5), 0.0),
+        (FailurePolicy.open(), 10.5, Admit(11.0), Admit(11.0), 0.0),
+        (LOCAL, 8.0, Refuse(about(2.01)), None, 2.01),
+        (FailurePolicy.closed(), 8.0, Fail(AWAY), Fail(AWAY), 0.04),
+    ],
+)
+def test_a_pause_goes_on_while_the_store_is_away(
+    policy: FailurePolicy, at: float, hasty: Any, patient: Any, denied_for: float
+) -> None:
+    """Of ten seconds. Memory refuses from then on, and asks no store that is away."""
+    entry = away(policy)
+    entry.reservoir.lifecycle.pause(10.0, 0.0, Waiter(0, NO_WAIT, Waking()))
+    line = [entry.join(1, NO_WAIT), entry.join(1)]
+    entry.reservoir.failed(entry.fetch(line[1], at), AWAY, at)
+    assert [waiter.verdict for waiter in line] == [hasty, patient]
+    assert entry.reservoir.forecast.denied_for(1, at + 0.01) == about(denied_for)
+
+
 def test_who_cannot_wait_so_long_is_told() -> None:
     entry = away()
     fail(entry, entry.join(25), 1.0)
@@ -208,6 +255,13 @@ def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
     assert entry.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
 
 
+def test_a_lease_that_ended_while_the_ask_was_under_way_counts_for_nothing() -> None:
+    entry = away(tokens=5)
+    big = entry.join(6, NO_WAIT)
+    entry.reservoir.failed(entry.fetch(big, 0.9), DEAD, 1.1)
+    assert big.verdict == Admit(1.1 + LEASE)
+
+
 def test_a_prefetch_that_fails_changes_nothing() -> None:
     entry = away(tokens=20, sizer=FixedBatch(10))
     entry.reservoir.tokens.low_watermark = 21
@@ -216,6 +270,16 @@ def test_a_prefetch_that_fails_changes_nothing() -> None:
     entry.reservoir.failed(fetch, DEAD, 0.15)
     assert not entry.reservoir.state.lease.borrowed
     assert entry.reservoir.tokens.take(19) == 1.0
+
+
+def test_a_prefetch_that_fails_fails_nobody_who_comes_later() -> None:
+    entry = away(FailurePolicy.closed(), tokens=20, sizer=FixedBatch(10))
+    entry.reservoir.tokens.low_watermark = 21
+    entry.step(entry.join(1, NO_WAIT))
+    entry.reservoir.failed(entry.tend(0.1), DEAD, 0.15)
+    late = entry.join(30, 0.4)
+    entry.fetch(late, 0.2)
+    assert isinstance(entry.step(late, 0.4), Refuse), "its time was up before its own ask had an answer"
 
 
 def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
@@ -246,26 +310,28 @@ def test_what_was_borrowed_does_not_travel() -> None:
     assert entry.reservoir.lifecycle.drain() is None
 
 
-def test_what_nobody_used_of_a_share_is_there_for_who_needs_more() -> None:
+@pytest.mark.parametrize(("cost", "at"), [(24, 1.0), (30, 1.05)])
+def test_what_nobody_used_of_a_share_is_there_for_who_needs_more(cost: int, at: float) -> None:
+    """With it the share is full at 1.04 s, and serves who needs more than it may ever have."""
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
     assert entry.held == 19
-    big = entry.join(24, NO_WAIT)
-    fail(entry, big, 1.0)
-    assert big.verdict == Admit(1.0 + LEASE)
-    assert entry.reservoir.forecast.remaining(1.0) == 0
+    big = entry.join(cost, NO_WAIT)
+    fail(entry, big, at)
+    assert big.verdict == Admit(at + LEASE)
+    assert entry.reservoir.forecast.remaining(at) == 0
 
 
-def test_what_was_granted_for_later_is_not_there_at_once() -> None:
-    """Nor later: it was the bucket's, and who knows what became of that."""
+@pytest.mark.parametrize(("level", "is_lent"), [(-5, False), (100, True)])
+def test_what_was_granted_for_later_is_not_there_at_once(level: int, is_lent: bool) -> None:
+    """Nor later: it was the bucket's, and who knows what became of that. The share lends as much on top."""
     entry = away()
     first = entry.join(5)
-    entry.grant(entry.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=-5, active_instances=4)
+    entry.grant(entry.fetch(first, 1.0), 1.0, 5, starts_in=0.3, level=level, active_instances=4)
     other = entry.join(9)
     fetch = entry.reservoir.lifecycle.last_ask(1.0) or entry.reservoir.requests.ask(1.0)
     entry.reservoir.failed(fetch, DEAD, 1.0)
-    assert first.verdict is None
-    assert other.verdict is None
+    assert [isinstance(each.verdict, Admit) for each in (first, other)] == [is_lent, is_lent]
     assert entry.reservoir.state.lease.pending == 0
 
 
@@ -295,8 +361,21 @@ def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() ->
     tentative = Waiter(25, 9.0, Waking(), tentative=True)
     entry.reservoir.admission.join(tentative)
     fail(entry, tentative, 1.0)
+    assert entry.reservoir.state.lease.served == 0, "the store served nobody"
     entry.reservoir.leave(tentative, 1.1)
+    assert entry.reservoir.state.lease.served == 0
     assert entry.reservoir.tokens.take(25) == 1.0 + LEASE
+
+
+def test_what_a_tentative_caller_borrowed_is_no_room_for_a_refund() -> None:
+    """Once the store is back, which leases nothing: a token beyond what was borrowed goes there."""
+    entry = away()
+    tentative = Waiter(5, 9.0, Waking(), tentative=True)
+    entry.reservoir.admission.join(tentative)
+    fail(entry, tentative, 1.0)
+    entry.grant(entry.fetch(entry.join(1, 9.0), 1.2), 1.2, retry_after=0.5, level=0)
+    back = entry.refund(6, 1.3)
+    assert (back and back.refund, entry.held) == (1, 0)
 
 
 def test_what_a_tentative_caller_borrowed_does_not_return_after_its_lease() -> None:
