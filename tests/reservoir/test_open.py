@@ -105,6 +105,16 @@ def test_an_answer_that_was_under_way_is_not_obeyed_and_its_tokens_go_back() -> 
     assert caller.held == 0, "what was granted became part of what was admitted freely"
 
 
+def test_what_an_answer_under_way_brings_goes_back_at_once() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    fetch = caller.fetch(leader := caller.join(1))
+    opened(caller, rules)
+    caller.step(leader, 0.1)
+    caller.grant(fetch, 0.2, tokens=50)
+    assert caller.reservoir.lifecycle.tend(0.2) == GiveBack("a", 2, tokens=50)
+
+
 def test_an_answer_that_was_under_way_refuses_nobody() -> None:
     rules = Rules()
     caller = Entry(rules=rules)

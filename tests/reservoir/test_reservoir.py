@@ -981,6 +981,25 @@ def test_who_waits_asks_again_once_a_refund_has_arrived_that_an_ask_under_way_he
     assert entry.fetch(waiter, 0.1).ask.need == 1
 
 
+def test_what_began_while_tokens_were_given_back_is_there_after_it() -> None:
+    entry = Entry()
+    first = entry.join(5)
+    entry.grant(entry.fetch(first), 0.0, 5, starts_in=0.3)
+    assert entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1) is not None
+    entry.reservoir.gave_back(0.4)
+    assert isinstance(first.verdict, Admit)
+
+
+def test_who_finds_its_verdict_is_in_line_no_more() -> None:
+    """Whoever set it may have been interrupted before it let the waiter go."""
+    entry = Entry()
+    entry.join(1)
+    second = entry.join(2)
+    second.verdict = Admit(1.0)
+    assert entry.step(second) == Admit(1.0)
+    assert entry.reservoir.state.queue.cost == 1
+
+
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
     entry = Entry(tokens=5)

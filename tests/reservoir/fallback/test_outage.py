@@ -119,6 +119,25 @@ def test_open_admits_whatever_comes() -> None:
     assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
+def test_what_is_spent_of_the_fallback_while_the_store_is_asked_again_is_the_fallbacks() -> None:
+    entry = away(FailurePolicy.open())
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    entry.reservoir.prefetch.want_refill()
+    fetch = entry.tend(1.2)
+    assert entry.reservoir.tokens.take(3) == 1.0 + LEASE
+    entry.grant(fetch, 1.3, 10)
+    assert figures(entry.reservoir)[:4] == (4, 0, 2, 4)
+
+
+def test_after_a_failure_the_leader_looks_again_whoever_asked() -> None:
+    entry = away(FailurePolicy.closed())
+    leader, other = entry.join(1), entry.join(1)
+    fetch = entry.fetch(other, 1.0)
+    entry.woken()
+    entry.reservoir.failed(fetch, DEAD, 1.0)
+    assert entry.woken() == [leader]
+
+
 def test_local_admits_its_share_and_refuses_the_rest_from_memory() -> None:
     entry = away()
     line = [entry.join(1, NO_WAIT) for _ in range(30)]
@@ -509,7 +528,8 @@ def test_a_share_that_is_full_again_is_forgotten() -> None:
     """Then the next outage begins with what is in the bucket by then, shared by as many as there are by then."""
     entry = away()
     fail(entry, entry.join(25, NO_WAIT), 1.0)
-    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 2.1), 2.1, 1, level=0, active_instances=4)
+    for at in (1.1, 2.1):  # at the first of them it is not full
+        entry.grant(entry.fetch(entry.join(1, NO_WAIT), at), at, 1, level=0, active_instances=4)
     line = [entry.join(1, NO_WAIT) for _ in range(25)]
     fail(entry, line[0], 2.2)
     assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 2, "(0 + 100/s x 0.1 s) / 4"
