@@ -9,34 +9,15 @@ from typing import Any
 import pytest
 
 from batchlimit import ConcurrencyLimited, Partitions, Queue
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Shedding
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Shedding
 from batchlimit.concurrency.keyed.limits import PatternStatistics
 from batchlimit.laws import AIMD, Gitaly, Settable
-from batchlimit.watchers import Rounds
-from tests.apis.test_keyed_watchers import Told, close, round_of
+from tests.apis.keyed import Told, close, round_of
 from tests.awaiting import awaited
 from tests.sync.stage import DEADLINE, until
 
 unlike: Any = {"live": 0.5}
 HALF = Partitions({"live": 0.5}, strict=True, unknown="refuse")
-
-
-@pytest.fixture(params=[KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter], ids=["threads", "asyncio"])
-def kind(request: pytest.FixtureRequest) -> Any:
-    """What makes limiters."""
-    return request.param
-
-
-@pytest.fixture
-def seen() -> dict[str, Told]:
-    """The watcher of each key."""
-    return {"repo:1": Told(), "repo:2": Told()}
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No round is made but by `round_of`."""
-    monkeypatch.setattr(Rounds, "start", lambda self: None)
 
 
 def enter(limiter: Any, keys: str | Sequence[str], **options: Any) -> Any:

@@ -8,68 +8,22 @@ from typing import Any
 
 import pytest
 
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.base import KeyWatchers
 from batchlimit.errors import WatcherUnavailable
 from batchlimit.laws import AIMD, Gitaly, Knee, Settable
-from batchlimit.watchers import MemoryWatcher, Rounds
-from tests.awaiting import awaited
+from batchlimit.watchers import MemoryWatcher
+from tests.apis.keyed import Told, close, round_of
 from tests.concurrency.watchers.trees import write
 from tests.sync.stage import until
-
-
-class Told:
-    """A watcher that sees `event`."""
-
-    name = "told"
-
-    def __init__(self) -> None:
-        self.event: str | Exception | None = None
-
-    def poll(self) -> str | None:
-        if isinstance(self.event, Exception):
-            raise self.event
-        return self.event
 
 
 def gitaly() -> Gitaly:
     return Gitaly(initial=10, minimum=1, maximum=20)
 
 
-@pytest.fixture(params=[KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter], ids=["threads", "asyncio"])
-def kind(request: pytest.FixtureRequest) -> Any:
-    """What makes limiters."""
-    return request.param
-
-
-@pytest.fixture
-def seen() -> dict[str, Told]:
-    """The watcher of each key."""
-    return {"repo:1": Told(), "repo:2": Told()}
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No round is made but by `round_of`."""
-    monkeypatch.setattr(Rounds, "start", lambda self: None)
-
-
 def limits_of(limiter: Any, *keys: str) -> list[int]:
     return [limiter._gates.find(key).limit for key in keys]
-
-
-def round_of(limiter: Any, *events: str) -> None:
-    """A period ends, in which the watchers of all keys saw this."""
-    watchers = KeyWatchers(limiter._gates)
-    watchers.poll()
-    watchers.end_period(events)
-
-
-def close(limiter: Any) -> None:
-    if isinstance(limiter, KeyedConcurrencyLimiter):
-        limiter.close()
-    else:
-        awaited(limiter.close)
 
 
 def test_watchers_move_the_limit_of_each_key(kind: Any) -> None:
