@@ -1,6 +1,7 @@
 """Which entry stands for a key."""
 
 import gc
+import inspect
 import subprocess
 import sys
 import weakref
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import Quota, RateLimiter
+from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.base.unique import live_limiters
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.lookup import quota_rule
@@ -153,6 +154,14 @@ def test_a_limiter_that_cannot_be_made_of_an_url_opens_no_store(
 def test_a_limiter_is_among_those_of_its_process() -> None:
     with RateLimiter(Stage(), SLOW, clock=Clock()) as limiter:
         assert limiter in live_limiters
+
+
+@pytest.mark.parametrize("kind", [RateLimiter, AsyncRateLimiter])
+def test_a_limiter_of_an_url_has_the_defaults_of_its_class(kind: Any) -> None:
+    own, of_url = (inspect.signature(make).parameters for make in (kind, kind.from_url))
+    shared = own.keys() & of_url.keys()
+    assert {each: of_url[each].default for each in shared} == {each: own[each].default for each in shared}
+    assert of_url.keys() - shared == {"url", "connect_timeout"}
 
 
 def test_a_limiter_has_the_options_that_are_told_also_if_it_is_made_of_an_url() -> None:
