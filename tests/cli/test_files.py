@@ -130,6 +130,13 @@ def test_a_file_names_the_identities_that_its_keys_may_have(tmp_path: Path) -> N
         ('cost = "by_size"', "replaces = 7", False),
         ('name = "all"', "", False),
         ('"by_size"', "-1", False),
+        ("identities =", "identites =", False),
+        ("identities =", "revision = 0\nidentities =", True),
+        ("identities =", "revision = -1\nidentities =", False),
+        ("identities =", f"revision = {2**53 - 1}\nidentities =", True),
+        ("identities =", f"revision = {2**53}\nidentities =", False),
+        ('"all"', f'"{"a" * 64}"', True),
+        ('"all"', f'"{"a" * 65}"', False),
     ],
 )
 def test_editors_have_a_schema_of_what_a_file_may_say(old: str, new: str, fits: bool) -> None:

@@ -9,6 +9,7 @@ _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
 _ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
 _CALLS = ("spends", "several", "pauses", "close", "overrides", "parity", "rule_file", "statistics", "events")
 _LIFE = ["tests/life/test_dormant_keys.py", "tests/life/test_max_keys.py"]
+_FILES = ("integrations/test_rule_file", "apis/test_rule_file", "cli/test_files")
 _WARNING = "tests/apis/test_outage.py::test_a_warning_points_at_the_line_that_makes_the_limiter"
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
@@ -17,7 +18,7 @@ PARTS = {
     "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
     "quota/overrides": ["tests/quota/overrides", "tests/reservoir/test_overrides.py", "tests/apis/test_overrides.py"],
-    "rules": ["tests/rules", "tests/integrations/test_rule_file.py", "tests/apis/test_rule_file.py"],
+    "rules": ["tests/rules", *(f"tests/{each}.py" for each in _FILES)],
     "concurrency/laws": ["tests/concurrency/laws"],
     "integrations/enforcement": [f"tests/integrations/test_{each}.py" for each in _ENFORCED],
 }

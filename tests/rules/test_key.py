@@ -69,6 +69,11 @@ def test_a_key_can_be_stored(value: str) -> None:
     assert not set(key) & set("*?[]{} \n")
 
 
+@pytest.mark.parametrize(("length", "is_whole"), [(96, True), (97, False)])
+def test_a_value_stands_whole_in_its_key_up_to_96_characters(length: int, is_whole: bool) -> None:
+    assert (key_of("user:{user}", {"user": "a" * length}) == f"user:{'a' * length}") is is_whole
+
+
 def test_the_length_of_a_key_is_bounded() -> None:
     one, other = (key_of("user:{user}", {"user": "x" * 10_000 + last}) for last in "ab")
     assert len(one) < 100
@@ -151,7 +156,9 @@ def test_keys_that_a_client_could_make_equal_are_refused(one: str, other: str) -
             Rules([Rule("one", "1/s", key=first), Rule("two", "1/s", key=second)])
 
 
-@pytest.mark.parametrize(("one", "other"), [("ab{x}ba", "aba"), ("a{x}", "b"), ("a{x}", "b{y}"), ("{x}a", "{y}b")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("ab{x}ba", "aba"), ("a{x}", "b"), ("a{x}", "b{y}"), ("{x}a", "{y}b"), ("{x}ab", "{y}cb")]
+)
 def test_keys_that_no_client_could_make_equal_are_two_rules(one: str, other: str) -> None:
     for first, second in ((one, other), (other, one)):
         assert len(Rules([Rule("one", "1/s", key=first), Rule("two", "1/s", key=second)]).quotas) == 2

@@ -73,6 +73,9 @@ def test_a_file_says_rules_of_requests_limits_of_keys_and_a_revision(tmp_path: P
         ('limts = {a = "1/s"}', "limits.toml: there are no rules and no limits"),
         ('revison = 7\n[limits]\na = "1/s"', "the file has no field 'revison': did you mean revision?"),
         ('revision = -1\n[limits]\na = "1/s"', "limits.toml:1:12: revision is a whole number from 0, not -1"),
+        ('revision = 9007199254740992\n[limits]\na = "1/s"', "revision is a whole number from 0, not 9007199254740992"),
+        ('exempt = [7]\n[limits]\na = "1/s"', "limits.toml:1:10: exempt is a list of patterns, not [7]"),
+        ('exempt = "/x"\n[limits]\na = "1/s"', "exempt is a list of patterns, not '/x'"),
         ('revision = true\n[limits]\na = "1/s"', "revision is a whole number from 0, not True"),
         (BOTH + '"login:*" = "1/s"', "'login:*' is limited by a rule already"),
         (BOTH.replace("5/minute", "5/minite"), "rule 'login': quota '5/minite'"),
@@ -104,6 +107,11 @@ def test_a_file_belongs_to_its_process(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="from the same path"):
         pickle.dumps(file)
     assert repr(file) == f"<RuleFile {tmp_path / 'limits.toml'}>"
+
+
+def test_a_revision_may_be_as_large_as_a_number_of_lua_is_exact(tmp_path: Path) -> None:
+    text = BOTH.replace("revision = 7", f"revision = {2**53 - 1}")
+    assert RuleFile(written(tmp_path, text)).said.limits.revision == 2**53 - 1
 
 
 def test_who_was_interrupted_while_followers_are_told_tells_them_again_and_once(tmp_path: Path) -> None:
