@@ -11,9 +11,10 @@ _CALLS = ("spends", "several", "pauses", "close", "overrides", "parity", "rule_f
 _LIFE = ["tests/life/test_dormant_keys.py", "tests/life/test_max_keys.py"]
 _FILES = ("integrations/test_rule_file", "apis/test_rule_file", "cli/test_files")
 _WARNING = "tests/apis/test_outage.py::test_a_warning_points_at_the_line_that_makes_the_limiter"
+_SPENDS_AND_OPTIONS = ["tests/apis/test_spends.py", "tests/apis/test_arguments.py"]
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
-    "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", "tests/apis/test_spends.py", _MODEL],
+    "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", *_SPENDS_AND_OPTIONS, _MODEL],
     "keyspace": ["tests/keyspace", *(f"tests/apis/test_{each}.py" for each in _CALLS), *_LIFE, _WARNING, _MODEL],
     "bucket/slot_table.py": ["tests/bucket", "tests/lua", "tests/shared", "tests/stores/test_slots.py"],
     "shared": ["tests/shared", "tests/stores/test_slots.py"],
