@@ -13,7 +13,7 @@ from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Prospect, longest_denial, longest_refusal
-from batchlimit.reservoir.statistics import outlook
+from batchlimit.reservoir.statistics import decision, outlook
 from batchlimit.reservoir.waiter import NOBODY, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import about
@@ -194,6 +194,10 @@ def test_a_look_tells_whether_one_fits_and_when_all_is_back(
 ) -> None:
     seen = outlook(quota, level, held, levels=levels)
     assert (seen.allowed, seen.remaining, seen.retry_after, seen.reset_after) == about(expected)
+
+
+def test_where_only_whole_tokens_are_known_all_is_back_when_one_more_is_there_by_the_time_that_is_told() -> None:
+    assert decision(HUNDRED, 7, 0.005, "denied").reset_after == about(0.005 + 0.92)
 
 
 def test_a_look_at_a_rate_of_zero_tells_when_that_ends() -> None:

@@ -35,5 +35,8 @@ def test_an_ask_tells_of_the_tokens_that_were_only_to_be_refused() -> None:
     fetch = entry.fetch(entry.join(1), 0.6)
     assert (fetch.ask.refused, fetch.ask.shadow_refused) == (0, 4)
     entry.grant(fetch, 0.6, tokens=1)
-    entry.reservoir.leave(passed, 0.65)  # nobody untells it
-    assert entry.fetch(entry.join(1), 0.7).ask.shadow_refused == 0
+    fetch = entry.fetch(entry.join(1), 0.7)
+    assert fetch.ask.shadow_refused == 0
+    entry.grant(fetch, 0.7, tokens=1)
+    entry.reservoir.leave(passed, 0.8)  # nobody untells it
+    assert entry.fetch(entry.join(1), 0.9).ask.shadow_refused == 0
