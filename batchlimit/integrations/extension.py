@@ -1,6 +1,6 @@
 """What the extensions of Flask and Quart have in common: how they are kept, and the HTTP error of a refusal."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
@@ -66,8 +66,8 @@ BARE = "a view is registered without its limit: write @limited below @app.route"
 class Extension(Generic[App, Source]):
     """Holds rules against the requests of applications, however their framework does that."""
 
-    _current: Any
-    """The `current_app` of the framework."""
+    _current: Callable[[], Any]
+    """Returns the application of the request; a proxy of it here would fail whoever looks at the class."""
 
     def __init__(
         self, limiter: Source | None, rules: RuleFile | Rules | Iterable[Rule], app: App | None = None, **options: Any
@@ -111,7 +111,7 @@ class Extension(Generic[App, Source]):
         Returns:
             The EnforcementStatistics of this process.
         """
-        about: Any = app or self._current
+        about: Any = app or self._current()
         found: EnforcementStatistics = about.extensions[NAME].statistics()
         return found
 

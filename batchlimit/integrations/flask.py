@@ -136,7 +136,7 @@ class Limits(Extension[Flask, LimiterSource]):
         [200, 429]
     """
 
-    _current = current_app
+    _current = staticmethod(current_app._get_current_object)  # type: ignore[attr-defined]
 
     def __init__(
         self,

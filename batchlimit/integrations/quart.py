@@ -76,7 +76,7 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
         [200, 429]
     """
 
-    _current = current_app
+    _current = staticmethod(current_app._get_current_object)  # type: ignore[attr-defined]
 
     def _hold_rules(self, app: Quart, limiter: AsyncLimiterSource) -> None:
         middleware = RateLimitMiddleware(app.asgi_app, limiter, self._rules, **self._options)

@@ -160,3 +160,10 @@ def test_a_limit_without_its_key_says_what_to_write(case: str) -> None:
     with pytest.raises((ValueError, TypeError, ExceptionGroup)) as told:
         written()
     assert remedy in "".join(format_exception(told.value))
+
+
+@pytest.mark.parametrize("kind", [flask.Limits, quart.Limits], ids=["flask", "quart"])
+def test_an_extension_can_be_looked_at_where_no_application_is(kind: type) -> None:
+    """As documentation and mocks do."""
+    for name in dir(kind):
+        hasattr(getattr(kind, name), "__qualname__")

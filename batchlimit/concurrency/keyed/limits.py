@@ -169,8 +169,10 @@ class PatternStatistics:
         keys: How many keys are in memory now (default 0).
         ignored: Calls that are over and that no law was told of, the abandoned ones included, and what `acquire_all`
             gave back because another key had no room (default 0).
-        in_flight, waiting, succeeded, dropped, abandoned, bypassed, shed, unknown, refused, waits: As of
-            ConcurrencyStatistics (default: nothing was counted).
+        in_flight, waiting, succeeded, dropped, abandoned, bypassed, unknown, waits: As of ConcurrencyStatistics
+            (default: nothing was counted).
+        shed: Calls under way that were told to give up (default 0).
+        refused: Refusals by reason; see ConcurrencyLimited for the reasons (default: none).
         baselines: How long calls take without a queue, by operation, as the laws hold: of the keys in memory the
             longest (seconds; default: they hold nothing).
 
