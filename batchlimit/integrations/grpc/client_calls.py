@@ -155,7 +155,7 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
 
 
 class Admits:
-    """What one API or the other asks before a call leaves, and how it says that it may not."""
+    """Asks before a call leaves, and says that it may not, as one API or the other does."""
 
     _patience: Patience
     _error: Callable[..., Exception]
