@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.admin import Admin, plan
+from batchlimit.admin import Admin, buckets
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import Overrides
@@ -29,17 +29,17 @@ def shown(store: Store) -> RedisStore:
 
 def test_all_live_buckets_are_seen_wherever_they_are(shown: RedisStore) -> None:
     use(shown, *(f"search:{n}" for n in range(40)), "export", "search", "s*arch:1")
-    found = plan.planned(shown, shown._prefix, Overrides(), Override("search:*", Quota(20.0)), 0.0, most=1_000_000)
+    found = buckets.planned(shown, shown._prefix, Overrides(), Override("search:*", Quota(20.0)), 0.0, most=1_000_000)
     assert sorted(each.key for each in found.touched) == sorted(f"search:{n}" for n in range(40))
     assert found.is_whole
-    odd = plan.planned(shown, shown._prefix, Overrides(), Override("s[*]arch:?", Quota(20.0)), 0.0, most=1_000_000)
+    odd = buckets.planned(shown, shown._prefix, Overrides(), Override("s[*]arch:?", Quota(20.0)), 0.0, most=1_000_000)
     assert [each.key for each in odd.touched] == ["s*arch:1"]
 
 
 def test_the_look_ends_at_its_bound_and_says_so(valkey_store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_STEP", 10)
+    monkeypatch.setattr(buckets, "_STEP", 10)
     use(valkey_store, *(f"search:{n}" for n in range(200)))
-    found = plan.planned(valkey_store, valkey_store._prefix, Overrides(), Override("*", Quota(20.0)), 0.0, most=50)
+    found = buckets.planned(valkey_store, valkey_store._prefix, Overrides(), Override("*", Quota(20.0)), 0.0, most=50)
     assert (found.names, found.is_whole) == (50, False)
     assert len(found.touched) < 200
 

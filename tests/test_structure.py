@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_775,
-    "functions": 4_014,
-    "files": 345,
+    "lines": 51_731,
+    "functions": 4_002,
+    "files": 344,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -2,8 +2,7 @@
 
 from batchlimit.admin.admin import Admin
 from batchlimit.admin.async_admin import AsyncAdmin, AsyncBuckets
-from batchlimit.admin.buckets import Buckets
-from batchlimit.admin.plan import Plan, Touch
+from batchlimit.admin.buckets import Buckets, Plan, Touch
 from batchlimit.admin.terms import Terms, Wish
 from batchlimit.bucket.state import BucketState
 from batchlimit.errors import RulesChanged

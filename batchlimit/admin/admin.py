@@ -5,8 +5,7 @@ from typing import Any, Self, Unpack
 
 import redis
 
-from batchlimit.admin.buckets import Buckets
-from batchlimit.admin.plan import Plan, planned
+from batchlimit.admin.buckets import Buckets, Plan, planned
 from batchlimit.admin.terms import Ledger, Terms, Wish, override_of, someone, wished
 from batchlimit.base.unique import Closing, Unique, register
 from batchlimit.quota.overrides.override import Override, check_name
