@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_731,
-    "functions": 4_002,
+    "lines": 51_682,
+    "functions": 3_998,
     "files": 344,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -1,5 +1,6 @@
 """What happens under the lock of a gate: its changes, one at a time, its queue, and what may be told to give up."""
 
+import math
 import threading
 import weakref
 from collections import deque
@@ -8,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from batchlimit.base.setting import whole
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.permit import HELD, BasePermit
@@ -110,8 +112,7 @@ class GateQueue:
 
         Its `wake` raises RuntimeError if nobody can be woken any more.
         """
-        if isinstance(waiter.priority, bool) or not isinstance(waiter.priority, int):
-            raise TypeError(f"the priority of what may wait must be a whole number, not {waiter.priority!r}")
+        whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
         self._section.wake(self._section.do(lambda: self._join(waiter, partition)))
 
     def _join(self, waiter: GateWaiter, partition: str) -> Sequence[GateWaiter]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Literal, overload
 
+from batchlimit.base.setting import function
 from batchlimit.base.unique import Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import Classify, classify
@@ -15,7 +16,7 @@ from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.limit_control import by_time_of_day
-from batchlimit.concurrency.locked_gate import Bypass, LockedGate
+from batchlimit.concurrency.locked_gate import Bypass, LockedGate, check_functions
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
@@ -50,9 +51,7 @@ class BaseLimiter(Unique):
             raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {partitions!r}')
         if not isinstance(queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {queue!r}")
-        for name, function in (("classify", classify), ("bypass", bypass), ("clock", clock)):
-            if not callable(function) and (name, function) != ("bypass", None):
-                raise TypeError(f"{name} must be a function, not {function!r}")
+        check_functions(classify, bypass, clock)
         watchers = tuple(watchers)
         if isinstance(law, Gitaly) and not watchers:
             raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
@@ -113,9 +112,7 @@ class BaseLimiter(Unique):
             20 -> 30 operator
             >>> limiter.close()
         """
-        if not callable(changed):
-            raise TypeError(f"changed must be a function of two limits, not {changed!r}")
-        self._locked_gate.control.listen(changed, why)
+        self._locked_gate.control.listen(function("changed", changed), why)
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return how many calls are under way and wait now, and what was counted so far.

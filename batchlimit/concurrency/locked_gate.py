@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from batchlimit.base.setting import function
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, GateQueue, SheddablePermits
@@ -27,6 +28,12 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 
 # Looked up once: an attribute of an Enum class takes 30 ns.
 SUCCESS, DROPPED, IGNORED = Outcome
+
+
+def check_functions(classify: Classify, bypass: Bypass | None, clock: Callable[[], int]) -> None:
+    """Raise TypeError for what cannot be called."""
+    for name, given in (("classify", classify), ("bypass", bypass or outcome_of), ("clock", clock)):
+        function(name, given)
 
 
 class LockedGate:

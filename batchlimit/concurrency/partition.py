@@ -8,6 +8,8 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Literal, get_args
 
+from batchlimit.base.setting import between
+
 Unknown = Literal["spare", "refuse"]
 """What becomes of a call under a name without a share."""
 
@@ -171,7 +173,4 @@ def _check(name: object, share: object, what: str = "share") -> None:
         raise TypeError(f"the name of a partition must be a str, not {name!r}")
     if not name:
         raise ValueError("the name of a partition must not be empty: that is who comes under none")
-    if isinstance(share, bool) or not isinstance(share, int | float):
-        raise TypeError(f"the {what} of {name!r} must be a number from 0 to 1, not {share!r}")
-    if not (math.isfinite(share) and 0 <= share <= 1):
-        raise ValueError(f"the {what} of {name!r} must be from 0 to 1, not {share!r}")
+    between(f"the {what} of {name!r}", share, 0.0, 1.0, "[]")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, get_args
 
+from batchlimit.base.setting import between, whole
 from batchlimit.concurrency.partition import Partition
 
 Order = Literal["fifo", "lifo"]
@@ -42,16 +43,8 @@ class Queue:
     order: Order = "fifo"
 
     def __post_init__(self) -> None:
-        if isinstance(self.length, bool) or not isinstance(self.length, int):
-            raise TypeError(f"the length of a queue must be a whole number, not {self.length!r}")
-        if self.length < 0:
-            raise ValueError(f"the length of a queue must be at least 0, not {self.length}")
-        if self.max_wait is not None and (
-            isinstance(self.max_wait, bool) or not isinstance(self.max_wait, int | float)
-        ):
-            raise TypeError(f"max_wait must be a number of seconds, or None, not {self.max_wait!r}")
-        if self.max_wait is not None and not (math.isfinite(self.max_wait) and self.max_wait >= 0):
-            raise ValueError(f"max_wait must be at least 0 seconds, or None, not {self.max_wait!r}")
+        whole("the length of a queue", self.length, 0, math.inf)
+        between("max_wait", 0.0 if self.max_wait is None else self.max_wait, 0.0, math.inf, "[)")
         if self.order not in get_args(Order):
             raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
 

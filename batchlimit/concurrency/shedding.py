@@ -1,8 +1,11 @@
 """When to end calls that are under way already, and how many."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from batchlimit.base.setting import between, function, whole
 
 if TYPE_CHECKING:
     from batchlimit.concurrency.critical_section import SheddablePermits
@@ -65,17 +68,10 @@ class Shedding:
     over: int | None = None
 
     def __post_init__(self) -> None:
-        for name, periods in (("after", self.after), ("over", 1 if self.over is None else self.over)):
-            if isinstance(periods, bool) or not isinstance(periods, int):
-                raise TypeError(f"{name} must be a whole number of periods, not {periods!r}")
-            if periods < 1:
-                raise ValueError(f"{name} must be at least 1 period, not {periods}")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float):
-            raise TypeError(f"share must be a number, not {self.share!r}")
-        if not 1e-6 <= self.share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, not {self.share!r}")
-        if not callable(self.key):
-            raise TypeError(f"key must be a function of a call, not {self.key!r}")
+        whole("after", self.after, most=math.inf)
+        whole("over", 1 if self.over is None else self.over, most=math.inf)
+        between("share", self.share, 1e-6, 1.0, "[]")
+        function("key", self.key)
 
 
 def check_shedding(shedding: object, watchers: object) -> None:

@@ -1,5 +1,6 @@
 """What callers of a key get while the store is away."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
@@ -7,6 +8,7 @@ from typing import Literal, Self, get_args
 from batchlimit.base.caution import caution
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 from batchlimit.errors import StoreUnavailable
 
 Kind = Literal["closed", "open", "local"]
@@ -42,10 +44,7 @@ class FailurePolicy:
             return
         if self.kind != "local":
             raise ValueError(f"only a 'local' policy divides by instances, not {shown(self.kind)}")
-        if isinstance(self.instances, bool) or not isinstance(self.instances, int):
-            raise TypeError(f"instances must be a whole number, not {shown(self.instances)}")
-        if self.instances < 1:
-            raise ValueError(f"instances must be at least 1, not {shown(self.instances)}")
+        whole("instances", self.instances, most=math.inf)
 
     @classmethod
     def parse(cls, text: str) -> Self:

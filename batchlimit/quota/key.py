@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256
@@ -57,11 +58,7 @@ def check_cost(cost: object, largest: int, key: str) -> int:
 
 def check_priority(priority: object) -> int:
     """The priority itself. Raises TypeError unless it is an int, and ValueError unless it is from 1 to MOST_URGENT."""
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise TypeError(f"priority must be a whole number, not {shown(priority)}")
-    if not 1 <= priority <= MOST_URGENT:
-        raise ValueError(f"priority must be from 1 to {MOST_URGENT}, not {shown(priority)}")
-    return priority
+    return whole("priority", priority, most=MOST_URGENT)
 
 
 def check_costs(costs: object) -> dict[str, int]:

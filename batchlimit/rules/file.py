@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from batchlimit.base.patterns import by_name
+from batchlimit.base.setting import between
 from batchlimit.base.unique import Forkables, Unique
 from batchlimit.events import log_event
 from batchlimit.quota.overrides.code import CodeLimits, Follower, Reviewer
@@ -77,11 +78,8 @@ class RuleFile(Unique):
         functions: Functions = MappingProxyType({}),
         identities: Iterable[str] | None = None,
     ) -> None:
-        if isinstance(interval, bool) or not isinstance(interval, int | float):
-            raise TypeError(f"interval must be a number of seconds, not {interval!r}")
-        if not 0.0 < interval <= 86_400.0:
-            raise ValueError(f"interval must be more than 0 seconds, and a day at most, not {interval!r}")
-        self._path, self._watch, self._interval, self._functions = fspath(path), watch, interval, functions
+        self._path, self._watch, self._functions = fspath(path), watch, functions
+        self._interval = between("interval", interval, 0.0, 86_400.0, "(]")  # a day at most
         self._identities = None if identities is None else tuple(identities)
         self._followers: list[tuple[int, weakref.ref[Follower]]] = []
         self._closed = False

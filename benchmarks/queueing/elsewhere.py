@@ -14,7 +14,7 @@ from collections import deque
 from random import Random
 
 from batchlimit.concurrency.law import Sample
-from batchlimit.concurrency.laws.setting import log10
+from batchlimit.concurrency.laws.vegas import log10
 
 _SECOND = 10**9
 

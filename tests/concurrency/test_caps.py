@@ -85,8 +85,8 @@ def test_a_limiter_refuses_above_a_cap_and_says_so() -> None:
     ("caps", "error", "message"),
     [
         ({"live": 0.4}, ValueError, "the cap of 'live' must not be below its share of 0.5, but is 0.4"),
-        ({"batch": 1.5}, ValueError, "the cap of 'batch' must be from 0 to 1, not 1.5"),
-        ({"batch": "all"}, TypeError, "the cap of 'batch' must be a number from 0 to 1, not 'all'"),
+        ({"batch": 1.5}, ValueError, "the cap of 'batch' must be at least 0 and at most 1, not 1.5"),
+        ({"batch": "all"}, TypeError, "the cap of 'batch' must be a number, not 'all'"),
         ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
         ([0.5], TypeError, "caps must be a dict of names and parts of the limit"),
     ],

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import between, function, whole
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
-from batchlimit.concurrency.laws.setting import between, whole
-from batchlimit.concurrency.locked_gate import Bypass
+from batchlimit.concurrency.locked_gate import Bypass, check_functions
 from batchlimit.concurrency.shedding import Shedding, check_shedding
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -40,9 +40,7 @@ class BaseKeyedLimiter(Unique):
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
-        for name, function in (("classify", classify), ("bypass", bypass), ("clock", clock)):
-            if not callable(function) and (name, function) != ("bypass", None):
-                raise TypeError(f"{name} must be a function, not {function!r}")
+        check_functions(classify, bypass, clock)
         watchers = tuple(watchers)
         check_shedding(shedding, watchers)
         if shedding is not None and shedding.over is not None:
@@ -100,9 +98,7 @@ class BaseKeyedLimiter(Unique):
             ...     limiter.acquire("repo:42").drop()
             repo:42 20 -> 18 loss
         """
-        if not callable(changed):
-            raise TypeError(f"changed must be a function of a key and two limits, not {changed!r}")
-        self._gates.listen(changed, why)
+        self._gates.listen(function("changed", changed), why)
 
     def busiest(self, count: int = 10) -> list[KeyStatistics]:
         """Return the keys with the most calls under way and waiting now.

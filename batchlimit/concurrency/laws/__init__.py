@@ -10,11 +10,10 @@ from batchlimit.base.lazy import names
 if TYPE_CHECKING:
     from batchlimit.concurrency.laws.aimd import AIMD, Gitaly, Watched
     from batchlimit.concurrency.laws.fixed import Fixed, Settable
-    from batchlimit.concurrency.laws.gradient import Gradient, Gradient2
+    from batchlimit.concurrency.laws.gradient import Gradient, Gradient2, square_root
     from batchlimit.concurrency.laws.knee.knee import Knee
     from batchlimit.concurrency.laws.periodic import Periodic, Tumbling, p95
-    from batchlimit.concurrency.laws.setting import log10, square_root
-    from batchlimit.concurrency.laws.vegas import Vegas
+    from batchlimit.concurrency.laws.vegas import Vegas, log10
     from batchlimit.concurrency.laws.windowed import AverageWindow, PercentileWindow, Summary, Window, Windowed
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
@@ -22,11 +21,10 @@ else:  # where __getattr__ would hide a name that there is not
         {
             "batchlimit.concurrency.laws.aimd": "AIMD Gitaly Watched",
             "batchlimit.concurrency.laws.fixed": "Fixed Settable",
-            "batchlimit.concurrency.laws.gradient": "Gradient Gradient2",
-            "batchlimit.concurrency.laws.setting": "log10 square_root",
+            "batchlimit.concurrency.laws.gradient": "Gradient Gradient2 square_root",
             "batchlimit.concurrency.laws.knee.knee": "Knee",
             "batchlimit.concurrency.laws.periodic": "Periodic Tumbling p95",
-            "batchlimit.concurrency.laws.vegas": "Vegas",
+            "batchlimit.concurrency.laws.vegas": "Vegas log10",
             "batchlimit.concurrency.laws.windowed": "AverageWindow PercentileWindow Summary Window Windowed",
         },
     )

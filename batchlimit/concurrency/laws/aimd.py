@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import CountingLaw, Law, Sample, WrappingLaw
-from batchlimit.concurrency.laws import setting
 
 
 class AIMD(CountingLaw):

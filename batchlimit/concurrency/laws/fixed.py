@@ -1,7 +1,9 @@
 """Limits that no sample changes."""
 
+import math
 from collections.abc import Callable
 
+from batchlimit.base.setting import whole
 from batchlimit.concurrency.law import CountingLaw, Sample
 
 
@@ -26,7 +28,7 @@ class Fixed(CountingLaw):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        self._limit = _checked(limit)
+        self._limit = whole("a limit", limit, most=math.inf)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._limit})"
@@ -70,7 +72,7 @@ class Settable(Fixed):
         Raises:
             TypeError, ValueError: As Fixed.
         """
-        self._limit = _checked(limit)
+        self._limit = whole("a limit", limit, most=math.inf)
         for changed in self._listeners:
             changed()
 
@@ -81,11 +83,3 @@ class Settable(Fixed):
             changed: The function.
         """
         self._listeners.append(changed)
-
-
-def _checked(limit: object) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"a limit must be a whole number of calls, not {limit!r}")
-    if limit < 1:
-        raise ValueError(f"a limit must be at least 1 call, not {limit}")
-    return limit

@@ -3,9 +3,25 @@
 import math
 from collections.abc import Callable
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import EstimatingLaw, Sample, single
-from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.setting import square_root
+
+
+def square_root(limit: int) -> int:
+    """Return the square root of a limit, rounded down, at least 4: the default queue of Gradient.
+
+    Args:
+        limit: The limit (calls).
+
+    Returns:
+        The root (calls).
+
+    Example:
+        >>> from batchlimit.laws import square_root
+        >>> square_root(10), square_root(100)
+        (4, 10)
+    """
+    return max(4, math.isqrt(limit))
 
 
 class Gradient(EstimatingLaw):

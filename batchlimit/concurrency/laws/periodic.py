@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import Law, Sample, WrappingLaw
-from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.windowed import percentile
 
 

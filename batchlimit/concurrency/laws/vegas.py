@@ -3,9 +3,25 @@
 import math
 from collections.abc import Callable
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import EstimatingLaw, Sample, single
-from batchlimit.concurrency.laws import setting
-from batchlimit.concurrency.laws.setting import log10
+
+
+def log10(limit: int) -> int:
+    """Return the decimal logarithm of a limit, rounded down, at least 1. It is counted in digits, so it is exact.
+
+    Args:
+        limit: The limit (calls).
+
+    Returns:
+        The logarithm (calls).
+
+    Example:
+        >>> from batchlimit.laws import log10
+        >>> log10(20), log10(1000)
+        (1, 3)
+    """
+    return 1 if limit < 100 else len(str(limit)) - 1
 
 
 class Vegas(EstimatingLaw):

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import Law, Sample, WrappingLaw
-from batchlimit.concurrency.laws import setting
 
 
 class Summary(NamedTuple):

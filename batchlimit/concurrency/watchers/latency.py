@@ -1,12 +1,14 @@
 """Watchers of what calls and event loops wait for."""
 
 import asyncio
+import math
 import os
 import threading
 import time
 from collections.abc import Callable
 
-from batchlimit.concurrency.watchers.watcher import Threshold, checked_seconds, checked_share
+from batchlimit.base.setting import between
+from batchlimit.concurrency.watchers.watcher import Threshold
 
 _WHOLE = 1_000_000
 """What a percentile is counted in: as a whole number, 0.95 of 20 calls are 19, and not a hair more."""
@@ -39,8 +41,8 @@ class LatencyWatcher:
     name = "latency"
 
     def __init__(self, target: float = 0.5, percentile: float = 0.95) -> None:
-        self.target = checked_seconds("target", target)
-        self.percentile = checked_share("percentile", percentile)
+        self.target = between("target", target, 0.0, math.inf, "()")
+        self.percentile = between("percentile", percentile, 0.0, 1.0, "(]")
         self._target_ns = self.target * 1e9
         self._millionths = round(self.percentile * _WHOLE)
         self._calls = self._slow = 0
@@ -132,8 +134,8 @@ class LoopLagWatcher:
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
             raise TypeError(f"loop must be an event loop, not {loop!r}")
-        self._threshold = Threshold(checked_seconds("threshold", threshold))
-        self._patience = min(checked_seconds("patience", patience), threading.TIMEOUT_MAX)
+        self._threshold = Threshold(threshold)
+        self._patience = min(between("patience", patience, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._pid = os.getpid()
         self._probe: _Probe | None = None

@@ -1,12 +1,14 @@
 """Polls all watchers of a limiter once a period, in the background."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
 
+from batchlimit.base.setting import between
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.concurrency.watchers.watcher import Polled, Watcher, checked_seconds
+from batchlimit.concurrency.watchers.watcher import Polled, Watcher
 from batchlimit.events import log_event
 
 
@@ -54,7 +56,7 @@ class Rounds:
         self._watched = tuple(map(Polled, watchers))
         self._tell = tell
         self._alone = alone
-        self._every = min(checked_seconds("every", every), threading.TIMEOUT_MAX)
+        self._every = min(between("every", every, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
         self._clock = clock
         self._wait = wait
         self._stopping = False

@@ -1,12 +1,13 @@
 """What a watcher is, and how the rounds poll it: its polls, its answers and its statistics."""
 
 import logging
-import sys
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, runtime_checkable
 
+from batchlimit.base.setting import between
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.events import log_event
 
@@ -129,26 +130,6 @@ class Polled:
         log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
 
 
-def checked_seconds(name: str, seconds: object) -> float:
-    """Return a time that can pass: finite, and more than 0."""
-    if not 0 < _number(name, seconds) <= sys.float_info.max:
-        raise ValueError(f"{name} must be a finite number of more than 0 seconds, not {seconds!r}")
-    return float(_number(name, seconds))
-
-
-def checked_share(name: str, share: object) -> float:
-    """Return a share of a whole: more than 0, at most 1."""
-    if not 0 < _number(name, share) <= 1:
-        raise ValueError(f"{name} must be a share of more than 0 and at most 1, not {share!r}")
-    return float(_number(name, share))
-
-
-def _number(name: str, number: object) -> int | float:
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise TypeError(f"{name} must be a number, not {number!r}")
-    return number
-
-
 class Threshold:
     """Is exceeded from `high` on, until the value falls below `low`.
 
@@ -172,11 +153,9 @@ class Threshold:
     __slots__ = ("exceeded", "high", "low")
 
     def __init__(self, high: float, low: float | None = None) -> None:
-        self.high = high
+        self.high = between("a threshold", high, 0.0, math.inf, "()")
         self.low = high if low is None else low
         self.exceeded = False
-        if not 0 < self.high <= sys.float_info.max:
-            raise ValueError(f"a threshold must be a finite number of more than 0, not {high!r}")
         if not 0 < self.low <= self.high:
             raise ValueError(f"low must be more than 0 and at most the threshold of {high!r}, not {low!r}")
 
@@ -202,5 +181,5 @@ class Threshold:
 
 def of_shares(threshold: object, low: object, relief: float = 1.0) -> Threshold:
     """Return a threshold between shares of a whole; without `low` it is left below `relief` of the threshold."""
-    high = checked_share("threshold", threshold)
-    return Threshold(high, relief * high if low is None else checked_share("low", low))
+    high = between("threshold", threshold, 0.0, 1.0, "(]")
+    return Threshold(high, relief * high if low is None else between("low", low, 0.0, 1.0, "(]"))

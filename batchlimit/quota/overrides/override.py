@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.key import check_key, stored
@@ -38,10 +39,7 @@ class KeyRule(NamedTuple):
 
 def check_weight(weight: object) -> None:
     """Raise TypeError or ValueError unless this is a weight."""
-    if isinstance(weight, bool) or not isinstance(weight, int):
-        raise TypeError(f"weight must be a whole number, not {shown(weight)}")
-    if not 1 <= weight <= LARGEST_WEIGHT:
-        raise ValueError(f"weight must be from 1 to {LARGEST_WEIGHT}, not {shown(weight)}")
+    whole("weight", weight, most=LARGEST_WEIGHT)
 
 
 def check_mode(mode: object) -> Mode:

@@ -242,7 +242,7 @@ def test_a_destructor_may_acquire_while_all_gates_hear_of_a_listener() -> None:
 
 
 def test_a_keyed_limiter_refuses_a_listener_that_is_no_function() -> None:
-    with pytest.raises(TypeError, match="a key and two limits, not 5"):
+    with pytest.raises(TypeError, match="changed must be a function, not 5"):
         KeyedConcurrencyLimiter({"*": 1}).listen(5)  # type: ignore[call-overload]
 
 

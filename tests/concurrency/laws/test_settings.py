@@ -165,10 +165,10 @@ def test_a_window_is_of_ten_calls_at_least(size: int) -> None:
 @pytest.mark.parametrize("build", [Fixed, Settable, lambda limit: Settable(1).set_limit(limit)])
 def test_a_limit_is_a_whole_number_of_calls(build: Callable[[Any], object]) -> None:
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match=f"at least 1 call, not {wrong}"):
+        with pytest.raises(ValueError, match=f"at least 1, not {wrong}"):
             build(wrong)
     for odd in (1.0, True, "1", None):
-        with pytest.raises(TypeError, match=f"a whole number of calls, not {odd!r}"):
+        with pytest.raises(TypeError, match=f"a whole number, not {odd!r}"):
             build(odd)
 
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from batchlimit.base import setting
 from batchlimit.concurrency.law import CountingLaw, LawState, Sample
-from batchlimit.concurrency.laws import setting
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
 from batchlimit.concurrency.laws.knee.drain import Drains
 from batchlimit.concurrency.laws.knee.span import Span
@@ -98,7 +98,7 @@ class Knee(CountingLaw):
         self._least = _SHORTEST_NS  # how long the next span has to be
         self._span, self._baselines, self._trust = Span(), Baselines(), Trust()
         self._has_offset = offset is not None
-        self._drains = Drains(setting.instant("offset", 0 if offset is None else offset))
+        self._drains = Drains(setting.whole("offset", 0 if offset is None else offset, -math.inf, math.inf))
         self._spans = self._far = self._reached_ns = 0  # `_far`: spans in a row far over what is allowed
         self._speed, self._ratio, self._usual = math.inf, 1.0, 1.0  # of growth; of the last span; of those of late
         self._is_used, self._why = False, ""

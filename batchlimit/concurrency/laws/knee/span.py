@@ -1,7 +1,7 @@
 """What is gathered of calls that ended before a law decides: a span of time that is long enough to tell something."""
 
+from batchlimit.base.setting import LONGEST_NS
 from batchlimit.concurrency.law import Sample
-from batchlimit.concurrency.laws.setting import LONGEST_NS
 
 FOR_EVER = 10**30
 """ns: later than any clock shows."""

@@ -1,61 +1,29 @@
-"""The settings of a law: each check returns the value as the law keeps it, or raises an error that names it."""
+"""The settings of users: each check returns the value as it is kept, or raises an error that names it."""
 
 import math
 import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-
-def log10(limit: int) -> int:
-    """Return the decimal logarithm of a limit, rounded down, at least 1. It is counted in digits, so it is exact.
-
-    Args:
-        limit: The limit (calls).
-
-    Returns:
-        The logarithm (calls).
-
-    Example:
-        >>> from batchlimit.laws import log10
-        >>> log10(20), log10(1000)
-        (1, 3)
-    """
-    return 1 if limit < 100 else len(str(limit)) - 1
-
-
-def square_root(limit: int) -> int:
-    """Return the square root of a limit, rounded down, at least 4: the default queue of Gradient.
-
-    Args:
-        limit: The limit (calls).
-
-    Returns:
-        The root (calls).
-
-    Example:
-        >>> from batchlimit.laws import square_root
-        >>> square_root(10), square_root(100)
-        (4, 10)
-    """
-    return max(4, math.isqrt(limit))
-
+from batchlimit.base.redaction import shown
 
 Called = TypeVar("Called", bound=Callable[..., object])
 
 MOST = 2**31 - 1
-"""Calls, or samples in a row: the originals count in 32 bits, and doubles hold every such number exactly."""
+"""Calls, or samples in a row: the originals of the laws count in 32 bits, and doubles hold each such number exactly."""
 
 LONGEST_NS = 2**53
 """104 days: the longest duration of which doubles hold every nanosecond. Laws that reckon in doubles ignore
 longer ones, and those of 0 or less. A clock too coarse to tell how long a call took says nothing of the load."""
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """Return a whole number from `least` to MOST."""
+def whole(name: str, value: object, least: float = 1, most: float = MOST) -> int:
+    """Return a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if not least <= value <= MOST:
-        raise ValueError(f"{name} must be from {least} to {MOST}, not {value!r}")
+        raise TypeError(f"{name} must be a whole number, not {shown(value)}")
+    if not least <= value <= most:
+        bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+        raise ValueError(f"{name} must be {bounds}, not {value}")
     return value
 
 
@@ -72,7 +40,9 @@ def between(name: str, value: object, low: float, high: float, ends: str) -> flo
     number = _number(name, value)
     left_out = (ends[0] == "(" and number == low) or (ends[1] == ")" and number == high)
     if left_out or not low <= number <= high:
-        raise ValueError(f"{name} must be in {ends[0]}{low:g}, {high:g}{ends[1]}, not {value!r}")
+        least = f"{'above' if ends[0] == '(' else 'at least'} {low:g}"
+        most = f" and {'below' if ends[1] == ')' else 'at most'} {high:g}" if high < math.inf else ""
+        raise ValueError(f"{name} must be {least}{most}, not {value!r}")
     return float(number)
 
 
@@ -82,13 +52,6 @@ def nanoseconds(name: str, seconds: object, least: float) -> int:
     if not least <= number <= LONGEST_NS / 1e9:
         raise ValueError(f"{name} must be from {least:g} to {LONGEST_NS / 1e9:.0f} seconds, not {seconds!r}")
     return round(number * 1e9)
-
-
-def instant(name: str, value: object) -> int:
-    """Return a whole number of nanoseconds, of any sign and size."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number of nanoseconds, not {value!r}")
-    return value
 
 
 def by_limit(name: str, value: int | Callable[[int], float]) -> Callable[[int], float]:
@@ -108,7 +71,7 @@ def function(name: str, value: Called) -> Called:
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, not {shown(value)}")
     # Compared, not converted: an int may be larger than any double.
     if not abs(value) <= sys.float_info.max:
         raise ValueError(f"{name} must be a finite number, not {value!r}")
