@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_682,
-    "functions": 3_998,
-    "files": 344,
+    "lines": 51_491,
+    "functions": 3_975,
+    "files": 343,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -13,7 +13,7 @@ from batchlimit.quota.overrides.override import FOR_ALL, Override, check_line, i
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.diagnosis import FAILURES, failure
-from batchlimit.stores.client.rulebook import text
+from batchlimit.stores.client.rulebook import text, texts
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.optional import Pausable, no_pauses
 from batchlimit.stores.protocols import Resettable
@@ -265,7 +265,7 @@ class _BucketLook:
                 raise fields
             if not isinstance(fields, Exception):  # else it is at another node, or is no bucket
                 with suppress(BucketUnavailable):  # it has expired meanwhile, or is damaged
-                    state = read_bucket({text(name): text(value) for name, value in fields.items()}, now)
+                    state = read_bucket(texts(fields), now)
                     found.append(Touch(key, state.quota, self._override.said))
         return found
 

@@ -6,7 +6,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Self
 
-from batchlimit.stores.client.watch import WATCH, Watch
+from batchlimit.stores.client.deadline import WATCH, Watch
 
 _ROUNDS = 10
 """Rounds of the event loop that a call still gets when its time is over. A loop that was blocked has not yet read an

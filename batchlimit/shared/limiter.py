@@ -32,7 +32,6 @@ class LendingStore(Store, Protocol):
     @property
     def slots(self) -> Any:
         """Lends slots, wakes those who wait for them, and tells what is lent."""
-        ...
 
 
 def checked(priority: object) -> int:

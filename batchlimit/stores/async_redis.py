@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import redis
 import redis.asyncio
@@ -18,8 +18,8 @@ from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_nam
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
-from batchlimit.stores.client.async_transport import AsyncSentinelTransport, AsyncServerTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
+from batchlimit.stores.client.deadline import WatchPaused
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
@@ -31,7 +31,8 @@ from batchlimit.stores.client.scripts import (
     read_level,
     take_arguments,
 )
-from batchlimit.stores.client.watch import WatchPaused
+from batchlimit.stores.client.sentinel import AsyncSentinelTransport
+from batchlimit.stores.client.transport import AsyncServerTransport
 from batchlimit.stores.outage import too_late
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class AsyncRedisStore(BaseRedisStore):
 
     _transport: AsyncTransport
     _of_cluster, _follow = AsyncClusterTransport, staticmethod(steps.drive)
-    _check_options = staticmethod(factory.check_async_options)
+    _api: ClassVar[Any] = redis.asyncio
 
     def __init__(
         self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
@@ -78,13 +79,13 @@ class AsyncRedisStore(BaseRedisStore):
     def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
         match address.topology:
             case "cluster":
-                return AsyncClusterTransport(partial(factory.async_cluster_client, address, limits))
+                return AsyncClusterTransport(partial(factory.cluster_client, redis.asyncio, address, limits))
             case "sentinel":
-                return AsyncSentinelTransport(factory.async_sentinel_client(address, limits))
+                return AsyncSentinelTransport(factory.sentinel_client(redis.asyncio, address, limits))
             case _:
                 # Only redis-py makes health checks, within its own calls.
                 kind = AsyncServerTransport if address.options.get("health_check_interval") else AsyncDirectTransport
-                return kind(factory.async_server_client(address, limits))
+                return kind(factory.server_client(redis.asyncio, address, limits))
 
     @staticmethod
     def _is_prompt_at(address: Address) -> bool:

@@ -1,6 +1,5 @@
 """What the Redis stores of both APIs are made of, also beside buckets: overrides, pauses and shared slots."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -8,17 +7,14 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.steps import Steps
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask
 from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
 from batchlimit.quota.key import check_prefix
-from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client import factory, rulebook
+from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address, look, sure_redis
-from batchlimit.stores.client.rulebook import log_name, obeyed_name, rules_name, text
+from batchlimit.stores.client.rulebook import RedisRules, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
     ServerClocks,
@@ -54,7 +50,8 @@ class BaseRedisStore(Unique):
 
     _transport: Any
     _of_cluster: ClassVar[Any]
-    _check_options: ClassVar[Any]
+    _api: ClassVar[Any]
+    """redis, or redis.asyncio."""
     _connected: ClassVar[Any]
     """Returns a transport to an address."""
     _is_prompt_at: ClassVar[Any]
@@ -67,10 +64,11 @@ class BaseRedisStore(Unique):
         self._prefix = check_prefix(prefix)
         self._connect: Callable[[], Any] | None = None  # None: the client is the caller's
         self._inherited: object = None
-        self._connect_timeout, self._prompt = 0.0, False
+        self._connect_timeout, self.is_prompt = 0.0, False
         self._use(client)
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
+        self.spends_together = not self.is_cluster
         self._clocks, self._within = ServerClocks(), math.inf  # seconds that somebody waits for an answer
         self._spending = SpendScript("".join(self._seen), self._clocks)
 
@@ -112,12 +110,12 @@ class BaseRedisStore(Unique):
 
     @classmethod
     def _connector(cls, address: Address, connect_timeout: float, deadline: float) -> Callable[[], Any]:
-        cls._check_options(address)
+        factory.check_options(cls._api, address)
         return partial(cls._connected, address, factory.timeouts(connect_timeout, deadline))
 
     def _owning(self, connect: Callable[[], Any], connect_timeout: float, address: Address) -> Self:
         """From now on replace and close the client."""
-        self._connect, self._connect_timeout, self._prompt = connect, connect_timeout, self._is_prompt_at(address)
+        self._connect, self._connect_timeout, self.is_prompt = connect, connect_timeout, self._is_prompt_at(address)
         return self
 
     def __repr__(self) -> str:
@@ -135,7 +133,7 @@ class BaseRedisStore(Unique):
         return isinstance(self._transport, self._of_cluster)
 
     @property
-    def rules(self) -> "RedisRules":
+    def rules(self) -> RedisRules:
         """See Ruled.rules."""
         return RedisRules(self._ask, self._run, self._follow, self._prefix)
 
@@ -144,19 +142,9 @@ class BaseRedisStore(Unique):
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
 
-    @property
-    def is_prompt(self) -> bool:
-        """See Remote.is_prompt and AsyncRemote.is_prompt."""
-        return self._prompt
-
     def _left(self, began: float) -> float:
         """Return for how long yet somebody waits who may have had to connect first (s); he `began` then."""
         return self._within + min(self._connect_timeout, TO_CONNECT * self._within) - (time.monotonic() - began)
-
-    @property
-    def spends_together(self) -> bool:
-        """See Spender."""
-        return not self.is_cluster
 
     def after_fork(self) -> None:
         """In a forked child: make a new client, because a thread of the parent may hold a lock of the old one.
@@ -167,61 +155,6 @@ class BaseRedisStore(Unique):
         if self._connect is not None:
             self._inherited = self._inherited, self._transport  # kept for ever: its destructor would take those locks
             self._use(self._connect())
-
-
-class RedisRules:
-    """The overrides under one prefix. `ask` and `run` are called or awaited, by `follow`, as of threads or tasks."""
-
-    __slots__ = ("_ask", "_follow", "_prefix", "_run")
-
-    def __init__(
-        self, ask: Callable[..., Any], run: Callable[..., Any], follow: Callable[[Steps[Any]], Any], prefix: str
-    ) -> None:
-        self._ask, self._run, self._follow, self._prefix = ask, run, follow, prefix
-
-    def read(self, known: int) -> Any:
-        def steps() -> Steps[Published]:
-            name, clock = rules_name(self._prefix), ("TIME",)
-            if found := rulebook.unchanged((yield self._ask(name, ("HGET", name, "revision"), clock)), known):
-                return found
-            return rulebook.published((yield self._ask(name, ("HGETALL", name), clock)))
-
-        return self._follow(steps())
-
-    def remind(self, overrides: Overrides) -> Any:
-        def steps() -> Steps[None]:
-            name, revision = obeyed_name(self._prefix), str(overrides.revision)
-            keep = "PEXPIRE", name, "60000"
-            told, _ = yield self._ask(name, ("HGET", name, "revision"), keep)
-            if text(told or b"") != revision:
-                said = json.dumps(overrides.fields)
-                yield self._ask(name, ("HSET", name, "revision", revision, "said", said), keep)
-
-        return self._follow(steps())
-
-    def change(self, change: Change) -> Any:
-        said = [word for name, text in change.texts.items() for word in (RULE + name, text)]
-        arguments = [log_name(self._prefix), str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
-        return self._run("change", rules_name(self._prefix), arguments, rulebook.changed)
-
-    def log(self, count: int) -> Any:
-        def steps() -> Steps[list[Entry]]:
-            name = log_name(self._prefix)
-            (reply,) = yield self._ask(name, ("XREVRANGE", name, "+", "-", "COUNT", str(count)))
-            return rulebook.entries(reply)
-
-        return self._follow(steps())
-
-    def obeyed(self) -> Overrides:
-        """Return what instances have reminded of within the last minute; for threads."""
-        name = obeyed_name(self._prefix)
-        (told,) = self._ask(name, ("HGET", name, "said"))
-        return Overrides.read(json.loads(text(told))) if told else Overrides()
-
-    def bucket(self, key: str) -> tuple[dict[str, str], float]:
-        """Return the fields of a bucket, and the server's clock (seconds since 1970); for threads."""
-        name = bucket_name(self._prefix, key)
-        return rulebook.bucket(self._ask(name, ("HGETALL", name), ("TIME",)))
 
 
 _SECOND = 1_000_000

@@ -12,7 +12,6 @@ class _SpendsTogether(Protocol):
     @property
     def spends_together(self) -> bool:
         """Whether many groups go in one call, and several keys in one group; else each call has one key."""
-        ...
 
 
 @runtime_checkable
@@ -37,7 +36,6 @@ class Spender(_SpendsTogether, Protocol):
         Returns:
             What became of each group.
         """
-        ...
 
 
 @runtime_checkable
@@ -60,7 +58,6 @@ class AsyncSpender(_SpendsTogether, Protocol):
         Returns:
             What became of each group.
         """
-        ...
 
 
 @runtime_checkable
@@ -69,11 +66,9 @@ class AsyncSpendSender(Protocol):
 
     def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
         """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
-        ...
 
     def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
         """Return the reply to spends that were `sent` then, or raise; None if `spend` has to repeat it."""
-        ...
 
 
 class Pauses(Protocol):
@@ -84,11 +79,9 @@ class Pauses(Protocol):
 
         Of two pauses the one that ends later counts. The quota is for a bucket that has to begin, `why` for people.
         """
-        ...
 
     def resume(self, key: str) -> bool:
         """End the pause of a key now; return whether there was one."""
-        ...
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
         """Give the caller the next turn at a key; return the seconds until it. Nothing is charged.
@@ -96,7 +89,6 @@ class Pauses(Protocol):
         If nobody is in line the turn is after `wait`. The next one is `spacing` after it. One later than `longest` is
         told, and not given.
         """
-        ...
 
 
 @runtime_checkable
@@ -112,7 +104,6 @@ class Pausable(Protocol):
     @property
     def pauses(self) -> Pauses:
         """The pauses of its keys."""
-        ...
 
 
 class AsyncPauses(Protocol):
@@ -139,7 +130,6 @@ class AsyncPausable(Protocol):
     @property
     def pauses(self) -> AsyncPauses:
         """The pauses of its keys."""
-        ...
 
 
 def no_pauses(store: object) -> TypeError:

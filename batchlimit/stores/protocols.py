@@ -32,7 +32,6 @@ class Store(Protocol):
     @property
     def address(self) -> str:
         """The store's address, for messages; without a password."""
-        ...
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """Lease whole tokens: at most `ask.want`, and never more than the quota allows.
@@ -45,7 +44,6 @@ class Store(Protocol):
         Returns:
             The Grant, which has no tokens if fewer than `ask.need` can be granted.
         """
-        ...
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """Credit tokens once: never above the burst, nor more than the instance held.
@@ -57,7 +55,6 @@ class Store(Protocol):
         Returns:
             Tokens credited.
         """
-        ...
 
     def peek(self, key: str, quota: Quota) -> Level:
         """Look at the bucket without changing it.
@@ -68,15 +65,12 @@ class Store(Protocol):
         Returns:
             The bucket's Level.
         """
-        ...
 
     def after_fork(self) -> None:
         """In a forked child: stop using the connections and servers of the parent."""
-        ...
 
     def close(self) -> None:
         """Close the connections that this store opened; a client that the caller made stays open."""
-        ...
 
 
 @runtime_checkable
@@ -93,35 +87,27 @@ class AsyncStore(Protocol):
     @property
     def address(self) -> str:
         """The store's address, for messages; without a password."""
-        ...
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
-        ...
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        ...
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        ...
 
     def after_fork(self) -> None:
         """See Store.after_fork."""
-        ...
 
     def renew(self) -> None:
         """After the event loop was closed: use none of its connections."""
-        ...
 
     async def disconnect(self) -> None:
         """Close the connections that this store opened on this event loop; the next call opens new ones."""
-        ...
 
     async def aclose(self) -> None:
         """Close the connections that this store opened; a client that the caller made stays open."""
-        ...
 
 
 class _Parted(Protocol):
@@ -131,7 +117,6 @@ class _Parted(Protocol):
         Each part has a circuit breaker of its own. It is "" too while the parts are not known. A bucket may move from
         one part to another at any time.
         """
-        ...
 
 
 @runtime_checkable
@@ -141,14 +126,12 @@ class Remote(_Parted, Protocol):
     @property
     def is_prompt(self) -> bool:
         """Whether each call within a `deadline_scope` ends in time, or raises NeedsConnection before sending."""
-        ...
 
     def probe(self, key: str) -> None:
         """Raise StoreUnavailable unless the key's bucket could be served now, writes included. Change no bucket.
 
         An error of that one bucket alone, such as another type at its name, need not be found.
         """
-        ...
 
 
 @runtime_checkable
@@ -157,7 +140,6 @@ class Pipelined(Protocol):
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
         """Take for several keys in one round trip; return each Grant or error; raise what concerns all of them."""
-        ...
 
 
 @runtime_checkable
@@ -167,11 +149,9 @@ class AsyncRemote(_Parted, Protocol):
     @property
     def is_prompt(self) -> bool:
         """Whether it pauses a call's `Watch` while the call waits for a connection or opens one."""
-        ...
 
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
-        ...
 
 
 @runtime_checkable
@@ -180,11 +160,9 @@ class AsyncSender(Protocol):
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """Send an ask in this turn of the event loop; None if it would have to wait first: then call `take`."""
-        ...
 
     def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
         """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
-        ...
 
 
 class RuleStore(Protocol):
@@ -192,19 +170,15 @@ class RuleStore(Protocol):
 
     def read(self, known: int) -> Published:
         """Return all of them and their revision, or only the revision if it is the known one."""
-        ...
 
     def change(self, change: Change) -> tuple[bool, int]:
         """Make a change unless the revision is not the one seen; return whether it was made, and the revision."""
-        ...
 
     def log(self, count: int) -> list[Entry]:
         """Return the last changes, newest first."""
-        ...
 
     def remind(self, overrides: Overrides) -> None:
         """Keep for a minute, for people, what the caller obeys and `read` does not have any more."""
-        ...
 
 
 @runtime_checkable
@@ -216,11 +190,9 @@ class Resettable(Protocol):
 
         It returns the tokens that each bandwidth had; None: there is no bucket, so it is full.
         """
-        ...
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """Append to the log of the overrides what an operator did to a bucket."""
-        ...
 
 
 @runtime_checkable
@@ -230,7 +202,6 @@ class Ruled(Protocol):
     @property
     def rules(self) -> RuleStore:
         """The overrides of all its buckets."""
-        ...
 
 
 class AsyncRuleStore(Protocol):
@@ -252,7 +223,6 @@ class AsyncRuled(Protocol):
     @property
     def rules(self) -> AsyncRuleStore:
         """The overrides of all its buckets."""
-        ...
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 import redis
 
@@ -19,7 +19,7 @@ from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
 from batchlimit.stores.client.direct import Calls, DirectTransport
-from batchlimit.stores.client.rulebook import Command, log_name, note
+from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
     bucket_name,
@@ -31,7 +31,8 @@ from batchlimit.stores.client.scripts import (
     reset_arguments,
     take_arguments,
 )
-from batchlimit.stores.client.transport import SentinelTransport, ServerTransport
+from batchlimit.stores.client.sentinel import SentinelTransport
+from batchlimit.stores.client.transport import ServerTransport
 from batchlimit.stores.outage import too_late
 
 T = TypeVar("T")
@@ -54,7 +55,8 @@ class RedisStore(BaseRedisStore):
 
     _transport: Transport
     _of_cluster, _follow = ClusterTransport, staticmethod(steps.run)
-    _check_options, _is_prompt_at = staticmethod(factory.check_options), staticmethod(factory.is_prompt)
+    _api: ClassVar[Any] = redis
+    _is_prompt_at = staticmethod(factory.is_prompt)
 
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
         """Use a client that the caller made. The store never closes it.
@@ -72,11 +74,11 @@ class RedisStore(BaseRedisStore):
     def _connected(address: Address, limits: factory.Timeouts) -> Transport:
         match address.topology:
             case "cluster":
-                return ClusterTransport(str(address), partial(factory.cluster_client, address, limits))
+                return ClusterTransport(str(address), partial(factory.cluster_client, redis, address, limits))
             case "sentinel":
-                return SentinelTransport(factory.sentinel_client(address, limits))
+                return SentinelTransport(factory.sentinel_client(redis, address, limits))
             case _:
-                return DirectTransport(factory.server_client(address, limits))
+                return DirectTransport(factory.server_client(redis, address, limits))
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
@@ -147,7 +149,7 @@ class RedisStore(BaseRedisStore):
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""
-        self._ask(log_name(self._prefix), note(self._prefix, key, (old, new, who, why)))
+        self.rules.note(key, old, new, who, why)
 
     def probe(self, key: str) -> None:
         """See Remote.probe."""

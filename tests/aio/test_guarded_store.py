@@ -10,7 +10,7 @@ import pytest
 from batchlimit import StoreUnavailable
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.stores import outage
-from batchlimit.stores.client.watch import WatchPaused
+from batchlimit.stores.client.deadline import WatchPaused
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
 

@@ -15,7 +15,7 @@ from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.shared import pushes as pushes_module
 from batchlimit.shared.pushes import Listener
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client import transport
+from batchlimit.stores.client import sentinel
 from tests.nodes import Node, await_fact
 from tests.relay import Relay
 from tests.servers import Server, valkey_binary
@@ -144,7 +144,7 @@ def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimi
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushes_module, "_READ", 0.05)
-    monkeypatch.setattr(transport, "SPACING", 0.05)
+    monkeypatch.setattr(sentinel, "SPACING", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -16,7 +16,7 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import Change, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client import transport
+from batchlimit.stores.client.sentinel import NEWS as PUBLISHED
 from tests.awaiting import BlockingStore, rules_of
 from tests.nodes import Node, await_fact, node
 from tests.servers import redis_binary, valkey_binary
@@ -360,11 +360,11 @@ def test_a_user_of_sentinels_hears_of_a_failover_by_one_right_more(watched: Watc
     one = watched.sentinels[0]
     allow(one, "SETUSER limiter reset", SENTINELS)
     with redis.Redis.from_url(named(one.url)) as client, client.pubsub() as heard:
-        heard.subscribe(transport.NEWS)
+        heard.subscribe(PUBLISHED)
         with pytest.raises(redis.exceptions.NoPermissionError):
             heard.get_message(timeout=30.0)
         allow(one, NEWS)
-        heard.subscribe(transport.NEWS)
+        heard.subscribe(PUBLISHED)
         message = heard.get_message(timeout=30.0)
     assert message is not None
     assert message["type"] == "subscribe"

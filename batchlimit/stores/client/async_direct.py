@@ -16,10 +16,10 @@ import redis
 import redis.asyncio
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
-from batchlimit.stores.client.async_transport import AsyncServerTransport
+from batchlimit.stores.client.deadline import WATCH, WatchPaused
 from batchlimit.stores.client.diagnosis import PASSING, code_of, untraced
 from batchlimit.stores.client.scripts import NOTHING, PUSH, Arguments, Buckets, command, reader, script, words
-from batchlimit.stores.client.watch import WATCH, WatchPaused
+from batchlimit.stores.client.transport import AsyncServerTransport
 
 _CLOSED = "Connection closed by server."
 

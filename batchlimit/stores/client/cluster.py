@@ -19,10 +19,9 @@ from redis.exceptions import (
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.stores.client.address import client_address
-from batchlimit.stores.client.async_transport import AsyncServerTransport
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script
-from batchlimit.stores.client.transport import ServerTransport
+from batchlimit.stores.client.transport import AsyncServerTransport, ServerTransport
 
 NOBODY = "no node"
 """The name of the part that holds all slots without a node."""

@@ -1,9 +1,12 @@
-"""The deadline of a call in a thread, and connections that keep to it.
+"""The deadline of a call in a thread, and the watch of a task's; connections that keep to them.
 
 redis-py bounds each read by itself: a server that sends a reply byte by byte takes as long as it likes. Here all reads
 and writes of an exchange share what is left of the caller's deadline. It also takes less processor time: see the table
 in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout. So none is opened
 within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
+
+A task's call has a Watch, which stands still while the call waits for a connection, or opens one: a deadline is for an
+answer, and that time is not the server's.
 """
 
 import select
@@ -11,10 +14,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 import redis
 from redis._parsers import BaseParser
+from redis.asyncio import connection as for_tasks
 from redis.connection import Connection, UnixDomainSocketConnection
 
 from batchlimit.stores.client.scripts import NOTHING, PUSH, reader
@@ -108,6 +113,16 @@ class RespSocket:
         self._is_busy = False
         return replies
 
+    def read(self, seconds: float) -> Any:
+        """Return what a server publishes; None if there was nothing for so many seconds."""
+        until = time.monotonic() + seconds
+        while (message := self._reader.gets()) is NOTHING:
+            try:
+                self._receive(until)
+            except TimeoutError:
+                return None
+        return message
+
     def _send(self, packed: bytes, until: float | None) -> None:
         if self._socket.timeout != 0.0:  # redis-py has greeted the server by now, and blocked
             self._socket.setblocking(False)
@@ -167,6 +182,60 @@ class DeadlineConnection(Deadlined, Connection):
 
 
 class DeadlineUnixConnection(Deadlined, UnixDomainSocketConnection):
+    """A connection over a unix socket."""
+
+    port = 0  # redis-py 8.1 reads it when connecting times out
+
+
+class Watch(Protocol):
+    """Measures how long a task's call has waited for the server."""
+
+    def pause(self) -> None:
+        """The call waits for a connection, or opens one."""
+
+    def resume(self) -> None:
+        """The call has a connection: from here on the time is the server's."""
+
+
+WATCH: ContextVar[Watch | None] = ContextVar("batchlimit_watch", default=None)
+"""The watch of the call that this task makes."""
+
+
+class WatchPaused:
+    """`with WatchPaused():` the time in this block is not the server's."""
+
+    __slots__ = ("_watch",)
+
+    def __enter__(self) -> None:
+        self._watch = WATCH.get()
+        if self._watch is not None:
+            self._watch.pause()
+
+    def __exit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.resume()
+
+
+class Pausing:
+    """What such connections have in common; comes before a connection class of redis-py among the bases."""
+
+    async def connect(self) -> None:
+        """Connect, unless it is connected."""
+        plain: Any = super()
+        if not plain.is_connected:
+            with WatchPaused():
+                await plain.connect()
+
+
+class PausingConnection(Pausing, for_tasks.Connection):
+    """A connection over TCP."""
+
+
+class PausingSSLConnection(Pausing, for_tasks.SSLConnection):
+    """A connection over TLS."""
+
+
+class PausingUnixConnection(Pausing, for_tasks.UnixDomainSocketConnection):
     """A connection over a unix socket."""
 
     port = 0  # redis-py 8.1 reads it when connecting times out

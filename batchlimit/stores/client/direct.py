@@ -14,7 +14,6 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from batchlimit.stores.client.deadline import Deadlined
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
-from batchlimit.stores.client.rulebook import first_error
 from batchlimit.stores.client.scripts import Arguments, Buckets, command, script, words
 from batchlimit.stores.client.transport import ServerTransport
 
@@ -55,7 +54,11 @@ class DirectTransport(ServerTransport):
         return replies
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
-        return first_error(self._exchange(b"".join(map(command, commands)), len(commands)))
+        replies = self._exchange(b"".join(map(command, commands)), len(commands))
+        for each in replies:
+            if isinstance(each, Exception):
+                raise each
+        return replies
 
     def reset_after(self, error: Exception) -> None:
         if code_of(error) in PASSING:

@@ -3,17 +3,19 @@
 The hash has a slot of its own in a cluster. Its name matches no bucket's: those end with a brace.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from batchlimit.base.steps import Steps
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.known import Published
-from batchlimit.quota.overrides.overrides import RULE, Entry, is_number
+from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides, is_number
+from batchlimit.stores.client.scripts import bucket_name
 
 Command = tuple[str, ...]
-BUCKET = "bucket:"
+_BUCKET = "bucket:"
 """Before the key of a bucket: under this name the log has what operators did to it."""
-_TOLD = "old", "new", "who", "why"
 
 
 def rules_name(prefix: str) -> str:
@@ -21,58 +23,76 @@ def rules_name(prefix: str) -> str:
     return "{" + prefix + ":}rules"
 
 
-def log_name(prefix: str) -> str:
-    """Return the name of the stream with the last changes."""
-    return "{" + prefix + ":}log"
+class RedisRules:
+    """The overrides under one prefix. `ask` and `run` are called or awaited, by `follow`, as of threads or tasks."""
 
+    __slots__ = ("_ask", "_follow", "_log", "_name", "_obeyed", "_prefix", "_run")
 
-def obeyed_name(prefix: str) -> str:
-    """Return the name of a hash that tells what instances obey after the store has lost it."""
-    return "{" + prefix + ":obeyed}:rules"
+    def __init__(
+        self, ask: Callable[..., Any], run: Callable[..., Any], follow: Callable[[Steps[Any]], Any], prefix: str
+    ) -> None:
+        self._ask, self._run, self._follow, self._prefix = ask, run, follow, prefix
+        self._name, self._log = rules_name(prefix), "{" + prefix + ":}log"  # a hash, and a stream of the last changes
+        self._obeyed = "{" + prefix + ":obeyed}:rules"  # what instances obey after the store has lost it
 
+    def read(self, known: int) -> Any:
+        def steps() -> Steps[Published]:
+            revision, now = yield self._ask(self._name, ("HGET", self._name, "revision"), ("TIME",))
+            if text(revision or b"0") == str(known):
+                return Published(known, _instant(now), None)
+            fields, now = yield self._ask(self._name, ("HGETALL", self._name), ("TIME",))
+            told = texts(fields)
+            revision = told.get("revision", "0")
+            return Published(int(revision) if is_number(revision) else 0, _instant(now), told)
 
-def bucket(replies: Sequence[Any]) -> tuple[dict[str, str], float]:
-    """Return the fields of a bucket and the server's clock, by the replies to HGETALL and TIME."""
-    fields, clock = replies
-    return {text(name): text(value) for name, value in _pairs(fields)}, _instant(clock)
+        return self._follow(steps())
 
+    def remind(self, overrides: Overrides) -> Any:
+        def steps() -> Steps[None]:
+            name, revision = self._obeyed, str(overrides.revision)
+            keep = "PEXPIRE", name, "60000"
+            told, _ = yield self._ask(name, ("HGET", name, "revision"), keep)
+            if text(told or b"") != revision:
+                said = json.dumps(overrides.fields)
+                yield self._ask(name, ("HSET", name, "revision", revision, "said", said), keep)
 
-def note(prefix: str, key: str, said: tuple[str, str, str, str]) -> Command:
-    """Return the command that appends to the log what was done to a bucket: `said` has old, new, who and why."""
-    told = [word for pair in zip(_TOLD, said, strict=True) for word in pair]
-    return "XADD", log_name(prefix), "MAXLEN", "~", "1000", "*", "revision", "0", "field", BUCKET + key, *told
+        return self._follow(steps())
 
+    def change(self, change: Change) -> Any:
+        said = [word for name, told in change.texts.items() for word in (RULE + name, told)]
+        arguments = [self._log, str(change.revision), FORMAT, str(MOST), change.who, change.why, *said]
+        return self._run("change", self._name, arguments, lambda reply: (bool(reply[0]), int(reply[1])))
 
-def unchanged(replies: Sequence[Any], known: int) -> Published | None:
-    """Return what the replies to HGET of the revision and TIME say; None: it is not the known revision."""
-    return Published(known, _instant(replies[1]), None) if text(replies[0] or b"0") == str(known) else None
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """See Resettable.note; for threads."""
+        said = "field", _BUCKET + key, "old", old, "new", new, "who", who, "why", why
+        self._ask(self._log, ("XADD", self._log, "MAXLEN", "~", "1000", "*", "revision", "0", *said))
 
+    def log(self, count: int) -> Any:
+        def steps() -> Steps[list[Entry]]:
+            (reply,) = yield self._ask(self._log, ("XREVRANGE", self._log, "+", "-", "COUNT", str(count)))
+            found = []
+            for number, fields in reply:
+                said = texts(fields)
+                name, revision = said.get("field", ""), said.get("revision", "")
+                if name.startswith((RULE, _BUCKET)) and is_number(revision):  # else it cannot be read
+                    at = int(text(number).partition("-")[0]) / 1000
+                    told = [said.get(each, "") for each in ("old", "new", "who", "why")]
+                    found.append(Entry(at, int(revision), name.partition(":")[2], *told))
+            return found
 
-def published(replies: Sequence[Any]) -> Published:
-    """Return what the replies to HGETALL and TIME say."""
-    fields, clock = replies
-    told = {text(name): text(value) for name, value in _pairs(fields)}
-    revision = told.get("revision", "0")
-    return Published(int(revision) if is_number(revision) else 0, _instant(clock), told)
+        return self._follow(steps())
 
+    def obeyed(self) -> Overrides:
+        """Return what instances have reminded of within the last minute; for threads."""
+        (told,) = self._ask(self._obeyed, ("HGET", self._obeyed, "said"))
+        return Overrides.read(json.loads(text(told))) if told else Overrides()
 
-def entries(reply: Iterable[Any]) -> list[Entry]:
-    """Return the changes that a reply to XREVRANGE tells of; those that cannot be read are left out."""
-    found = []
-    for number, fields in reply:
-        said = {text(name): text(value) for name, value in _pairs(fields)}
-        name = said.get("field", "")
-        if name.startswith((RULE, BUCKET)) and is_number(said.get("revision", "")):
-            at = int(text(number).partition("-")[0]) / 1000
-            told = [said.get(each, "") for each in _TOLD]
-            found.append(Entry(at, int(said["revision"]), name.partition(":")[2], *told))
-    return found
-
-
-def changed(reply: Sequence[Any]) -> tuple[bool, int]:
-    """Return whether a change was made, and the revision that holds now."""
-    done, revision = reply
-    return bool(done), int(revision)
+    def bucket(self, key: str) -> tuple[dict[str, str], float]:
+        """Return the fields of a bucket, and the server's clock (seconds since 1970); for threads."""
+        name = bucket_name(self._prefix, key)
+        fields, clock = self._ask(name, ("HGETALL", name), ("TIME",))
+        return texts(fields), _instant(clock)
 
 
 def text(value: str | bytes) -> str:
@@ -80,24 +100,16 @@ def text(value: str | bytes) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
-def first_error(replies: Sequence[Any]) -> Sequence[Any]:
-    """Return the replies; raise the first error among them."""
-    for each in replies:
-        if isinstance(each, Exception):
-            raise each
-    return replies
+def texts(reply: Any) -> dict[str, str]:
+    """Return the fields of a hash, which some clients have in a dict and others in a list."""
+    if isinstance(reply, Mapping):
+        return {text(name): text(value) for name, value in reply.items()}
+    if not isinstance(reply, Sequence) or len(reply) % 2:
+        raise BucketUnavailable("what lies at the name of the rules is no hash", code="DAMAGED")
+    return {text(name): text(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _instant(clock: Any) -> float:
     """Return what the reply to TIME says (seconds since 1970)."""
     seconds, microseconds = clock
     return int(seconds) + int(microseconds) / 1e6
-
-
-def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the pairs of a hash, which some clients have in a dict and others in a list."""
-    if isinstance(reply, Mapping):
-        return reply.items()
-    if not isinstance(reply, Sequence) or len(reply) % 2:
-        raise BucketUnavailable("what lies at the name of the rules is no hash", code="DAMAGED")
-    return zip(reply[::2], reply[1::2], strict=True)

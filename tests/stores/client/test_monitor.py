@@ -16,12 +16,11 @@ from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
-from batchlimit.stores.client import transport as transports
+from batchlimit.stores.client import sentinel as transports
 from batchlimit.stores.client.address import read_url
-from batchlimit.stores.client.async_transport import AsyncPrimaryMonitor
-from batchlimit.stores.client.factory import async_sentinel_client, sentinel_client
+from batchlimit.stores.client.factory import sentinel_client
 from batchlimit.stores.client.scripts import bucket_name
-from batchlimit.stores.client.transport import PrimaryMonitor
+from batchlimit.stores.client.sentinel import AsyncPrimaryMonitor, PrimaryMonitor
 from tests.awaiting import BlockingStore
 from tests.nodes import Node
 from tests.servers import valkey_binary
@@ -111,7 +110,7 @@ def test_a_connection_that_is_in_use_meanwhile_is_left_after_its_call(pair: Name
     first, second = pair.nodes
     address = read_url(pair.url)
     pair.name(first)
-    pool: Any = sentinel_client(address, PATIENCE).connection_pool
+    pool: Any = sentinel_client(redis, address, PATIENCE).connection_pool
     used = pool.get_connection(*_WORDS)
     pair.name(second)
     pool.get_master_address()
@@ -124,7 +123,7 @@ def test_a_connection_that_is_in_use_meanwhile_is_left_after_its_call(pair: Name
 
     async def play() -> None:
         pair.name(first)
-        pool: Any = async_sentinel_client(address, PATIENCE).connection_pool
+        pool: Any = sentinel_client(redis.asyncio, address, PATIENCE).connection_pool
         used = await pool.get_connection(*_WORDS)
         pair.name(second)
         await pool.get_master_address()
