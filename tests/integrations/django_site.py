@@ -41,7 +41,6 @@ class Site:
         self.twin = Twin(asynchronous, rules, self.clock, sizer=FixedBatch(1))
         mine: dict[str, Any] = {"RULES": list(rules), "HEADERS": Fields(secret=b"s", chance=lambda: 1.0)}
         mine |= {"LIMITER": lambda: self.twin.limiter, "ASYNC_LIMITER": lambda: self.twin.limiter, "IDENTIFY": who}
-        self.stream = "/stream-async/whole" if asynchronous else "/stream/whole"  # Django reads the other kind at once
         self._override = override_settings(BATCHLIMIT={**mine, **more}, MIDDLEWARE=list(middleware))
         self._override.enable()
         self._client: Any = (AsyncClient if asynchronous else Client)(raise_request_exception=False)
@@ -55,14 +54,6 @@ class Site:
     def statuses(self, times: int, path: str = "/", **options: Any) -> list[int]:
         return [self.call(path, **options).status_code for _ in range(times)]
 
-    def body(self, reply: Any) -> bytes:
-        """Read a stream to its end."""
-        return self.parts(reply, 1_000_000)
-
-    def parts(self, reply: Any, wanted: int) -> bytes:
-        """Read so many parts of a stream, and close it."""
-        return bytes(self.twin._do(self._parts, reply, wanted))
-
     def comes_to(self, key: str, wanted: int) -> bool:
         """Whether so much is left of a key, as soon as the loop has settled."""
         return any(self.twin.left(key) == wanted for _ in range(100))
@@ -70,29 +61,3 @@ class Site:
     def close(self) -> None:
         self._override.disable()
         self.twin.close()
-
-    @property
-    def _parts(self) -> Any:
-        return _read_async if isinstance(self._client, AsyncClient) else _read
-
-
-def _read(reply: Any, wanted: int) -> bytes:
-    found = b""
-    try:
-        for _, part in zip(range(wanted), reply.streaming_content, strict=False):
-            found += part
-    finally:
-        reply.close()
-    return found
-
-
-async def _read_async(reply: Any, wanted: int) -> bytes:
-    found, number = b"", 0
-    try:
-        async for part in reply:
-            found, number = found + part, number + 1
-            if number == wanted:
-                break
-    finally:
-        reply.close()
-    return found

@@ -1,10 +1,8 @@
 """The views of a Django project, of both kinds."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -69,35 +67,6 @@ class SearchMethod(View):  # type: ignore[misc]
         return HttpResponse("found")
 
 
-def stream(request: HttpRequest, how: str) -> StreamingHttpResponse:
-    def parts() -> Iterator[bytes]:
-        for number in range(3):
-            yield b"%d" % number * 10
-            while how == "endless":
-                yield b"x" * 65536
-        if how == "broken":
-            raise ZeroDivisionError
-
-    return StreamingHttpResponse(parts())
-
-
-def stream_async(request: HttpRequest, how: str) -> StreamingHttpResponse:
-    async def parts() -> AsyncIterator[bytes]:
-        for number in range(3):
-            yield b"%d" % number * 10
-            while how == "endless":
-                yield b"x" * 65536
-                await asyncio.sleep(0)  # so that the server learns of the client
-        if how == "broken":
-            raise ZeroDivisionError
-
-    return StreamingHttpResponse(parts())
-
-
-def file(request: HttpRequest) -> FileResponse:
-    return FileResponse(open(__file__, "rb"))
-
-
 class Rest(APIView):  # type: ignore[misc]
     throttle_classes = (throttle("search:{user}", cost=2),)
 
@@ -119,9 +88,6 @@ urlpatterns = [
     path("search-async-view", SearchAsync.as_view()),
     path("search-method", SearchMethod.as_view()),
     path("items/<int:number>/<user>", item),
-    path("stream/<how>", stream),
-    path("stream-async/<how>", stream_async),
-    path("file", file),
     path("rest", Rest.as_view()),
     path("inner/", include(_inner)),
 ]

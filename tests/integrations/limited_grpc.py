@@ -1,7 +1,6 @@
 """gRPC servers and clients behind rules, threaded and on asyncio, on loopback, in a time that the test sets."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,10 +20,8 @@ from tests.awaiting import awaited
 from tests.integrations.enforcers import Apart, ForTasks
 from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service
-from tests.integrations.stage import Client
+from tests.integrations.stage import Client, server
 from tests.sync.stage import Clock, until
-
-_PATIENCE_S = 10.0
 
 
 class Limits:
@@ -55,8 +52,8 @@ class Limits:
 class Scene:
     """A server behind rules."""
 
-    def __init__(self, limits: Limits, interceptor: Any, gate: Gate, port: int) -> None:
-        self.limits, self.interceptor, self.gate, self.address = limits, interceptor, gate, f"127.0.0.1:{port}"
+    def __init__(self, limits: Limits, interceptor: Any, gate: Gate, address: str) -> None:
+        self.limits, self.interceptor, self.gate, self.address = limits, interceptor, gate, address
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[Client]:
@@ -77,29 +74,12 @@ def serving(
     limits, gate = Limits(asynchronous, [*rules, *messages]), Gate()
     make = AsyncRateLimitInterceptor if asynchronous else RateLimitInterceptor
     interceptor: Any = make(limiter or limits.limiter, rules, messages=messages, **options)
-    server, port = limits.do(_start_async if asynchronous else _start, gate, interceptor)
-    try:
-        yield Scene(limits, interceptor, gate, port)
-    finally:
-        gate.open()
-        stopped = limits.do(server.stop, None)
-        if not asynchronous:
-            stopped.wait(_PATIENCE_S)
-        limits.do(limits.limiter.close)
-
-
-def _start(gate: Gate, interceptor: Any) -> tuple[grpc.Server, int]:
-    server = grpc.server(ThreadPoolExecutor(4), [Service(gate)], [interceptor])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    return server, port
-
-
-async def _start_async(gate: Gate, interceptor: Any) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(handlers=[AsyncService(gate)], interceptors=[interceptor])
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    return server, port
+    with server(asynchronous, (AsyncService if asynchronous else Service)(gate), interceptor) as address:
+        try:
+            yield Scene(limits, interceptor, gate, address)
+        finally:
+            gate.open()
+    limits.do(limits.limiter.close)
 
 
 class Caller:

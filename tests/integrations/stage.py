@@ -104,8 +104,10 @@ class Client:
 class Stage:
     """A server behind a limiter of this law, and how to reach it; `do` calls what is a coroutine function or is not."""
 
-    def __init__(self, law: Any, limiter: Any, intercept: Any, gate: Gate, port: int, do: Callable[..., Any]) -> None:
-        self.law, self.limiter, self.gate, self.address = law, limiter, gate, f"127.0.0.1:{port}"
+    def __init__(
+        self, law: Any, limiter: Any, intercept: Any, gate: Gate, address: str, do: Callable[..., Any]
+    ) -> None:
+        self.law, self.limiter, self.gate, self.address = law, limiter, gate, address
         self._intercept, self._do = intercept, do
 
     def intercept(self, continuation: Any, details: Any) -> Any:
@@ -143,6 +145,31 @@ SetUp = Callable[..., Any]
 
 
 @contextmanager
+def server(
+    asynchronous: bool, handler: grpc.GenericRpcHandler, *interceptors: Any, workers: int | ThreadPoolExecutor = 4
+) -> Iterator[str]:
+    """Serve on loopback, by threads or on the loop of the tests; yield the address."""
+    if asynchronous:
+        started, address = awaited(_start, handler, interceptors)
+    else:
+        pool = ThreadPoolExecutor(workers) if isinstance(workers, int) else workers
+        started = grpc.server(pool, [handler], list(interceptors))
+        address = f"127.0.0.1:{started.add_insecure_port('127.0.0.1:0')}"
+        started.start()
+    try:
+        yield address
+    finally:
+        awaited(started.stop, None) if asynchronous else started.stop(None).wait(_PATIENCE_S)
+
+
+async def _start(handler: grpc.GenericRpcHandler, interceptors: Any) -> tuple[grpc.aio.Server, str]:
+    started = grpc.aio.server(handlers=[handler], interceptors=interceptors)
+    port = started.add_insecure_port("127.0.0.1:0")
+    await started.start()
+    return started, f"127.0.0.1:{port}"
+
+
+@contextmanager
 def threaded(
     law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
 ) -> Iterator[Stage]:
@@ -150,15 +177,11 @@ def threaded(
     limiter: Any = ConcurrencyLimiter(law, **options) if keyed is None else KeyedConcurrencyLimiter(keyed, **options)
     gate = Gate()
     intercept = ConcurrencyInterceptor(limiter, **interceptor or {})
-    server = grpc.server(ThreadPoolExecutor(workers), [Service(gate)], [intercept])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield Stage(law, limiter, intercept, gate, port, _call)
-    finally:
-        gate.open()
-        server.stop(None).wait(_PATIENCE_S)
-        limiter.close()
+    with limiter, server(False, Service(gate), intercept, workers=workers) as address:
+        try:
+            yield Stage(law, limiter, intercept, gate, address, _call)
+        finally:
+            gate.open()
 
 
 def _call(do: Callable[..., Any], *args: Any) -> Any:
@@ -175,17 +198,9 @@ def on_asyncio(
     )
     gate = Gate()
     intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
-    server, port = awaited(_start, gate, intercept)
-    try:
-        yield Stage(law, limiter, intercept, gate, port, awaited)
-    finally:
-        gate.open()
-        awaited(server.stop, None)
-        awaited(limiter.close)
-
-
-async def _start(gate: Gate, intercept: AsyncConcurrencyInterceptor) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(handlers=[AsyncService(gate)], interceptors=[intercept])
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    return server, port
+    with server(True, AsyncService(gate), intercept) as address:
+        try:
+            yield Stage(law, limiter, intercept, gate, address, awaited)
+        finally:
+            gate.open()
+    awaited(limiter.close)

@@ -1,7 +1,6 @@
 """One interceptor with a limit for each method, on servers of both APIs."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,60 +19,23 @@ from batchlimit.integrations.grpc import (
 )
 from batchlimit.integrations.grpc.by_method import _MOST
 from batchlimit.laws import Fixed
-from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, AsyncService, Service
-from tests.integrations.stage import Client
+from tests.integrations.stage import Client, server
 
 
 class Threads:
     """What a threaded server has."""
 
-    limiter, keyed, intercept, by_method = (
-        ConcurrencyLimiter,
-        KeyedConcurrencyLimiter,
-        ConcurrencyInterceptor,
-        ByMethod,
-    )
-
-    @staticmethod
-    @contextmanager
-    def serving(interceptor: Any, gate: Gate) -> Iterator[str]:
-        server = grpc.server(ThreadPoolExecutor(4), [Service(gate)], [interceptor])
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            gate.open()
-            server.stop(None).wait(10)
+    limiter, keyed = ConcurrencyLimiter, KeyedConcurrencyLimiter
+    intercept, by_method, service = ConcurrencyInterceptor, ByMethod, Service
 
 
 class Tasks:
     """What a server on asyncio has."""
 
-    limiter, keyed, intercept, by_method = (
-        AsyncConcurrencyLimiter,
-        AsyncKeyedConcurrencyLimiter,
-        AsyncConcurrencyInterceptor,
-        AsyncByMethod,
-    )
-
-    @staticmethod
-    @contextmanager
-    def serving(interceptor: Any, gate: Gate) -> Iterator[str]:
-        async def start() -> tuple[Any, int]:
-            server = grpc.aio.server(handlers=[AsyncService(gate)], interceptors=[interceptor])
-            port = server.add_insecure_port("127.0.0.1:0")
-            await server.start()
-            return server, port
-
-        server, port = awaited(start)
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            gate.open()
-            awaited(server.stop, None)
+    limiter, keyed = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
+    intercept, by_method, service = AsyncConcurrencyInterceptor, AsyncByMethod, AsyncService
 
 
 @pytest.fixture(params=[Threads, Tasks], ids=["threads", "asyncio"])
@@ -83,8 +45,12 @@ def api(request: pytest.FixtureRequest) -> Any:
 
 @contextmanager
 def client(api: Any, interceptors: dict[str, Any], gate: Gate) -> Iterator[Client]:
-    with api.serving(api.by_method(interceptors), gate) as address, grpc.insecure_channel(address) as channel:
-        yield Client(channel)
+    serving = server(api is Tasks, api.service(gate), api.by_method(interceptors))
+    with serving as address, grpc.insecure_channel(address) as channel:
+        try:
+            yield Client(channel)
+        finally:
+            gate.open()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,22 +22,15 @@ from batchlimit.integrations.grpc import (
 from batchlimit.laws import Fixed
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, Service
-from tests.integrations.stage import Client, Recording
+from tests.integrations.stage import Client, Recording, server
 from tests.sync.stage import until
 
 
 class Scene:
     """A threaded server without a limit."""
 
-    def __init__(self) -> None:
-        self.gate = Gate()
-        self._server = grpc.server(ThreadPoolExecutor(4), [Service(self.gate)])
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        self._server.start()
-
-    def close(self) -> None:
-        self.gate.open()
-        self._server.stop(None).wait(10)
+    def __init__(self, gate: Gate, address: str) -> None:
+        self.gate, self.address = gate, address
 
     @contextmanager
     def client(self, limiter: Any, **options: Any) -> Iterator[Client]:
@@ -54,9 +47,10 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    scene = Scene()
-    yield scene
-    scene.close()
+    gate = Gate()
+    with server(False, Service(gate)) as address:
+        yield Scene(gate, address)
+        gate.open()
 
 
 def resting(limiter: Any) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from batchlimit.laws import Fixed, Settable
 from batchlimit.shared import SharedConcurrencyLimiter
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, Service
-from tests.integrations.stage import Stage
+from tests.integrations.stage import Stage, server
 from tests.sync.stage import until
 
 PATIENT = Queue(100, max_wait=None)
@@ -25,18 +25,14 @@ PATIENT = Queue(100, max_wait=None)
 @contextmanager
 def queueing(limiter: Any, *, workers: int = 1, **interceptor: Any) -> Iterator[Stage]:
     """A server with few workers, before which calls wait for the limiter."""
-    gate, pool = Gate(), ThreadPoolExecutor(workers)
-    intercept = ConcurrencyInterceptor(limiter, workers=pool, **interceptor)
-    server = grpc.server(pool, [Service(gate)], [intercept])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield Stage(None, limiter, intercept, gate, port, lambda do, *args: do(*args))
-    finally:
-        gate.open()
-        server.stop(None).wait(10)
-        limiter.close()
-        pool.shutdown()
+    gate = Gate()
+    with limiter, ThreadPoolExecutor(workers) as pool:
+        intercept = ConcurrencyInterceptor(limiter, workers=pool, **interceptor)
+        with server(False, Service(gate), intercept, workers=pool) as address:
+            try:
+                yield Stage(None, limiter, intercept, gate, address, lambda do, *args: do(*args))
+            finally:
+                gate.open()
 
 
 def waiting(scene: Stage, many: int) -> None:

@@ -3,19 +3,15 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
+from django.test.utils import override_settings
 from fastapi import APIRouter, FastAPI
-from flask import Flask
-from litestar import Litestar, get
-from quart import Quart
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
@@ -23,7 +19,15 @@ from batchlimit.integrations import aiohttp, asgi, django, quart, wsgi
 from batchlimit.integrations.carried import route_of
 from batchlimit.laws import Knee
 from batchlimit.rules import Rule
+from tests.integrations import django_site  # noqa: F401  it configures Django
 from tests.integrations.asgi import Hello, call, http
+from tests.integrations.made import Said, View
+from tests.integrations.made import aiohttp as of_aiohttp
+from tests.integrations.made import django as of_django
+from tests.integrations.made import flask as of_flask
+from tests.integrations.made import litestar as of_litestar
+from tests.integrations.made import quart as of_quart
+from tests.integrations.made import starlette as of_starlette
 from tests.integrations.stage import Recording
 from tests.integrations.test_wsgi import Reply, request
 
@@ -67,106 +71,65 @@ def behind_wsgi(app: Any, limiter: Any, **options: Any) -> Iterator[Get]:
     limiter.close()
 
 
-@contextmanager
-def with_plain_asgi(passing: Passing, limiter: Any) -> Iterator[Get]:
+NOBODY = Rule("nobody", "1/hour", key="nobody", match="/nobody")
+
+
+def views(passing: Passing) -> list[View]:
+    """A fast route and a slow one."""
+    return [
+        View("/fast/{n}", lambda request, n: Said(passing.fast())),
+        View("/slow/{n}", lambda request, n: Said(passing.slow())),
+    ]
+
+
+def with_plain_asgi(passing: Passing, limiter: Any) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         getattr(passing, scope["path"].split("/")[1])()
         await Hello()(scope, receive, send)
 
-    with behind(app, limiter, operation=lambda scope: f"GET /{scope['path'].split('/')[1]}/{{n}}") as found:
-        yield found
+    return behind(app, limiter, operation=lambda scope: f"GET /{scope['path'].split('/')[1]}/{{n}}")
 
 
-@contextmanager
-def with_fastapi(passing: Passing, limiter: Any) -> Iterator[Get]:
+def with_fastapi(passing: Passing, limiter: Any) -> Any:
     app, router = FastAPI(), APIRouter()
     app.get("/fast/{n}")(lambda n: passing.fast())
     router.get("/{n}")(lambda n: passing.slow())
     app.include_router(router, prefix="/slow")
-    with behind(app, limiter) as found:
-        yield found
+    return behind(app, limiter)
 
 
-@contextmanager
-def with_starlette(passing: Passing, limiter: Any) -> Iterator[Get]:
-    async def fast(request: Any) -> Any:
-        return PlainTextResponse(passing.fast())
-
-    async def slow(request: Any) -> Any:
-        return PlainTextResponse(passing.slow())
-
-    with behind(Starlette(routes=[Route("/fast/{n}", fast), Route("/slow/{n}", slow)]), limiter) as found:
-        yield found
+def with_starlette(passing: Passing, limiter: Any) -> Any:
+    return behind(of_starlette.application(views(passing)), limiter)
 
 
-@contextmanager
-def with_litestar(passing: Passing, limiter: Any) -> Iterator[Get]:
-    @get("/fast/{n:int}")
-    async def fast() -> str:
-        return passing.fast()
-
-    @get("/slow/{n:int}")
-    async def slow() -> str:
-        return passing.slow()
-
-    with behind(Litestar([fast, slow], openapi_config=None), limiter) as found:
-        yield found
+def with_litestar(passing: Passing, limiter: Any) -> Any:
+    return behind(of_litestar.application(views(passing)), limiter)
 
 
-@contextmanager
-def with_quart(passing: Passing, limiter: Any) -> Iterator[Get]:
-    app = Quart("test")
+def with_quart(passing: Passing, limiter: Any) -> Any:
+    app = of_quart.application(views(passing))
     quart.name_operations(app)
-
-    @app.get("/fast/<int:n>")
-    async def fast(n: int) -> str:
-        return passing.fast()
-
-    @app.get("/slow/<int:n>")
-    async def slow(n: int) -> str:
-        return passing.slow()
-
-    with behind(app, limiter) as found:
-        yield found
+    return behind(app, limiter)
 
 
-@contextmanager
-def with_flask(passing: Passing, limiter: Any) -> Iterator[Get]:
-    app = Flask("test")
-    app.get("/fast/<int:n>")(lambda n: passing.fast())
-    app.get("/slow/<int:n>", endpoint="slow")(lambda n: passing.slow())
-    with behind_wsgi(app.wsgi_app, limiter) as found:
-        yield found
+def with_flask(passing: Passing, limiter: Any) -> Any:
+    return behind_wsgi(of_flask.application(views(passing), None), limiter)
 
 
 @contextmanager
 def with_django(passing: Passing, limiter: Any, *, tasks: bool = False) -> Iterator[Get]:
-    from tests.integrations import django_site  # noqa: F401, I001  it configures Django
-
-    from django.core.handlers.asgi import ASGIHandler
-    from django.core.handlers.wsgi import WSGIHandler
-    from django.http import HttpResponse
-    from django.test.utils import override_settings
-    from django.urls import path
-
-    urls: Any = ModuleType("urls")
-    urls.urlpatterns = [
-        path("fast/<int:n>", lambda request, n: HttpResponse(passing.fast())),
-        path("slow/<int:n>", lambda request, n: HttpResponse(passing.slow())),
-    ]
     name = f"{django.operation_names.__module__}.operation_names"
     serving: Any = behind if tasks else behind_wsgi
+    routes = of_django.urls(views(passing), "sync")
     with (
-        override_settings(ROOT_URLCONF=urls, MIDDLEWARE=[name], ALLOWED_HOSTS=["*"]),
+        override_settings(ROOT_URLCONF=routes, MIDDLEWARE=[name], ALLOWED_HOSTS=["*"]),
         serving(ASGIHandler() if tasks else WSGIHandler(), limiter) as found,
     ):
         yield found
 
 
-@contextmanager
-def with_django_asgi(passing: Passing, limiter: Any) -> Iterator[Get]:
-    with with_django(passing, limiter, tasks=True) as found:
-        yield found
+def with_django_asgi(passing: Passing, limiter: Any) -> Any:
+    return with_django(passing, limiter, tasks=True)
 
 
 @contextmanager
@@ -185,15 +148,10 @@ def serving_aiohttp(app: web.Application, limiter: Any) -> Iterator[Get]:
         runner.run(limiter.close())
 
 
-@contextmanager
-def with_aiohttp(passing: Passing, limiter: Any) -> Iterator[Get]:
-    async def view(request: web.Request) -> web.Response:
-        return web.Response(text=getattr(passing, request.path.split("/")[1])())
-
-    app = web.Application(middlewares=[aiohttp.concurrency_limits(limiter)])
-    app.add_routes([web.get("/fast/{n}", view), web.get("/slow/{n}", view)])
-    with serving_aiohttp(app, limiter) as found:
-        yield found
+def with_aiohttp(passing: Passing, limiter: Any) -> Any:
+    app, _ = of_aiohttp.made(views(passing), "memory://", [NOBODY])
+    app.middlewares.insert(0, aiohttp.concurrency_limits(limiter))
+    return serving_aiohttp(app, limiter)
 
 
 def names(parameter: str) -> set[str]:
@@ -205,10 +163,10 @@ FACES = [
     (with_fastapi, True, names("{n}")),
     (with_starlette, True, names("{n}")),
     (with_litestar, True, names("{n}")),
-    (with_quart, True, names("<int:n>")),
-    (with_django_asgi, True, names("<int:n>")),
-    (with_django, False, names("<int:n>")),
-    (with_flask, False, names("<int:n>")),
+    (with_quart, True, names("<n>")),
+    (with_django_asgi, True, names("<n>")),
+    (with_django, False, names("<n>")),
+    (with_flask, False, names("<n>")),
     (with_aiohttp, True, names("{n}")),
 ]
 

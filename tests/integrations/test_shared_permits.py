@@ -31,7 +31,7 @@ from batchlimit.rules import Rule
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
 from tests.integrations.asgi import Hello, call, http, part, start
-from tests.integrations.stage import Recording
+from tests.integrations.stage import Recording, server
 from tests.integrations.test_asgi_concurrency import Held
 from tests.integrations.test_wsgi import App, Reply, request
 from tests.nodes import await_fact
@@ -190,14 +190,8 @@ def handlers(method: Any) -> grpc.GenericRpcHandler:
 @contextmanager
 def threaded(method: Any, *interceptors: Any) -> Iterator[Any]:
     """Serve a method by threads; what calls it."""
-    with ThreadPoolExecutor(2) as workers:
-        server = grpc.server(workers, interceptors=list(interceptors))
-        server.add_generic_rpc_handlers((handlers(method),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield channel.unary_unary("/test.Shared/Call")
-        server.stop(None).wait()
+    with server(False, handlers(method), *interceptors) as address, grpc.insecure_channel(address) as channel:
+        yield channel.unary_unary("/test.Shared/Call")
 
 
 @asynccontextmanager

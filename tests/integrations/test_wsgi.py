@@ -274,12 +274,6 @@ def test_text_that_no_server_should_pass_is_limited_as_it_is(limited: Make) -> N
     assert [web.call(path="/\u20ac", **fields).status for _ in range(2)] == [200, 429]
 
 
-def test_a_preflight_is_charged_for_it_may_run_the_application(limited: Make) -> None:
-    off = Rule("off", "0/s", key="off")
-    cors: dict[str, Any] = {"HTTP_ORIGIN": "https://example.org", "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "POST"}
-    assert limited(App(), off).call("OPTIONS", **cors).status == 429
-
-
 def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
     def own(environ: dict[str, Any], refusal: Any) -> Any:
         return App(420, [b"calm"])

@@ -19,15 +19,19 @@ def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = 
             handler = limited(view.key, charge=view.charge)(handler)
         for method in view.methods:
             if method == "GET":
-                where.router.add_get(prefix + view.written(r"{\1}", r"{\1}"), handler)
+                where.router.add_get(prefix + _path(view), handler)
             else:
-                where.router.add_route(method, prefix + view.written(r"{\1}", r"{\1}"), handler)
+                where.router.add_route(method, prefix + _path(view), handler)
     app.add_subapp("/mounted", mounted)
     if files is not None:
         app.router.add_static("/static", files)
     held = Limits(source, rules, **{"identify": user_named, **options})
     held.setup(app)
     return app, held.statistics
+
+
+def _path(view: View) -> str:
+    return view.written(r"{\1:\2}", r"{\1}").replace(":path}", ":.*}").replace(":int}", ":[0-9]+}")
 
 
 def _handler(view: View) -> Any:

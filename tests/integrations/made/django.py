@@ -22,19 +22,17 @@ def urls(views: Sequence[View], kind: Kind, files: str | None = None) -> tuple[A
     return tuple(_urls(views, kind, files))
 
 
-def made(views: Sequence[View], limiter: Any, rules: Any, *, kind: Kind) -> Made:
-    """Make a project behind rules, in a process of its own."""
+def made(views: Sequence[View], source: Any, rules: Any, *, kind: Kind, proxies: Any = None, **more: Any) -> Made:
+    """Make a project behind rules, in a process of its own, with these settings more."""
+    store = {"URL": source} if isinstance(source, str) else {"ASYNC_LIMITER" if kind == "async" else "LIMITER": source}
     settings.configure(
         SECRET_KEY="s",
         ALLOWED_HOSTS=["*"],
         INSTALLED_APPS=["batchlimit.integrations.django"],
         MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware"],
         REST_FRAMEWORK={"UNAUTHENTICATED_USER": None, "DEFAULT_AUTHENTICATION_CLASSES": []},
-        BATCHLIMIT={
-            "ASYNC_LIMITER" if kind == "async" else "LIMITER": limiter,
-            "RULES": rules,
-            "IDENTIFY": user_named,
-        },
+        BATCHLIMIT={**store, "RULES": rules, "IDENTIFY": user_named, "PROXIES": proxies},
+        **more,
     )
     settings.ROOT_URLCONF = urls(views, kind)
     return get_asgi_application() if kind == "async" else get_wsgi_application(), middleware.statistics

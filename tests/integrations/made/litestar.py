@@ -13,13 +13,18 @@ from batchlimit.integrations.litestar import add_rate_limits, limited, route_lim
 from tests.integrations.made import Made, Said, View, done, user_of
 
 
-def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = None, **options: Any) -> Made:
-    """Make an application behind rules."""
+def application(views: Sequence[View], files: str | None = None) -> Litestar:
+    """Make an application."""
     handlers: list[Any] = [_handler(view) for view in views if not view.within]
     handlers += [*_included(views), *_mounted(views)]
     if files is not None:
         handlers.append(create_static_files_router("/static", [files]))
-    app = Litestar(handlers, openapi_config=None, logging_config=None)
+    return Litestar(handlers, openapi_config=None, logging_config=None)
+
+
+def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = None, **options: Any) -> Made:
+    """Make an application behind rules."""
+    app = application(views, files)
     return app, add_rate_limits(app, source, rules, **{"identify": user_of, **options}).statistics
 
 

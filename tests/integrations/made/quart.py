@@ -9,8 +9,8 @@ from batchlimit.integrations.quart import Limits, limit_blueprint, limited
 from tests.integrations.made import Made, Said, View, done, user_of
 
 
-def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = None, **options: Any) -> Made:
-    """Make an application behind rules."""
+def application(views: Sequence[View], files: str | None = None) -> Quart:
+    """Make an application."""
     app = Quart(__name__, static_folder=files, static_url_path="/static")
     included, mounted = Blueprint("included", __name__, url_prefix="/included"), Blueprint("mounted", __name__)
     for view in views:
@@ -21,6 +21,12 @@ def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = 
     outer.register_blueprint(mounted)
     app.register_blueprint(included)
     app.register_blueprint(outer)
+    return app
+
+
+def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = None, **options: Any) -> Made:
+    """Make an application behind rules."""
+    app = application(views, files)
     held = Limits(source, rules, app, **{"identify": user_of, **options})
     return app, lambda: held.statistics(app)
 

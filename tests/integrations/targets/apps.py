@@ -12,55 +12,80 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.rules import Rule
+from tests.integrations.made import Said, View
 
-ROUTES = ("login", "item", "api", "order")
+ROUTES = ("login", "item", "mounted", "order")
 QUOTA = os.environ.get("QUOTA", "0/s")
 RULES = [
     Rule("login", QUOTA, key="login", match="/login"),
     Rule("item", QUOTA, key="item:{id}", match="/items/{id}"),
-    Rule("api", QUOTA, key="api", match="/api/*"),
+    Rule("mounted", QUOTA, key="mounted", match="/mounted/*"),
     Rule("order", QUOTA, key="order", match="POST /orders"),
+    Rule("client", "3/day", key="client:{ip}", match="/client"),
 ]
 STORE = "memory://"
+PROXIES = TrustedProxies(["127.0.0.1", "10.0.0.0/8"])
 
 
-def served(route: str, method: str) -> dict[str, str]:
-    """The field that says what was served: an order is one if it was posted."""
-    return {"X-Served": "open" if route == "order" and method != "POST" else route}
+def _view(path: str, route: str, *methods: str, **more: Any) -> View:
+    """A route whose responses say in a field what was served: an order is one if it was posted."""
+
+    def answer(request: Any, **parameters: Any) -> Said:
+        return Said("here", fields={"X-Served": "open" if route == "order" and request.method != "POST" else route})
+
+    return View(path, answer, methods=methods or ("GET",), **more)
 
 
-def _made(name: str) -> Callable[[], Any]:
-    module, _, function = name.partition(":")
+VIEWS = [
+    _view("/open", "open"),
+    _view("/login", "login", "GET", "POST", "OPTIONS"),
+    _view("/items/{id}", "item"),
+    _view("/", "mounted", within="mounted"),
+    _view("/{rest:path}", "mounted", "GET", "POST", within="mounted"),
+    _view("/orders", "order", "GET", "POST"),
+]
+MOUNT = os.environ.get("MOUNT", "")
 
+
+def _made(module: str, how: str = "made", **options: Any) -> Callable[[], Any]:
     @cache
     def make() -> Any:
+        """It trusts the proxy on this machine."""
         logging.disable()  # nobody reads what a server would say of such requests; who tests it makes no face
-        return getattr(import_module(f"tests.integrations.targets.{module}"), function)()
+        made: Any = getattr(import_module(f"tests.integrations.made.{module}"), how)
+        if how == "application":
+            return RateLimitMiddleware(made(VIEWS), STORE, RULES, proxies=PROXIES)
+        return made(VIEWS, STORE, RULES, proxies=PROXIES, **options)[0]
 
     return make
 
 
+def _django(kind: str) -> Callable[[], Any]:
+    return _made("django", kind=kind, FORCE_SCRIPT_NAME=MOUNT or None)
+
+
 ASGI = {
-    "starlette": _made("with_starlette:starlette"),
-    "fastapi": _made("with_starlette:fastapi"),
-    "asgi": _made("with_starlette:asgi"),
-    "litestar": _made("with_litestar:litestar"),
-    "asgi-litestar": _made("with_litestar:asgi"),
-    "quart": _made("with_quart:quart"),
-    "asgi-quart": _made("with_quart:asgi"),
-    "django-async": _made("with_django:tasks"),
+    "starlette": _made("starlette"),
+    "fastapi": _made("fastapi"),
+    "asgi": _made("starlette", "made_around"),
+    "litestar": _made("litestar"),
+    "asgi-litestar": _made("litestar", "application"),
+    "quart": _made("quart"),
+    "asgi-quart": _made("quart", "application"),
+    "django-async": _django("async"),
 }
 WSGI = {
-    "flask": _made("with_flask:flask"),
-    "wsgi": _made("with_flask:wsgi"),
-    "django": _made("with_django:threads"),
+    "flask": _made("flask"),
+    "wsgi": _made("flask", "made_around"),
+    "django": _django("sync"),
 }
-OWN = {"aiohttp": _made("with_aiohttp:application")}
+OWN = {"aiohttp": _made("aiohttp")}
 """It brings its own server."""
 FACES = {face: face.partition("-")[0] for face in (*ASGI, *WSGI, *OWN)}
 """Which integration each of them is."""
-MOUNT = os.environ.get("MOUNT", "")
 if "MOUNT" in os.environ:  # in a server, and not where the tests run
     logging.disable()  # nobody reads what the servers would say of such requests
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-PATHS = ["/login", "/items/7", "/api", "/api/x", "/orders"]
+PATHS = ["/login", "/items/7", "/mounted", "/mounted/x", "/orders"]
 METHODS = ["GET"] * 8 + ["POST"] * 4 + ["OPTIONS"] * 2 + ["HEAD", "get", "post", "PUT", "DELETE", "PATCH", "BREW"]
 PREFLIGHT = "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"
 _ALMOST = [

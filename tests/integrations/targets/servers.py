@@ -63,12 +63,10 @@ class Asked:
 
     def served(self, asked: Written) -> list[str]:
         """The routes that served a request; a server that closes the connection served none."""
-        told = self._told(asked)
-        return [each.decode() for each in re.findall(rb"(?i)\r\nx-served: (\w+)", told)]
+        return routes_of(self._told(asked))
 
     def status(self, asked: Written) -> int:
-        found = re.match(rb"HTTP/1\.\d (\d+)", self._told(asked))
-        return int(found[1]) if found else 0
+        return (statuses_of(self._told(asked)) or [0])[0]
 
     def ways_round(self, requests: Iterator[Written]) -> list[tuple[Written, str]]:
         """Send them, several at once; return those that a route behind a rule has served."""
@@ -78,17 +76,29 @@ class Asked:
             found = [[(each, route) for route in routes] for each, routes in zip(asked, answers, strict=True)]
             return [way for way in chain.from_iterable(found) if way[1] in ROUTES]
 
-    def _told(self, asked: Written) -> bytes:
-        head = f"{asked.method} {asked.target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Face: {self._face}\r\n"
+    def told(self, request: bytes) -> bytes:
+        """All that is answered to these bytes until the server closes the connection; `%face` in them is the face."""
         told = b""
         with (
             contextlib.suppress(ConnectionError),
             socket.create_connection(("127.0.0.1", self._port), timeout=DEADLINE) as connection,
         ):
-            connection.sendall(f"{head}{asked.fields}\r\n".encode())
+            connection.sendall(request.replace(b"%face", self._face.encode()))
             while part := connection.recv(65536):
                 told += part
         return told
+
+    def _told(self, asked: Written) -> bytes:
+        head = f"{asked.method} {asked.target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Face: %face\r\n"
+        return self.told(f"{head}{asked.fields}\r\n".encode())
+
+
+def routes_of(told: bytes) -> list[str]:
+    return [each.decode() for each in re.findall(rb"(?i)\r\nx-served: (\w+)", told)]
+
+
+def statuses_of(told: bytes) -> list[int]:
+    return [int(each) for each in re.findall(rb"HTTP/1\.[01] (\d{3})", told)]
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ import pytest
 from batchlimit import integrations
 from tests.depth import DEEP, depth
 from tests.integrations.targets.apps import ASGI, FACES, OWN, ROUTES, WSGI
+from tests.integrations.targets.raw import HOPS, NO_ADDRESSES, PLAIN, REQUESTS, get
 from tests.integrations.targets.requests import PATHS, Written, written
-from tests.integrations.targets.servers import SETUPS, WSGI_SERVERS, Asked, Setup, serving
+from tests.integrations.targets.servers import SETUPS, WSGI_SERVERS, Asked, Setup, routes_of, serving, statuses_of
 
 SEED = 31_337
 _USUAL = {
@@ -20,6 +21,9 @@ _USUAL = {
     Setup("aiohttp", False): ["aiohttp"],
 }
 """A server of each kind, with a face each."""
+_RAW = [Setup("hypercorn", False), Setup("gunicorn", False), *depth([], [Setup("uvicorn-h11", False)])]
+"""Servers to which requests are sent as they are: others wait for more, or drop what a proxy says."""
+raw = pytest.mark.parametrize("served", _RAW, indirect=True, ids=str)
 WITHOUT_TARGETS = {"grpc"}
 """A call has no target: it names its method, and nothing else finds it."""
 
@@ -46,6 +50,33 @@ def test_no_request_gets_round_a_rule(served: tuple[Setup, int]) -> None:
     assert not any(ways.values()), ways
 
 
+@raw
+@pytest.mark.parametrize("name", REQUESTS)
+def test_no_request_that_is_none_gets_round_a_rule_or_is_a_500(served: tuple[Setup, int], name: str) -> None:
+    for it in asked(served).values():
+        told = it.told(REQUESTS[name])
+        assert not {*routes_of(told)} & {*ROUTES}
+        assert 500 not in statuses_of(told)
+        assert statuses_of(it.told(PLAIN)), "the server goes on"
+
+
+@raw
+@pytest.mark.parametrize("name", HOPS)
+def test_a_client_cannot_write_itself_another_address(served: tuple[Setup, int], name: str) -> None:
+    for it in asked(served).values():
+        statuses = [statuses_of(it.told(get(b"/client", fields + b"\r\n"))) for fields in HOPS[name]]
+        assert statuses == [[404], [404], [404], [429]]
+
+
+@raw
+@pytest.mark.parametrize("value", NO_ADDRESSES)
+def test_an_address_that_is_none_is_no_500(served: tuple[Setup, int], value: bytes) -> None:
+    for it in asked(served).values():
+        statuses = [statuses_of(it.told(get(b"/client", b"X-Forwarded-For: " + value + b"\r\n"))) for _ in range(4)]
+        assert statuses[-1] == [429]
+        assert {each for (each,) in statuses} <= {404, 429}
+
+
 def test_the_routes_are_there_and_under_rules(served: tuple[Setup, int]) -> None:
     server, is_mounted = served[0]
     mount = "/v1" if is_mounted and not server.startswith("uvicorn") else ""  # which writes it before each path
@@ -61,7 +92,7 @@ def test_whatever_got_round_a_rule_would_be_served(server: str) -> None:
     with serving(setup, "1000/s") as port:
         for face in faces_of(setup):
             it = Asked(port, face)
-            served = [it.served(Written("GET", path)) for path in ("/login", "/items/7", "/api/x")]
+            served = [it.served(Written("GET", path)) for path in ("/login", "/items/7", "/mounted/x")]
             assert [*served, it.served(Written("POST", "/orders"))] == [[route] for route in ROUTES], face
 
 
