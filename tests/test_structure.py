@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_491,
-    "functions": 3_975,
+    "lines": 51_489,
+    "functions": 3_974,
     "files": 343,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -84,16 +84,15 @@ class SpendQueue:
         task.add_done_callback(partial(self._done, calls))
 
     def _done(self, calls: Sequence[Call], task: "asyncio.Task[Any]") -> None:
-        error = task.exception() if not task.cancelled() else None
-        self._told(calls, store_calls.CANCELLED if task.cancelled() or error is not None else task.result())
+        reply = store_calls.CANCELLED if task.cancelled() or task.exception() is not None else task.result()
+        if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
+            reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
+        self._told(calls, reply)
 
     def _told(self, calls: Sequence[Call], reply: SpendReply | StoreUnavailable | None) -> None:
         if reply is None:
             self._send_by_task(calls)
-            return
-        if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
-            reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
-        if isinstance(reply, StoreUnavailable):
+        elif isinstance(reply, StoreUnavailable):
             self._store.spends_together &= reply.code != "CROSSSLOT"
             self._tell(zip(calls, repeat(of_each(reply, _groups(calls)))))
         else:

@@ -23,13 +23,13 @@ _TRIES = 100
 class Tallies:
     """What is counted of the keys of one limiter: their pages, and the spends that needed no entry."""
 
-    __slots__ = ("_asks", "_losses", "_pages", "_policies", "_tokens", "_waits", "enter", "leave")
+    __slots__ = ("_pages", "_policies", "_spends", "_waits", "enter", "leave")
 
     def __init__(self, policies: Policies) -> None:
         self._policies, self._pages = policies, Pages(policies)
         self.enter, self.leave = self._pages.enter, self._pages.leave
         self._waits: dict[int, list[Durations]] = {}  # the first counts on; the others are of names that are gone
-        self._asks, self._tokens, self._losses = ([0] * len(policies.names) for _ in range(3))
+        self._spends = [[0, 0, 0] for _ in policies.names]  # by policy: how many, their tokens, buckets begun anew
 
     def move(self, entry: Counted, quota: Quota) -> None:
         """Have a key go on with what it did left where it was counted; from now on it is counted by this quota."""
@@ -39,11 +39,9 @@ class Tallies:
         """Count by other policies; those of before that have no name among them are "other" from now on."""
         numbers = {name: number for number, name in enumerate(policies.names)}
         to = [numbers.get(name, len(numbers) - 1) for name in self._policies.names]
-        before = self._asks, self._tokens, self._losses
-        self._asks, self._tokens, self._losses = ([0] * len(numbers) for _ in before)
-        for olds, news in zip(before, (self._asks, self._tokens, self._losses), strict=True):
-            for old, new in enumerate(to):
-                news[new] += olds[old]
+        before, self._spends = self._spends, [[0, 0, 0] for _ in numbers]
+        for new, row in zip(to, before, strict=True):
+            self._spends[new] = list(map(add, self._spends[new], row))
         self._policies = policies
         known, self._waits = self._waits, {}
         for old, some in known.items():
@@ -52,10 +50,10 @@ class Tallies:
 
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
         """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
-        number = self._policies.numbers[id(quota)]
-        self._asks[number] += 1
-        self._tokens[number] += tokens
-        self._losses[number] += is_lost
+        row = self._spends[self._policies.numbers[id(quota)]]
+        row[0] += 1
+        row[1] += tokens
+        row[2] += is_lost
 
     def waits(self, quota: Quota) -> Durations:
         """Return what counts how long the callers of a key wait, by the quota that the code has for it."""
@@ -66,10 +64,7 @@ class Tallies:
 
     def census(self) -> "Census":
         """Begin to count."""
-        rows = [
-            [tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4]
-            for asks, tokens, losses in zip(self._asks, self._tokens, self._losses, strict=True)
-        ]
+        rows = [[tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4] for asks, tokens, losses in self._spends]
         waits = {
             number: reduce(Histogram.plus, map(Durations.read, some)) for number, some in list(self._waits.items())
         }

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
 from batchlimit.reservoir.bucket_view import KeySnapshot
 
@@ -34,14 +35,13 @@ class DormantKeys:
     with a million keys; a single dict for all took 70 ms.
     """
 
-    __slots__ = ("_idle_after", "_room", "_shelves", "at_most")
+    __slots__ = ("_at_most", "_idle_after", "_most", "_room", "_shelves")
 
     def __init__(self, idle_after: float, most: int) -> None:
         """`most` bounds the keys in memory, those in use included; `idle_after` is in seconds."""
-        self._idle_after = idle_after
-        self._room = max(1, most // _SHELVES)
+        self._idle_after, self._most, self._room = idle_after, most, max(1, most // _SHELVES)
         self._shelves: deque[Shelf] = deque()  # the newest is first
-        self.at_most = 0  # no fewer than there are; counted anew with each shelf
+        self._at_most = 0  # no fewer than there are; counted anew with each shelf
 
     def __repr__(self) -> str:
         return f"<DormantKeys: {len(self)} keys on {len(self._shelves)} shelves>"
@@ -55,22 +55,23 @@ class DormantKeys:
 
     def put(self, key: str, snapshot: KeySnapshot, now: float) -> None:
         """Keep the snapshot of a key that has none here, unless the key is idle by now."""
-        self.keep(key, snapshot.pack(), snapshot.used, now)
+        self.keep({key: snapshot.pack()}, snapshot.used, now)
 
-    def keep(self, key: str, packed: bytes, used: float, now: float) -> float:
-        """As `put`, for a snapshot that is packed.
+    def keep(self, packed: Mapping[str, bytes], used: float, now: float) -> float:
+        """As `put`, for snapshots that are packed, of keys that were last `used` together.
 
         Returns:
-            The instant at which to come and forget it; inf: no need, somebody comes for others of its shelf.
+            The instant at which to come and forget them; inf: no need, somebody comes for others of their shelf.
         """
-        if (idle_at := used + self._idle_after) <= now:
+        if (idle_at := used + self._idle_after) <= now or not packed:
             return math.inf
         shelf = self._shelf(now)
-        self.at_most += 1
-        shelf.snapshots[key] = packed
+        is_first = not shelf.snapshots
+        self._at_most += len(packed)
+        shelf.snapshots.update(packed)
         if idle_at > shelf.idle_at:
             shelf.idle_at = idle_at
-        return idle_at if len(shelf.snapshots) == 1 else math.inf
+        return idle_at if is_first else math.inf
 
     def take(self, key: str) -> KeySnapshot | None:
         """Remove the snapshot of a key that is used again, and return it; None: there is none."""
@@ -80,10 +81,11 @@ class DormantKeys:
                 return KeySnapshot.unpack(packed)
         return None
 
-    def make_room(self, keys: int) -> None:
-        """Forget so many keys, oldest shelf first; eight at most at one time."""
-        for _ in range(min(keys, _SHELVES)):
-            self._drop_one()
+    def make_room(self, others: int) -> None:
+        """Forget keys, oldest shelf first, where they and the `others` are too many; eight at most at one time."""
+        if self._at_most + others > self._most:
+            for _ in range(min(len(self) + others - self._most, _SHELVES)):
+                self._drop_one()
 
     def forget_idle(self, now: float) -> float:
         """Forget idle keys, or some of them; return the instant at which to come again (inf: no need)."""
@@ -105,13 +107,13 @@ class DormantKeys:
 
     def _shelf(self, now: float) -> Shelf:
         """Return the newest shelf; make one if there is none, or if the newest is too old or full."""
-        if not self._shelves:
-            self._shelves.append(Shelf(now))
-        newest = self._shelves[0]
-        is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.snapshots) >= self._room
-        if is_over and len(self._shelves) < _MOST_SHELVES:
-            self._shelves.appendleft(newest := Shelf(now))
-            self.at_most = len(self)
+        if self._shelves:
+            newest = self._shelves[0]
+            is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.snapshots) >= self._room
+            if not is_over or len(self._shelves) == _MOST_SHELVES:
+                return newest
+        self._shelves.appendleft(newest := Shelf(now))
+        self._at_most = len(self)
         return newest
 
     def _drop_one(self) -> None:

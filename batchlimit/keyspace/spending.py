@@ -95,10 +95,11 @@ class Spending(Generic[E]):
 
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
-        begun: list[KeySpend] = []
+        code, begun = self.code, list[KeySpend]()
+        now = self._clock()  # after the code was read: no code is from later than that
         try:
             for key, cost in costs.items():
-                if (one := self._begin(key, cost)) is None:
+                if (one := self._begin(key, cost, code, now)) is None:
                     return None
                 begun.append(one)
             return begun
@@ -113,21 +114,16 @@ class Spending(Generic[E]):
             What became of them, which is None where it came too late to be of use; and the instant at which to come and
             forget a key (inf: no need).
         """
-        now, idle_at = self._clock(), math.inf
+        now = self._clock()
         if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
             outcome = None
         if isinstance(outcome, tuple):
             for each, spent in zip(begun, outcome, strict=True):
                 each.hear(spent)
-        if is_charged(outcome):
-            if now >= self._counts_at:
-                self._instance.count.learn(1, now)
-                self._counts_at = now + _COUNTED
-            for each in begun:
-                idle_at = min(idle_at, self._keep(each, now))
-        else:
-            self.end(begun)
-        return outcome, idle_at
+            if is_charged(outcome):
+                return outcome, self._keep(begun, now)
+        self.end(begun)
+        return outcome, math.inf
 
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
@@ -135,7 +131,7 @@ class Spending(Generic[E]):
             self._answered(each)
             if each.snapshot is not None and each.place not in self._entries:
                 now, newer = self._clock(), self._dormant.take(each.place)
-                self._make_room()
+                self._dormant.make_room(len(self._entries) + 1)
                 self._dormant.put(each.place, newer or each.snapshot, now)
 
     def clear(self) -> None:
@@ -151,9 +147,9 @@ class Spending(Generic[E]):
         """Return the ask that the entry of its key would have sent in its place."""
         return spend.fetch(self._instance.name, next(self._instance.numbers))
 
-    def _begin(self, key: str, cost: int) -> KeySpend | None:
+    def _begin(self, key: str, cost: int, code: Code, now: float) -> KeySpend | None:
         """Return what a call spends at one key; `cost` may have any type. None: the key needs an entry."""
-        (name, place), code, in_force = names_of(key), self.code, self._instance.rules.in_force
+        (name, place), in_force = names_of(key), self._instance.rules.in_force
         if place in self._entries:
             return None
         quota = own = code.quota(key)
@@ -162,11 +158,10 @@ class Spending(Generic[E]):
             if not rule.is_plain:
                 return None
             quota = rule.quota
-        largest, is_denied = (quota.largest_cost, quota.denies_all) if quota.also else (quota.burst, not quota.rate)
-        if cost.__class__ is not int or not 0 < cost <= largest or is_denied:
+        if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
             return None
-        now, snapshot = self._clock(), self._dormant.take(place)
-        if (last := self._in_flight.get(place)) is not None and (before := last()) is not None:
+        snapshot, last = self._dormant.take(place), self._in_flight.get(place)
+        if last is not None and (before := last()) is not None:
             demand = before.demand
         else:
             demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
@@ -180,9 +175,8 @@ class Spending(Generic[E]):
             epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
         ):
             fill = first_fill(self._options.fill, int(snapshot.active_instances))
-        message = Spend(name, quota, cost, max(0.0, now - code.rank.since), fill, in_force.edition, code.rank.revision)
-        begun = KeySpend(key, place, message, own, demand, epoch, now)
-        begun.snapshot = snapshot
+        message = Spend(name, quota, cost, now - code.rank.since, fill, in_force.edition, code.rank.revision)
+        begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
         self._in_flight[place] = ref(begun)
         return begun
 
@@ -190,16 +184,19 @@ class Spending(Generic[E]):
         if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
             del self._in_flight[spend.place]
 
-    def _keep(self, spend: KeySpend, now: float) -> float:
-        """Count a spend that was charged, and remember its key; return when to forget it (inf: no need)."""
-        assert spend.spent is not None
-        self._answered(spend)
-        self._settled(spend.code, spend.message.cost, 0 < spend.epoch != spend.spent.epoch)
-        if spend.place in self._entries:
-            return math.inf
-        if len(self._entries) + self._dormant.at_most >= self._options.max_keys:
-            self._make_room()
-        return self._dormant.keep(spend.place, spend.packed(now), now, now)
+    def _keep(self, begun: Sequence[KeySpend], now: float) -> float:
+        """Count spends that were charged, and remember their keys; return when to forget one (inf: no need)."""
+        if now >= self._counts_at:
+            self._instance.count.learn(1, now)
+            self._counts_at = now + _COUNTED
+        kept: dict[str, bytes] = {}
+        for each in begun:
+            self._answered(each)
+            self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
+            if each.place not in self._entries:
+                kept[each.place] = each.packed(now)
+        self._dormant.make_room(len(self._entries) + len(kept))
+        return self._dormant.keep(kept, now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket.
@@ -213,10 +210,6 @@ class Spending(Generic[E]):
             last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
         asked_for = demand.left(now) if demand.is_repeated(cost) else 0.0
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
-
-    def _make_room(self) -> None:
-        """Forget dormant keys, if one more would be too many."""
-        self._dormant.make_room(len(self._entries) + len(self._dormant) + 1 - self._options.max_keys)
 
 
 def _is_late(spend: KeySpend, now: float) -> bool:

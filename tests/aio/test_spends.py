@@ -51,7 +51,6 @@ class Sender(Till):
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         super().__init__(clock)
         self.delay: float | None = 0.01
-        self.make: Callable[[SpendReply], object] = lambda reply: reply
         self.sent: list[asyncio.Future[Any]] = []
 
     def send_spend(
@@ -60,7 +59,7 @@ class Sender(Till):
         self.calls.append([[each.key for each in group] for group in groups])
         answer = asyncio.get_running_loop().create_future()
         self.sent.append(answer)
-        reply = self.make(self.memory.spend(groups, look=look, within=within))
+        reply = self.memory.spend(groups, look=look, within=within)
 
         def arrive() -> None:
             if not answer.done():
@@ -250,7 +249,6 @@ async def test_who_spends_at_a_store_that_hangs_leaves_in_time() -> None:
     await limiter.close()
 
 
-@TILLS
 @pytest.mark.parametrize(
     "reply",
     [
@@ -261,20 +259,17 @@ async def test_who_spends_at_a_store_that_hangs_leaves_in_time() -> None:
     ],
     ids=["an error", "too few groups", "too many buckets", "no reply"],
 )
-async def test_a_store_that_answers_nonsense_leaves_nobody_waiting(make: Make, reply: Callable[[Any], Any]) -> None:
-    till = make()
-    if isinstance(till, Sender):
-        till.make = reply
-    else:
-        right = till.memory.spend
+async def test_a_store_that_answers_nonsense_leaves_nobody_waiting(reply: Callable[[Any], Any]) -> None:
+    till = Till()
+    right = till.memory.spend
 
-        def wrong(groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
-            told = reply(right(groups, look=look, within=within))
-            if isinstance(told, Exception):
-                raise told
-            return told
+    def wrong(groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
+        told = reply(right(groups, look=look, within=within))
+        if isinstance(told, Exception):
+            raise told
+        return told
 
-        till.memory.spend = wrong  # type: ignore[method-assign]
+    till.memory.spend = wrong  # type: ignore[method-assign]
     limiter = limiter_on(till)
     found = await asyncio.gather(*[limiter.acquire(key, timeout=0) for key in "abc"], return_exceptions=True)
     assert [each is None or isinstance(each, StoreUnavailable) for each in found] == [True] * 3

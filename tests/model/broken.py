@@ -383,15 +383,15 @@ BREAKS = {
         Break(
             "spends are not counted",
             "keyspace.spending:Spending._keep",
-            "self._settled(spend.code, spend.message.cost, 0 < spend.epoch != spend.spent.epoch)",
+            "self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)",
             "pass",
             "one spends",
         ),
         Break(
             "a spend does not lower what is admitted",
             "keyspace.key_spend:is_charged",
-            "all([spent.is_charged",
-            "any([True or spent.is_charged",
+            "all(map(_IS_CHARGED, outcome))",
+            "True",
             "one spends",
         ),
         Break(
