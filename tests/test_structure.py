@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_489,
+    "lines": 51_473,
     "functions": 3_974,
     "files": 343,
     "classes of one name": 10,

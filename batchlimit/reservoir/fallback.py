@@ -36,7 +36,7 @@ class OpenBucket:
 
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
         """Return (tokens, 0.0 s): what is wanted, and a burst on top, so that it lasts."""
-        return max(wish.queued, wish.more) + self._plenty, 0.0
+        return wish.queued + wish.more + self._plenty, 0.0
 
     def put_back(self, tokens: int, now: float) -> None:
         """There is no less of it."""

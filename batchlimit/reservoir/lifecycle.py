@@ -72,8 +72,8 @@ class Lifecycle:
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Return the request to send when no caller is here, if any.
 
-        Tokens in use are renewed before they expire. Tokens that nobody used go back, and so do those that are too
-        few for who waits. A reservoir that was empty and unused for a while retires.
+        Tokens in use are renewed before they are few or expire. Tokens that nobody used go back, and so do those that
+        are too few for who waits. A reservoir that was empty and unused for a while retires.
         """
         state, requests = self._state, self._requests
         self._admission.advance(now)

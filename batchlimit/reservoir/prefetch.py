@@ -51,17 +51,15 @@ def next_look(spare: int, demand: float) -> float:
 class Prefetch:
     """Fetches more tokens in the background before those that are here run out.
 
-    `wants_refill` says that it is time to: the next `tend` sends the request. `checks_at` is when `tend` looks at the
-    number of tokens again (inf: not at all). A caller who finds fewer than `tokens.low_watermark` asks at once. All
-    three come from a watermark that was set after a grant, so there is nothing to `stop` unless `is_set`. An interrupt
-    between two lines never leaves one of them without `is_set`: a refill would be wanted again after every answer.
+    `checks_at` is when `tend` looks at the number of tokens again (inf: not at all), and renews them if it is time to.
+    `wants_refill` says that a caller found fewer than `tokens.low_watermark`: the next `tend` asks for more.
     """
 
-    __slots__ = ("_state", "checks_at", "is_set", "wants_refill")
+    __slots__ = ("_state", "checks_at", "wants_refill")
 
     def __init__(self, state: KeyState) -> None:
         self._state = state
-        self.wants_refill = self.is_set = False
+        self.wants_refill = False
         self.checks_at = math.inf
 
     def __repr__(self) -> str:
@@ -72,20 +70,16 @@ class Prefetch:
         state = self._state
         demand, tokens = state.demand.rate, state.tokens.available
         low = 0 if state.denials.dry_for(1, now) else low_mark(tokens, demand, state.view.round_trip)
-        self.is_set = low > 0  # first
         state.tokens.set_low_watermark(low)
-        seconds = first_look(tokens, low, demand) if low else math.inf
-        self.checks_at = now + seconds if seconds < math.inf else math.inf
+        self.checks_at = now + first_look(tokens, low, demand) if low else math.inf
 
     def check_watermark(self, now: float) -> None:
-        """Start a refill shortly before the tokens would fall below the low watermark; else set the next check."""
+        """Set the next check: now, if it is time to fetch more, shortly before callers come upon the watermark."""
         tokens = self._state.tokens
         if not tokens.low_watermark:
             self.checks_at = math.inf  # the tokens expired or were given back, or a caller came upon the watermark
         elif now >= self.checks_at:
-            seconds = next_look(tokens.available - tokens.low_watermark, self._state.demand.rate)
-            self.checks_at = now + seconds
-            self.wants_refill = self.wants_refill or seconds == 0.0
+            self.checks_at = now + next_look(tokens.available - tokens.low_watermark, self._state.demand.rate)
 
     def want_refill(self) -> None:
         """Fewer tokens are here than the low watermark: from now on they may be spent, and more are wanted."""
@@ -105,6 +99,4 @@ class Prefetch:
 
     def stop(self) -> None:
         """A request is sent, so nothing is wanted or checked until its answer."""
-        self._state.tokens.low_watermark, self.checks_at = 0, math.inf
-        self.wants_refill = False
-        self.is_set = False  # last
+        self._state.tokens.low_watermark, self.checks_at, self.wants_refill = 0, math.inf, False

@@ -164,8 +164,7 @@ class Requests:
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
         untold = state.tokens.refused - self.refusals_told, max(0, state.shadow_refused - self.shadow_told)
         ask = Ask(who, number, *tokens, held, back, max_wait, age, *known, weight, *rank, *untold)
-        if self._prefetch.is_set:
-            self._prefetch.stop()
+        self._prefetch.stop()
         self._state.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None, whole_burst)
         self._begin(fetch, waiter)

@@ -58,8 +58,8 @@ class RuleInForce:
             self._change_mode(mode, now)
         state.own, state.is_outdated = own, True
         self._admission.obey(own)
+        self._prefetch.stop()
         if own.denies_all:
-            self._prefetch.stop()
             state.lease.take_all()
         else:
             state.denials = NO_DENIALS
@@ -90,7 +90,7 @@ class RuleInForce:
         """
         state = self._state
         self._rules.hear(UNTOLD, now)
-        wanted = math.ceil(state.demand.rate * LEASE) + 2 * state.queue.cost + state.overdraft.total
+        wanted = math.ceil(state.demand.rate * LEASE) + state.queue.tokens
         state.fallback.bucket = open_bucket = OpenBucket(state.quota)
         borrow(state, open_bucket, wanted, now)
         self._admission.advance(now)
@@ -102,11 +102,8 @@ class RuleInForce:
         if state.mode == "open" and state.lease.borrowed:
             state.fallback.end(state.lease, now)
             state.lease.disown()
-            state.fallback.bucket = None
         state.mode = mode
         _own_fallback(state)
-        if state.mode == "open":
-            self._prefetch.stop()
         if state.mode == "shadow":
             for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
                 self._admission.refuse(waiter, now)
@@ -123,7 +120,6 @@ class RuleInForce:
         if trial == (None if state.trial is None else state.trial.quota):
             return
         state.count(now)
-        _own_fallback(state)
         state.trial = None if trial is None else Trial(trial, now)
 
 

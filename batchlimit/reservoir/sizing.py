@@ -284,7 +284,4 @@ def wanted(sizer: BatchSizer, usage: Usage) -> int:
     if not isinstance(want, _NUMBERS) or want != want:  # nan
         raise TypeError(f"{type(sizer).__name__}.want() must return a whole number of tokens, not {want!r}")
     quota = usage.quota
-    most = quota.largest_cost if quota.also else quota.burst
-    if want < 0:
-        return 0
-    return int(want) if want < most else most
+    return int(min(max(want, 0), quota.largest_cost if quota.also else quota.burst))

@@ -56,6 +56,16 @@ def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() ->
     assert next(caller.reservoir.tokens.lock_free) == LEASE
 
 
+@pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
+def test_each_such_grant_pays_what_is_owed_and_lasts_for_half_a_second_and_a_burst(owed: int, demand: float) -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    caller.reservoir.corrections.debit(owed, 0.0)
+    opened(caller, rules)
+    caller.step(caller.join(1), 0.0)
+    assert (figures(caller.reservoir).owed, caller.held) == (0, demand * LEASE + 100)
+
+
 def test_each_such_grant_is_a_reason_to_look_at_the_overrides() -> None:
     rules = Rules()
     caller = Entry(rules=rules)
@@ -90,6 +100,14 @@ def test_leased_tokens_go_back_whole_and_none_are_fetched_ahead() -> None:
     assert (back.tokens, caller.held) == (59, 0)
     caller.reservoir.gave_back(0.1)
     assert caller.reservoir.lifecycle.tend(0.2) is None
+
+
+def test_leased_tokens_go_back_though_it_ended_before_anybody_came() -> None:
+    rules = Rules()
+    caller = Entry(tokens=60, rules=rules)
+    opened(caller, rules)
+    closed(caller, rules)
+    assert caller.tend(0.0).ask.back == 60
 
 
 def test_an_answer_that_was_under_way_is_not_obeyed_and_its_tokens_go_back() -> None:
@@ -155,6 +173,18 @@ def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> Non
     back = caller.refund(1, 0.3)
     assert back is not None
     assert back.refund == 1, "more than was admitted: that was of before"
+
+
+def test_a_minute_later_a_refund_is_of_what_the_bucket_gave() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    opened(caller, rules)
+    caller.step(caller.join(9), 0.0)
+    closed(caller, rules, 0.2)
+    assert caller.refund(2, 60.1) is None
+    back = caller.refund(2, 60.2)
+    assert back is not None
+    assert back.refund == 2
 
 
 def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:

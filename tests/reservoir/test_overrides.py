@@ -159,10 +159,12 @@ def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
 def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
     rules = Rules()
     caller = entry(rules, tokens=60)
+    caller.reservoir.prefetch.want_refill()
     rules.set(NOTHING)
     caller.reservoir.rule.reconsider(0.0)
     caller.reservoir.to_wake()
     assert caller.held == 0
+    assert caller.reservoir.lifecycle.tend(0.0) is None
     assert caller.reservoir.tokens.denied_until == 1.0, "then it looks again"
     assert isinstance(caller.step(caller.join(1)), Refuse)
 
@@ -239,6 +241,7 @@ def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
     leader = caller.join(1)
     caller.refuse(caller.fetch(leader))
     assert isinstance(caller.step(leader), Wait)
+    caller.woken()
     rules.set(HIGH)
     caller.reservoir.rule.reconsider(0.0)
     assert leader in caller.woken()

@@ -145,10 +145,11 @@ def test_what_was_counted_stays_when_a_trial_ends() -> None:
     rules = Rules()
     rules.in_force = InForce.at(Overrides(7, [Override("*", Quota(1.0, 10), mode="shadow")]), 0.0)
     caller = Entry(rules=rules)
-    caller.grant(caller.fetch(caller.join(50)), tokens=50)
+    caller.grant(caller.fetch(caller.join(50)), tokens=60)
+    caller.reservoir.tokens.take(10)
     rules.in_force = InForce.at(Overrides(8), 0.0)
     caller.reservoir.rule.reconsider(0.0)
-    assert told(caller) == (50, 40, 0)
+    assert told(caller) == (60, 50, 0)
     assert caller.reservoir.state.trial is None
 
 
@@ -161,7 +162,10 @@ def test_what_was_counted_stays_when_a_trial_ends() -> None:
         (Quota(10.0, 10, [Quota(1.0, 12)]), 1, [(0.0, 10), (1.0, 10)], [0, 7]),
         (Quota(0.0), 1, [(0.0, 3)], [3]),
         (Quota(0.5, 1), 3, [(0.0, 1), (0.0, 1), (0.0, 1)], [0, 1, 1]),  # parts of a token are carried on
+        (Quota(0.5, 1), 3, [(0.0, 1), (0.0, -1)], [0, 0]),
         (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 10)], [0, 10]),  # a clock that steps back refills nothing
+        (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 0), (5.0, 1)], [0, 0, 1]),
+        (Quota(10.0, 10), 1, [(0.0, 13), (0.0, -3), (0.0, 1)], [3, -3, 1]),  # what is taken back was not admitted
     ],
 )
 def test_a_trial_counts_as_a_bucket_of_its_share(
@@ -178,6 +182,7 @@ def test_a_key_with_a_trial_stays_until_its_share_is_full() -> None:
     assert trial.full_at(2) == pytest.approx(1.0 + 2.5 / 0.5), "what was spent is taken for spread over that second"
     trial.count(0, 2, 60.0)
     assert trial.full_at(2) == 60.0
+    assert trial.full_at(3) == 60.0, "of more instances each one's share is smaller"
 
 
 def test_who_is_admitted_in_shadow_mode_spends_nothing_of_a_lease_and_has_nothing_to_confirm() -> None:

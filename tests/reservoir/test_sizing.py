@@ -44,6 +44,7 @@ BOTH = Quota(100.0, 100, [Quota(100.0, 50)])
         (FractionBatch(0.1), BOTH, 0.0, 0, 0, 5),
         (GrowingBatch(), LARGE, 0.0, 0, 0, 10),
         (GrowingBatch(first=4), LARGE, 0.0, 0, 0, 4),
+        (GrowingBatch(first=1), LARGE, 0.0, 0, 0, 1),
         (GrowingBatch(), LARGE, 0.0, 10, 0, 15),
         (GrowingBatch(), LARGE, 0.0, 15, 0, 23),
         (GrowingBatch(), LARGE, 0.0, 23, 1, 11),
@@ -57,6 +58,11 @@ def test_each_sizer_wants_what_its_rule_says(
     sizer: BatchSizer, quota: Quota, demand: float, last: int, left: int, want: int
 ) -> None:
     assert sizer.want(Usage(quota, demand, last, left)) == want
+
+
+@pytest.mark.parametrize(("quota", "want"), [(LARGE, 120), (HUNDRED, 60)])
+def test_of_a_rich_bucket_the_default_leases_for_longer(quota: Quota, want: int) -> None:
+    assert TimeBatch().want(Usage(quota, 100.0, 0, 0, rich=True)) == want
 
 
 @given(st.floats(0.0, 1e9), st.floats(0.001, 1e6), st.integers(1, 10**9))
@@ -115,7 +121,7 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
         ),
         (GrowingBatch, {"grow": 0.5}, ValueError, "GrowingBatch.grow must be a finite number of at least 1, not 0.5"),
         (GrowingBatch, {"shrink": -1}, ValueError, "GrowingBatch.shrink must be a finite number from 0 to 1, not -1"),
-        (FixedBatch, {"tokens": -5}, ValueError, "a batch must be a whole number of tokens, not -5"),
+        (FixedBatch, {"tokens": -1}, ValueError, "a batch must be a whole number of tokens, not -1"),
         (
             Options,
             {"sizer": FixedBatch},
@@ -190,6 +196,7 @@ def test_demand_decays_by_e_in_a_kernel_of_silence() -> None:
     demand = Demand(0.0)
     demand.observe(100, 0.0)
     before = demand.rate
+    assert [demand.left(at) for at in (-1.0, 0.0, KERNEL)] == pytest.approx([before, before, before / math.e])
     demand.observe(0, KERNEL)
     assert demand.rate == pytest.approx(before / math.e)
 
