@@ -62,10 +62,15 @@ F = TypeVar("F", bound=Forkable)
 
 
 class Forkables(Generic[F]):
-    """All objects of one kind that live: a fork concerns each of them, and tells nobody else. It keeps none alive."""
+    """All objects of one kind that live: a fork concerns each of them, and tells nobody else. It keeps none alive.
+
+    Attributes:
+        adopters: each is called with every one that is made; empty outside of tests.
+    """
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[F] = weakref.WeakSet()
+        self.adopters: list[Callable[[F], None]] = []
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
@@ -73,8 +78,10 @@ class Forkables(Generic[F]):
         return iter(list(self._all))
 
     def add(self, thing: F) -> None:
-        """Tell it of each fork."""
+        """Tell it of each fork, and the adopters of it."""
         self._all.add(thing)
+        for adopt in self.adopters:
+            adopt(thing)
 
     def _after_fork(self) -> None:
         for each in self:

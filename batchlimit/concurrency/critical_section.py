@@ -1,5 +1,6 @@
-"""What happens under the lock of a gate: its changes, one at a time, its queue, and what may be told to give up."""
+"""What happens under the lock of a gate: its changes, its limit, its queue, and what may be told to give up."""
 
+import logging
 import math
 import threading
 import weakref
@@ -12,10 +13,13 @@ from typing import TypeVar
 from batchlimit.base.setting import whole
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.concurrency.gate import Gate, Reason
+from batchlimit.concurrency.law import Calibrated, Law, state_of
+from batchlimit.concurrency.laws.simple import Settable, Watched
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit.events import log_event
 
 CLOSED = "this concurrency limiter was closed"
 
@@ -77,11 +81,9 @@ class CriticalSection:
 
     def run_deferred(self) -> None:
         """Make the changes that were deferred, by this thread or another one."""
-        try:
+        with suppress(IndexError):
             while True:
                 self.deferred.popleft()()
-        except IndexError:
-            pass
 
     def wake(self, served: Sequence[GateWaiter]) -> None:
         """Wake these waiters; one that cannot be woken gives its place to the next. Requires that the lock is free."""
@@ -97,6 +99,72 @@ class CriticalSection:
     def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
         is_ours = waiter.served and waiter.gate is self.gate
         return self.gate.take_back(waiter, self.clock()) if is_ours else ()
+
+
+Changed = Callable[..., object]
+"""Called when the limit has changed, with the limit before and after; and why, where that is asked for."""
+
+
+def checked(limit: int) -> int:
+    """Return a limit that a law gave, raised to 1 if it is lower; TypeError if it is no whole number."""
+    if limit.__class__ is not int:
+        raise TypeError(f"a law must give a whole number of calls, not {limit!r}")
+    return limit if limit > 0 else 1
+
+
+class LimitControl:
+    """Sets the limit of a gate: when a call ended, somebody set that of its law, or the watchers end a period."""
+
+    __slots__ = ("_has_failed", "_listeners", "_section", "law")
+
+    def __init__(self, section: CriticalSection, law: Law) -> None:
+        self._section, self.law = section, law
+        self._has_failed = False
+        self._listeners: tuple[tuple[Changed, bool], ...] = ()
+        if isinstance(setting := law.law if isinstance(law, Watched) else law, Settable):
+            setting.listen(lambda: self._resize(lambda now: self.law.limit, "operator"))
+
+    def listen(self, changed: Changed, why: bool) -> None:
+        """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""
+        with self._section.lock:
+            self._listeners += ((changed, why),)
+
+    def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> Sequence[GateWaiter]:
+        """Set a limit that the law gave; return the waiters that were served. Requires the lock.
+
+        Why is what the law says; or what the call says that it learnt from, which may have been `dropped`.
+        """
+        gate, limit = self._section.gate, checked(limit)
+        if (before := gate.limit) == limit:
+            return ()
+        why = why or state_of(self.law).why or ("room" if limit > before else "loss" if dropped else "late")
+        served = gate.resize(limit, now, why)
+        if listeners := self._listeners:
+            self._section.deferred.append(lambda: self._tell(listeners, before, limit, why))
+        return served
+
+    @staticmethod
+    def _tell(listeners: Sequence[tuple[Changed, bool]], before: int, after: int, why: str) -> None:
+        for changed, asks_why in listeners:
+            try:
+                changed(before, after, *([why] if asks_why else ()))
+            except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
+                log_event("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
+
+    def calibrate(self, events: Sequence[str]) -> None:
+        """Tell the law what the watchers saw in a period; take over its limit."""
+        law = self.law
+        assert isinstance(law, Calibrated)
+        self._resize(lambda now: law.calibrate(events, now), "watchers")
+
+    def _resize(self, limit: Callable[[int], int], why: str) -> None:
+        section = self._section
+        section.change(lambda: self.take_over(limit(now := section.clock()), now, why))
+
+    def report(self, error: Exception) -> None:
+        """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""
+        level, self._has_failed = logging.DEBUG if self._has_failed else logging.ERROR, True
+        log_event("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))
 
 
 class GateQueue:

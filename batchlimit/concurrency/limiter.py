@@ -13,10 +13,8 @@ from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.law import Law
-from batchlimit.concurrency.laws.aimd import Gitaly
 from batchlimit.concurrency.laws.knee.knee import Knee
-from batchlimit.concurrency.limit_control import by_time_of_day
-from batchlimit.concurrency.locked_gate import Bypass, LockedGate, check_functions
+from batchlimit.concurrency.locked_gate import Bypass, LockedGate, check_functions, prepared
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
@@ -53,10 +51,8 @@ class BaseLimiter(Unique):
             raise TypeError(f"queue must be like Queue(100), not {queue!r}")
         check_functions(classify, bypass, clock)
         watchers = tuple(watchers)
-        if isinstance(law, Gitaly) and not watchers:
-            raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
         check_shedding(shedding, watchers)
-        law = by_time_of_day(law, clock)
+        law = prepared(law, clock, is_watched=bool(watchers))
         self._locked_gate = LockedGate(
             law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, watchers=watchers, clock=clock
         )

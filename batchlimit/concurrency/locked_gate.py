@@ -1,6 +1,7 @@
 """The gate and its law behind one lock: threads and tasks enter and leave through it."""
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,10 +10,18 @@ from typing import Any
 from batchlimit.base.setting import function
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
-from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, GateQueue, SheddablePermits
+from batchlimit.concurrency.critical_section import (
+    CLOSED,
+    CriticalSection,
+    GateQueue,
+    LimitControl,
+    SheddablePermits,
+    checked,
+)
 from batchlimit.concurrency.gate import Gate, Reason
-from batchlimit.concurrency.law import Law, Outcome, Sample, baselines_of, state_of
-from batchlimit.concurrency.limit_control import LimitControl, checked
+from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample, baselines_of, state_of
+from batchlimit.concurrency.laws.knee.knee import Knee
+from batchlimit.concurrency.laws.simple import Gitaly, Watched
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import BYPASS, HELD, LEFT, OVER, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
@@ -28,6 +37,18 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 
 # Looked up once: an attribute of an Enum class takes 30 ns.
 SUCCESS, DROPPED, IGNORED = Outcome
+
+
+def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
+    """Return a law for a gate: it learns what watchers saw, and drains by the time of day, if the clock is a real one.
+
+    Raises ValueError for one that would stay still.
+    """
+    if isinstance(law, Gitaly) and not is_watched:
+        raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
+    if isinstance(law, Knee) and clock is time.monotonic_ns:
+        law._share_time(time.time_ns() - time.monotonic_ns())
+    return Watched(law) if is_watched and not isinstance(law, Calibrated) else law
 
 
 def check_functions(classify: Classify, bypass: Bypass | None, clock: Callable[[], int]) -> None:
@@ -64,12 +85,10 @@ class LockedGate:
         self.counts = Counts(key)
         self.gate_queue = GateQueue(self._section, self.counts)
         self.sheddable = SheddablePermits(self._section, self.counts)
-        self.control = LimitControl(self._section, law, watchers)  # for changes that no call brings
+        self.control = LimitControl(self._section, law)  # for changes that no call brings
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
         live_gates.add(self)
-        for told in on_creation:
-            told(self)
 
     def __repr__(self) -> str:
         return f"<LockedGate of {self.control.law!r}: {self._section.gate!r}>"
@@ -123,10 +142,10 @@ class LockedGate:
         finally:
             del refusal  # which would refer to itself, by this frame
 
-    def tell_time(self, clock: Callable[[], int], time: Any) -> None:
+    def tell_time(self, clock: Callable[[], int], wakeups: Any) -> None:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
         self.clock = self._section.clock = clock
-        self.time = time
+        self.time = wakeups
 
     def _place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
@@ -259,5 +278,3 @@ class LockedGate:
 
 live_gates: Forkables[LockedGate] = Forkables()
 """Every gate of this process."""
-on_creation: list[Callable[[LockedGate], None]] = []
-"""Each is called with every gate that is made; empty outside of tests."""

@@ -129,10 +129,6 @@ class Partition:
         """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
         return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
 
-    def lent_in(self, now_ns: int) -> int:
-        """Return in how many ns the places kept for it will be lent, if no call claims them."""
-        return self.asked_ns + _LENT_AFTER_NS - now_ns
-
 
 class PartitionTable:
     """The partitions of one gate."""
@@ -161,7 +157,8 @@ class PartitionTable:
 
     def lent_in(self, now_ns: int, otherwise: int) -> int:
         """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
-        return min((each.lent_in(now_ns) for each in self.by_name.values() if each.kept(now_ns)), default=otherwise)
+        kept = [each.asked_ns for each in self.by_name.values() if each.kept(now_ns)]
+        return min(kept) + _LENT_AFTER_NS - now_ns if kept else otherwise
 
 
 def _fraction(part: float) -> Fraction:

@@ -102,22 +102,9 @@ class Ranked(Protocol):
 W = TypeVar("W", bound=Ranked)
 
 
-class OldestTurn:
-    """Says when it is the turn of who has waited longest: at one of 8 places that waiters of several priorities get."""
-
-    __slots__ = ("_served",)
-
-    def __init__(self) -> None:
-        self._served = 0
-
-    @property
-    def is_now(self) -> bool:
-        """Whether the next place is for who has waited longest."""
-        return self._served % _SHARE == _SHARE - 1
-
-    def pass_on(self) -> None:
-        """Count a place that went to one of several priorities."""
-        self._served += 1
+def is_oldests(served: int) -> bool:
+    """Whether the next place is for who has waited longest, by how many waiters of several priorities got one."""
+    return served % _SHARE == _SHARE - 1
 
 
 def kept_for_lower(length: int) -> int:
@@ -200,13 +187,12 @@ class Waiting:
     after each change, and a waiter that is gone is skipped.
     """
 
-    __slots__ = ("_lines", "_newest_first", "_numbers", "_turn", "count")
+    __slots__ = ("_lines", "_newest_first", "_numbers", "_served", "count")
 
     def __init__(self, order: Order) -> None:
         self._newest_first = order == "lifo"
         self._lines: dict[Partition, Ranks[GateWaiter]] = {}
-        self._turn = OldestTurn()
-        self._numbers = 0
+        self._served = self._numbers = 0
         self.count = 0
 
     def add(self, waiter: GateWaiter) -> None:
@@ -232,15 +218,15 @@ class Waiting:
     def pass_turn(self) -> None:
         """Count the place that a waiter gets, before it leaves."""
         if self._has_several_priorities():
-            self._turn.pass_on()
+            self._served += 1
 
     def heads(self) -> Sequence[GateWaiter]:
         """Return the next waiter of each partition: those under their guarantee first, then by priority and order."""
-        is_oldests = self._turn.is_now and self._has_several_priorities()
-        heads = [line.oldest() if is_oldests else line.head() for line in self._lines.values() if line]
+        by_age = is_oldests(self._served) and self._has_several_priorities()
+        heads = [line.oldest() if by_age else line.head() for line in self._lines.values() if line]
         if len(heads) > 1:
-            sign = -1 if self._newest_first and not is_oldests else 1
-            rank = 0 if is_oldests else -1
+            sign = -1 if self._newest_first and not by_age else 1
+            rank = 0 if by_age else -1
             heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, rank * w.priority, sign * w.number))
         return heads
 

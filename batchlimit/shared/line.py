@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from batchlimit.bucket.slot_messages import SlotReply
-from batchlimit.concurrency.queue import OldestTurn, Queue, Ranks, kept_for_lower
+from batchlimit.concurrency.queue import Queue, Ranks, is_oldests, kept_for_lower
 from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Claim, Place
 
@@ -27,13 +27,12 @@ class SlotWaiter:
 class Line:
     """All waiters: by priority, and of equal ones in the order in which they came."""
 
-    __slots__ = ("_hasty", "_numbers", "_ranks", "_turn", "leaving", "queue")
+    __slots__ = ("_hasty", "_numbers", "_ranks", "_served", "leaving", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self._ranks: Ranks[SlotWaiter] = Ranks(newest_first=queue.order == "lifo")
-        self._turn = OldestTurn()
-        self._numbers = 0
+        self._served = self._numbers = 0
         self._hasty: set[SlotWaiter] = set()
         # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
         self.leaving: dict[SlotWaiter, None] = {}
@@ -97,9 +96,9 @@ class Line:
         """Return the one to serve next, which is leaving."""
         waiter = self._ranks.head()
         if len(self._ranks.priorities) > 1:
-            if self._turn.is_now:
+            if is_oldests(self._served):
                 waiter = self.first
-            self._turn.pass_on()
+            self._served += 1
         self.leaving[waiter] = None
         return waiter
 

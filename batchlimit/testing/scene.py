@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from batchlimit.admin.admin import Admin
 from batchlimit.base.unique import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
-from batchlimit.concurrency.keyed import gates as keyed_gates
-from batchlimit.concurrency.keyed.gates import KeyedGates
-from batchlimit.concurrency.locked_gate import LockedGate, live_gates, on_creation
+from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
+from batchlimit.concurrency.locked_gate import LockedGate, live_gates
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
@@ -38,19 +37,19 @@ class Gates:
 
     def restore(self) -> None:
         """Have gates do again what they did."""
-        on_creation.clear()
-        keyed_gates.on_creation.clear()
+        live_gates.adopters.clear()
+        live_tables.adopters.clear()
         undo = list(self._undo.values())
         self._undo.clear()
         for each in undo:
             each()
 
     def _change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
-        on_creation[:] = [lambda gate: self._one(gate, gates)]
-        keyed_gates.on_creation[:] = [lambda table: self._one(table, tables)]
+        live_gates.adopters[:] = [lambda gate: self._one(gate, gates)]
+        live_tables.adopters[:] = [lambda table: self._one(table, tables)]
         for gate in live_gates:
             self._one(gate, gates)
-        for table in keyed_gates.live_tables:
+        for table in live_tables:
             self._one(table, tables)
 
     def _one(self, one: T, change: Callable[[T], Undo]) -> None:

@@ -7,8 +7,8 @@ all or none, and callers never wait for each other in a circle. The memory is bo
 under way.
 
 Parts: a limiter has KeyedGates, which find or make the LockedGate of a key. A permit is from the gate of its key, and
-is an ordinary Permit or AsyncPermit. AcquireOrder says in which order one caller acquires several keys, and where it
-may wait.
+is an ordinary Permit or AsyncPermit. `entering` says in which order one caller acquires several keys, and where it may
+wait.
 
 A gate is kept in `by_key`, where calls find it without a lock. When more keys come, gates that nobody used since the
 last look are kept no longer. A gate with a permit stays alive all the same, since the permit refers to it, and

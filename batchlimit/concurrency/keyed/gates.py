@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
-from batchlimit.concurrency.critical_section import CLOSED
+from batchlimit.concurrency.critical_section import CLOSED, Changed
 from batchlimit.concurrency.keyed.limits import (
     ENDED,
     Keyed,
@@ -18,13 +19,10 @@ from batchlimit.concurrency.keyed.limits import (
     KeyStatistics,
     PatternStatistics,
     SharedLaw,
-    made,
-    patterns,
 )
 from batchlimit.concurrency.law import Law
-from batchlimit.concurrency.laws.fixed import Fixed
-from batchlimit.concurrency.limit_control import Changed
-from batchlimit.concurrency.locked_gate import Bypass, LockedGate
+from batchlimit.concurrency.laws.simple import Fixed
+from batchlimit.concurrency.locked_gate import Bypass, LockedGate, prepared
 from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import Counts
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -77,14 +75,18 @@ class KeyedGates:
         shedding: Shedding | None,
         clock: Callable[[], int],
     ) -> None:
-        self.pattern_of = patterns(limits)
+        self.pattern_of = limits_by_name(
+            limits,
+            '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}',
+            lambda name, number, given: KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given)),
+        )
         self._watchers = watchers
         of_keys = [each for each in limits.values() if isinstance(each, Keyed)]
         self.watches_keys = any(each.watchers for each in of_keys)
         self.sheds = shedding is not None or any(each.shedding for each in of_keys)
         for each in of_keys:
             if callable(each.limit) and not self._is_watched(each):
-                made(each.limit, clock, is_watched=False)  # what cannot work says so now, not at the first call
+                prepared(each.limit(), clock, is_watched=False)  # what cannot work says so now, not at the first call
         self._shedder = None if shedding is None else Shedder(shedding)
         self._classify, self._bypass, self.clock = classify, bypass, clock
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
@@ -98,8 +100,6 @@ class KeyedGates:
         self._is_closed = False
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
         live_tables.add(self)
-        for told in on_creation:
-            told(self)
 
     def __repr__(self) -> str:
         return f"<KeyedGates: {len(self._known)} keys>"
@@ -197,7 +197,7 @@ class KeyedGates:
 
     def _make(self, key: str, pattern: KeyPattern) -> LockedGate:
         self._forget_gone()
-        bypass = None if self._bypass is None else partial(_bypassed, self._bypass, key)
+        bypass = None if (asked := self._bypass) is None else lambda operation, _partition: asked(operation, key)
         gate = LockedGate(
             self._law(pattern),
             partitions=pattern.keyed.partitions,
@@ -222,7 +222,7 @@ class KeyedGates:
             return Fixed(keyed.limit)
         if (shared := self._shared.get(pattern)) is not None:
             return shared
-        law = made(keyed.limit, self.clock, self._is_watched(keyed))
+        law = prepared(keyed.limit(), self.clock, is_watched=self._is_watched(keyed))
         if keyed.shared:
             law = self._shared[pattern] = SharedLaw(law)
         return law
@@ -256,11 +256,5 @@ class KeyedGates:
                 del self._known[known.key]
 
 
-def _bypassed(bypass: Bypass, key: str, operation: str, _partition: str) -> bool:
-    return bypass(operation, key)
-
-
 live_tables: Forkables[KeyedGates] = Forkables()
 """Every table of gates in the process."""
-on_creation: list[Callable[[KeyedGates], None]] = []
-"""Each is called with every table that is made; empty outside of tests."""

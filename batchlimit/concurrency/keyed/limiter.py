@@ -8,7 +8,7 @@ from batchlimit.base.unique import AsyncClosing, Closing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.keyed.base import BaseKeyedLimiter
-from batchlimit.concurrency.keyed.permits import AcquireOrder, AsyncPermits, Permits, entering
+from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits, entering
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.permit import Permit
 
@@ -158,7 +158,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             1
             >>> limiter.close()
         """
-        order, held = AcquireOrder(self._order(keys)), list[Permit]()
+        order, held = self._order(keys), list[Permit]()
         permit_of = partial(Permit, operation=operation, priority=priority, sheddable=sheddable)
         waiting = entering(self._gates, order, patience(timeout), permit_of, partition, held)
         try:
@@ -168,7 +168,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             waiting.close()
         for permit in held if sheddable else ():
             permit._locked_gate.sheddable.add(permit)
-        return Permits(order.this_round(), held)
+        return Permits(order, held)
 
     def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
@@ -253,7 +253,7 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
             TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire_all`.
         """
         permit_of = partial(AsyncPermit, operation=operation, priority=priority, sheddable=sheddable)
-        return AsyncPermits(self._gates, AcquireOrder(self._order(keys)), patience(timeout), permit_of, partition)
+        return AsyncPermits(self._gates, self._order(keys), patience(timeout), permit_of, partition)
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

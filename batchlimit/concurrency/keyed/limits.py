@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from batchlimit.base.histogram import Histogram
-from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.redaction import shown
 from batchlimit.concurrency.law import Calibrated, Law, Sample, WrappingLaw, baselines_of
-from batchlimit.concurrency.laws.aimd import Gitaly
-from batchlimit.concurrency.laws.fixed import Fixed
-from batchlimit.concurrency.limit_control import by_time_of_day, calibrated
+from batchlimit.concurrency.laws.simple import Fixed
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 from batchlimit.concurrency.shedding import Shedding, check_shedding
@@ -22,16 +19,6 @@ from batchlimit.concurrency.watchers.watcher import Watcher
 T = TypeVar("T")
 MakeLaw = Callable[[], Law]
 MakeWatchers = Callable[[str], Iterable[Watcher]]
-
-
-def made(make: MakeLaw, clock: Callable[[], int], is_watched: bool) -> Law:
-    """Make the law of a key, whose drains coincide with those of others; ValueError for one that would stay still."""
-    law = by_time_of_day(make(), clock)
-    if not is_watched and isinstance(law, Gitaly):
-        raise ValueError(
-            f"{law!r} needs watchers= of the limiter or of Keyed: without any the limits of keys stay still"
-        )
-    return calibrated(law) if is_watched else law
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +86,6 @@ class KeyPattern:
     name: str  # The name or pattern
     number: int  # Where it stands among the limits. Several keys are acquired in this order.
     keyed: Keyed  # What each of its keys gets
-
-
-def patterns(limits: Mapping[str, int | Keyed]) -> Callable[[str], KeyPattern]:
-    """Return the function from a key to its pattern, which raises ValueError for a key without one."""
-    example = '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}'
-    return limits_by_name(
-        limits,
-        example,
-        lambda name, number, given: KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given)),
-    )
 
 
 class SharedLaw(WrappingLaw):

@@ -16,41 +16,9 @@ _ROUNDS = 3
 """How often a caller lets go of everything before it begins to hold what it has while it waits."""
 
 
-class AcquireOrder:
-    """Says which key a caller acquires next, and whether it may wait there.
-
-    At first a caller waits only while it holds nothing. If the next key has no room, it lets go of all that it holds,
-    and waits at that key. So a full key keeps no place of another key from others. But if every key is full for long,
-    such a caller might never get them all: by the time it has one, another one is taken. So after three such rounds it
-    waits with what it holds, and acquires in the order of the limits. All callers do so in the same order: two of them
-    never wait for each other.
-    """
-
-    __slots__ = ("_first", "_keys", "_rounds")
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        """`keys` are in the order of the limits."""
-        self._keys, self._first, self._rounds = tuple(keys), keys[0], 0
-
-    def this_round(self) -> tuple[str, ...]:
-        """Return the keys in the order in which to acquire them in this round."""
-        if self._rounds >= _ROUNDS:
-            return self._keys
-        return (self._first, *(key for key in self._keys if key != self._first))
-
-    def may_wait(self, key: str) -> bool:
-        """Whether the caller waits at this key, if there is no room."""
-        return self._rounds >= _ROUNDS or key == self._first
-
-    def turned_away(self, key: str) -> None:
-        """Begin the next round: this key had no room, and what was held is given back."""
-        self._first = key
-        self._rounds += 1
-
-
 def entering(
     gates: KeyedGates,
-    order: AcquireOrder,
+    keys: Sequence[str],
     seconds: float,
     permit_of: Callable[[LockedGate], P],
     partition: str,
@@ -58,19 +26,27 @@ def entering(
 ) -> Generator[tuple[P, float], None, None]:
     """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
+    At first a caller waits only while it holds nothing. If the next key has no room, it lets go of all that it holds,
+    and waits at that key. So a full key keeps no place of another key from others. But if every key is full for long,
+    such a caller might never get them all: by the time it has one, another one is taken. So after three such rounds it
+    waits with what it holds, and acquires in the order of the limits, in which `keys` are. All callers do so in the
+    same order: two of them never wait for each other.
+
     Yields:
         Each permit that is to wait in a queue, and for how many seconds at most. The caller goes on when it is held,
         and closes this if it waited in vain.
     """
     until = gates.clock() + seconds * _SECOND
+    order, rounds = keys, 0
     try:
         while not held:
-            for key in order.this_round():
+            for key in order:
                 gate = gates.by_key.get(key) or gates.find(key)
                 permit = permit_of(gate)
                 if patience := gate.enter(permit, partition, max(0.0, (until - gates.clock()) / _SECOND)):
-                    if not order.may_wait(key):
-                        order.turned_away(key)
+                    if rounds < _ROUNDS and key != order[0]:
+                        rounds += 1
+                        order = keys if rounds == _ROUNDS else [key, *(each for each in keys if each != key)]
                         _give_back(held)
                         break
                     yield permit, patience
@@ -94,6 +70,12 @@ class _Together:
     __slots__ = ()
 
     _permits: Sequence[Permit | AsyncPermit]
+    _keys: Sequence[str]  # in the order of the limits
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, in the order in which they were acquired; before that in the order of the limits."""
+        return tuple(str(each._locked_gate.counts.key) for each in self._permits) or tuple(self._keys)
 
     def success(self) -> None:
         """Complete all permits: the call was served."""
@@ -178,12 +160,12 @@ class Permits(_Together):
         >>> limiter.close()
     """
 
-    __slots__ = ("_permits", "keys")
+    __slots__ = ("_keys", "_permits")
 
     _permits: Sequence[Permit]
 
     def __init__(self, keys: Sequence[str], permits: Sequence[Permit]) -> None:
-        self.keys, self._permits = tuple(keys), permits
+        self._keys, self._permits = keys, permits
 
     def check(self) -> None:
         """Raise if this call was told to give up at any key; a sheddable call is to call this now and then.
@@ -220,29 +202,24 @@ class AsyncPermits(_Together):
         ('user:ann', 'all')
     """
 
-    __slots__ = ("_gates", "_order", "_partition", "_permit_of", "_permits", "_seconds", "_was_awaited")
+    __slots__ = ("_gates", "_keys", "_partition", "_permit_of", "_permits", "_seconds", "_was_awaited")
 
     _permits: list[AsyncPermit]
 
     def __init__(
         self,
         gates: KeyedGates,
-        order: AcquireOrder,
+        keys: Sequence[str],
         seconds: float,
         permit_of: Callable[[LockedGate], AsyncPermit],
         partition: str,
     ) -> None:
-        self._gates, self._order, self._seconds, self._permit_of = gates, order, seconds, permit_of
+        self._gates, self._keys, self._seconds, self._permit_of = gates, keys, seconds, permit_of
         self._partition = partition
         self._permits, self._was_awaited = [], False
 
     def __repr__(self) -> str:
         return f"<AsyncPermits of {len(self.keys)} keys: {'entered' if self._was_awaited else 'not entered'}>"
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys, in the order in which they were acquired, or will be."""
-        return self._order.this_round()
 
     def __await__(self) -> Generator[object, None, Self]:
         return self._enter().__await__()
@@ -261,7 +238,7 @@ class AsyncPermits(_Together):
         if self._was_awaited:
             raise RuntimeError(f"{self!r} was awaited before")
         self._was_awaited = True
-        waiting = entering(self._gates, self._order, self._seconds, self._permit_of, self._partition, self._permits)
+        waiting = entering(self._gates, self._keys, self._seconds, self._permit_of, self._partition, self._permits)
         try:
             for permit, seconds in waiting:
                 permit._partition = self._partition

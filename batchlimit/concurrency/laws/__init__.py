@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.laws.aimd import AIMD, Gitaly, Watched
-    from batchlimit.concurrency.laws.fixed import Fixed, Settable
     from batchlimit.concurrency.laws.gradient import Gradient, Gradient2, square_root
     from batchlimit.concurrency.laws.knee.knee import Knee
     from batchlimit.concurrency.laws.periodic import Periodic, Tumbling, p95
+    from batchlimit.concurrency.laws.simple import AIMD, Fixed, Gitaly, Settable, Watched
     from batchlimit.concurrency.laws.vegas import Vegas, log10
     from batchlimit.concurrency.laws.windowed import AverageWindow, PercentileWindow, Summary, Window, Windowed
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
-            "batchlimit.concurrency.laws.aimd": "AIMD Gitaly Watched",
-            "batchlimit.concurrency.laws.fixed": "Fixed Settable",
+            "batchlimit.concurrency.laws.simple": "AIMD Fixed Gitaly Settable Watched",
             "batchlimit.concurrency.laws.gradient": "Gradient Gradient2 square_root",
             "batchlimit.concurrency.laws.knee.knee": "Knee",
             "batchlimit.concurrency.laws.periodic": "Periodic Tumbling p95",

@@ -7,7 +7,6 @@ import pytest
 
 from batchlimit import Queue
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.limits import patterns
 from batchlimit.laws import AIMD, Fixed
 
 LIMITS: dict[str, int | Keyed] = {"*": 1, "repo:*": 2, "repo:42": 3, "repo:4*": 4, "user:[ab]*": Keyed(5)}
@@ -24,12 +23,15 @@ LIMITS: dict[str, int | Keyed] = {"*": 1, "repo:*": 2, "repo:42": 3, "repo:4*": 
     ],
 )
 def test_the_key_itself_comes_first_then_patterns_in_their_order_and_last_the_star(key: str, name: str) -> None:
-    assert patterns(LIMITS)(key).name == name
+    limiter = KeyedConcurrencyLimiter(LIMITS)
+    with limiter.acquire(key):
+        assert limiter.statistics().patterns[name].in_flight == 1
 
 
 def test_several_keys_are_acquired_in_the_order_of_the_limits() -> None:
-    find = patterns({"user:*": 1, "all": 1, "repo:*": 1})
-    assert [find(key).number for key in ("user:x", "all", "repo:y")] == [0, 1, 2]
+    limiter = KeyedConcurrencyLimiter({"user:*": 1, "all": 1, "repo:*": 1})
+    with limiter.acquire_all(["all", "repo:y", "user:x"]) as permits:
+        assert permits.keys == ("user:x", "all", "repo:y")
 
 
 @pytest.mark.parametrize(

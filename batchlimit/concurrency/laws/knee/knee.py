@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from batchlimit.base import setting
 from batchlimit.concurrency.law import CountingLaw, LawState, Sample
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
-from batchlimit.concurrency.laws.knee.drain import Drains
-from batchlimit.concurrency.laws.knee.span import Span
+from batchlimit.concurrency.laws.knee.span import Drains, Span
 
 _SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
 """A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s."""

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from batchlimit.concurrency.laws.knee.drain import Drains
+from batchlimit.concurrency.laws.knee.span import Drains
 
 _SECOND = 10**9
 _SPAN = _SECOND // 5
