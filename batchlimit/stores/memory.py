@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.base.unique import Unique
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from batchlimit.stores.optional import AsyncPauses
     from batchlimit.stores.protocols import AsyncRuleStore
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _SECOND = 1_000_000
 
 
@@ -88,13 +90,7 @@ class MemoryStore(Unique):
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        with not_reentered(self._lock):
-            now = self._now()
-            if (bucket := self._live(key, now)) is None:
-                return 0
-            credited = bucket.give_back(back, now)
-            self._buckets[key] = bucket, now + bucket.expires_in()
-        return credited
+        return self._change(key, None, lambda bucket, now: bucket.give_back(back, now)) or 0
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
@@ -104,26 +100,20 @@ class MemoryStore(Unique):
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""
-        with not_reentered(self._lock):
-            now = self._now()
-            if (bucket := self._live(key, now)) is None:
-                return None
-            before = bucket.reset(now, forget=forget)
-            self._buckets[key] = bucket, now + bucket.expires_in()
-        return before
+        return self._change(key, None, lambda bucket, now: bucket.reset(now, forget=forget))
 
     @property
     def pauses(self) -> "MemoryPauses":
         """See Pausable."""
         return MemoryPauses(self)
 
-    def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], float]) -> float:
-        """Change a bucket; one that is not there begins by the quota, if there is one."""
+    def _change(self, key: str, quota: Quota | None, change: Callable[[Bucket, int], T]) -> T | None:
+        """Change a bucket, and return what that tells. One that is not there begins by the quota; None: without one."""
         with not_reentered(self._lock):
             now = self._now()
             bucket = self._live(key, now) or (self._bucket(quota, now) if quota else None)
             if bucket is None:
-                return 0.0
+                return None
             changed = change(bucket, now)
             self._buckets[key] = bucket, now + bucket.expires_in()
         return changed
@@ -162,7 +152,7 @@ class MemoryPauses:
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float:
         lasting = math.ceil(seconds * _SECOND)
-        return self._store._change(key, quota, lambda bucket, now: bucket.pause(lasting, now)) / _SECOND
+        return (self._store._change(key, quota, lambda bucket, now: bucket.pause(lasting, now)) or 0) / _SECOND
 
     def resume(self, key: str) -> bool:
         return bool(self._store._change(key, None, lambda bucket, now: bucket.resume(now)))
@@ -196,11 +186,21 @@ class _Awaited:
         return awaited
 
 
+def _awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method to be awaited, which calls this one and never waits."""
+
+    async def call(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        told: T = getattr(self._store, method.__name__)(*args, **options)
+        return told
+
+    return call
+
+
 class AsyncMemoryStore(Unique):
     """An AsyncStore on a MemoryStore, which threads may use at the same time."""
 
     __slots__ = ("_store",)
-    is_prompt = True
+    is_prompt = spends_together = True
     _instead = MemoryStore._instead
 
     def __init__(self, store: MemoryStore) -> None:
@@ -225,22 +225,11 @@ class AsyncMemoryStore(Unique):
     def pauses(self) -> "AsyncPauses":
         return cast("AsyncPauses", _Awaited(self._store.pauses))
 
-    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        return self._store.take(key, quota, ask)
-
-    spends_together = True
-
-    async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
-        return self._store.spend(groups, look=look)
-
-    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        return self._store.give_back(key, quota, back)
-
-    async def peek(self, key: str, quota: Quota) -> Level:
-        return self._store.peek(key, quota)
-
-    async def probe(self, key: str) -> None:
-        self._store.probe(key)
+    take = _awaited(MemoryStore.take)
+    spend = _awaited(MemoryStore.spend)
+    give_back = _awaited(MemoryStore.give_back)
+    peek = _awaited(MemoryStore.peek)
+    probe = _awaited(MemoryStore.probe)
 
     def after_fork(self) -> None:
         """Replace the lock: a thread of the parent may hold the old one, which would stay locked for ever."""

@@ -50,11 +50,18 @@ class ClusterTransport:
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         client: Any = self._client or self._connected()
+        reply: Sequence[Any]
         try:
-            return _run(client, name, buckets[0], arguments)
+            try:
+                reply = client.evalsha(digest(name), 1, buckets[0], *arguments)
+            except NoScriptError:
+                # EVAL goes where the EVALSHA went, and leaves the script there. redis-py would send SCRIPT LOAD to all
+                # known primaries: one of them may be down, and the one that a slot moves to may not be among them.
+                reply = client.eval(script(name), 1, buckets[0], *arguments)
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             client.nodes_manager.initialize()
             raise RedisClusterException("a node of the cluster is new") from error
+        return reply
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         client: Any = self._client or self._connected()
@@ -97,17 +104,6 @@ def slot_owner(client: Any, bucket: str) -> str:
     return nodes[0].name if nodes else NOBODY if slots else ""
 
 
-def _run(client: Any, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-    reply: Sequence[Any]
-    try:
-        reply = client.evalsha(digest(name), 1, bucket, *arguments)
-    except NoScriptError:
-        # EVAL goes where the EVALSHA went, and leaves the script there. redis-py would send SCRIPT LOAD to all known
-        # primaries: one of them may be down, and the one that a slot moves to may not be among them.
-        reply = client.eval(script(name), 1, bucket, *arguments)
-    return reply
-
-
 class AsyncClusterTransport:
     """A cluster. Its client connects at the first call."""
 
@@ -118,13 +114,27 @@ class AsyncClusterTransport:
         self.address = client_address(self.client)
 
     async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+        reply: Sequence[Any]
         try:
-            return await self._run(name, buckets[0], arguments)
+            if self.client.get_default_node() is None:
+                # Without it redis-py sends first calls to any node, and every fifth MOVED closes all callers'
+                # connections.
+                await self.client.initialize()
+            self._look_anew()
+            try:
+                reply = await self.client.evalsha(digest(name), "1", buckets[0], *arguments)
+            except NoScriptError:  # as of the threads
+                reply = await self.client.eval(script(name), "1", buckets[0], *arguments)
+            except ClusterError as error:
+                if "TTL exhausted" not in str(error):
+                    raise
+                reply = await _follow(self.client, name, buckets[0], arguments)
         except KeyError as error:  # redis-py's way to say that no node has the slot
             raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             await self.client.aclose()
             raise RedisClusterException("a node of the cluster is new") from error
+        return reply
 
     async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         if self.client.get_default_node() is None:
@@ -156,22 +166,6 @@ class AsyncClusterTransport:
             self.client._initialize = False
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.get_running_loop().create_task(_looked(self.client), context=Context())
-
-    async def _run(self, name: str, bucket: str, arguments: Arguments) -> Sequence[Any]:
-        reply: Sequence[Any]
-        if self.client.get_default_node() is None:
-            # Without it redis-py sends first calls to any node, and every fifth MOVED closes all callers' connections.
-            await self.client.initialize()
-        self._look_anew()
-        try:
-            reply = await self.client.evalsha(digest(name), "1", bucket, *arguments)
-        except NoScriptError:  # see _run of the threads
-            reply = await self.client.eval(script(name), "1", bucket, *arguments)
-        except ClusterError as error:
-            if "TTL exhausted" not in str(error):
-                raise
-            reply = await _follow(self.client, name, bucket, arguments)
-        return reply
 
 
 AsyncTransport = AsyncServerTransport | AsyncClusterTransport

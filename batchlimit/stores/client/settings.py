@@ -132,55 +132,45 @@ def _name(value: str) -> str:
     return value
 
 
-_YES = ("true or false", lambda value: _TRUTH[value.lower()])
-_TEXT = ("text", str)
-_FLAGS = (
-    "names of ssl.VerifyFlags, with commas between",
-    lambda value: [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")],
-)
-_TIME = ("a number of seconds above 0", _seconds)
 _REQUIRED = ("none", "optional", "required")
-
 _BEFORE = {"host": "redis://host", "port": "redis://host:6379", "path": "unix:///path"}
 
+
+def _all(names: str, form: str, read: Read) -> dict[str, tuple[str, Read]]:
+    return dict.fromkeys(names.split(), (form, read))
+
+
 OPTIONS: dict[str, tuple[str, Read]] = {
+    **_all(
+        "lib_name lib_version password ssl_ca_certs ssl_ca_data ssl_ca_path ssl_certfile ssl_ciphers ssl_keyfile "
+        "ssl_password username",
+        "text",
+        str,
+    ),
+    **_all(
+        "decode_responses legacy_responses retry_on_timeout socket_keepalive ssl_check_hostname ssl_validate_ocsp "
+        "ssl_validate_ocsp_stapled",
+        "true or false",
+        lambda value: _TRUTH[value.lower()],
+    ),
+    **_all("socket_connect_timeout socket_timeout", "a number of seconds above 0", _seconds),
+    **_all(
+        "ssl_exclude_verify_flags ssl_include_verify_flags",
+        "names of ssl.VerifyFlags, with commas between",
+        lambda value: [ssl.VerifyFlags[each.strip()] for each in value.strip("[]").split(",")],
+    ),
     "client_name": ("of letters, digits and signs, without spaces", _name),
     "db": ("a whole number of at least 0", _whole(0)),
-    "decode_responses": _YES,
     "encoding": ("an encoding that Python knows", lambda value: codecs.lookup(value).name),
     "encoding_errors": (
         "a way to treat errors that Python knows",
         lambda value: (codecs.lookup_error(value), value)[1],
     ),
     "health_check_interval": ("a whole number of seconds of at least 0", _whole(0)),
-    "legacy_responses": _YES,
-    "lib_name": _TEXT,
-    "lib_version": _TEXT,
     "max_connections": ("a whole number of at least 1", _whole(1)),
-    "password": _TEXT,
     "protocol": ("2 or 3", _whole(2, 3)),
-    "retry_on_timeout": _YES,
-    "socket_connect_timeout": _TIME,
-    "socket_keepalive": _YES,
     "socket_read_size": ("a whole number of bytes of at least 1", _whole(1)),
-    "socket_timeout": _TIME,
-    "ssl_ca_certs": _TEXT,
-    "ssl_ca_data": _TEXT,
-    "ssl_ca_path": _TEXT,
     "ssl_cert_reqs": ("none, optional or required", lambda value: _REQUIRED[_REQUIRED.index(value.lower())]),
-    "ssl_certfile": _TEXT,
-    "ssl_check_hostname": _YES,
-    "ssl_ciphers": _TEXT,
-    "ssl_exclude_verify_flags": _FLAGS,
-    "ssl_include_verify_flags": _FLAGS,
-    "ssl_keyfile": _TEXT,
-    "ssl_min_version": (
-        "771 (TLS 1.2) or 772 (TLS 1.3)",
-        lambda value: ssl.TLSVersion(_whole(771, 772)(value)),
-    ),
-    "ssl_password": _TEXT,
-    "ssl_validate_ocsp": _YES,
-    "ssl_validate_ocsp_stapled": _YES,
-    "username": _TEXT,
+    "ssl_min_version": ("771 (TLS 1.2) or 772 (TLS 1.3)", lambda value: ssl.TLSVersion(_whole(771, 772)(value))),
 }
 """By name: the expected form, and a parser. Other options of redis-py are no text: for those make your own client."""
