@@ -41,7 +41,7 @@ from batchlimit.base.lazy import names
 if TYPE_CHECKING:
     from batchlimit.shared.holdings import SharedKeyStatistics, SharedStatistics
     from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
-    from batchlimit.shared.limits import Shared
+    from batchlimit.shared.local_slots import Shared
     from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
@@ -49,7 +49,7 @@ else:  # where __getattr__ would hide a name that there is not
         {
             "batchlimit.shared.limiter": "AsyncSharedConcurrencyLimiter SharedConcurrencyLimiter",
             "batchlimit.shared.permit": "AsyncSharedPermit SharedPermit",
-            "batchlimit.shared.limits": "Shared",
+            "batchlimit.shared.local_slots": "Shared",
             "batchlimit.shared.holdings": "SharedKeyStatistics SharedStatistics",
         },
     )

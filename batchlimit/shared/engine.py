@@ -13,12 +13,10 @@ from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
 from batchlimit.shared.held_slots import Claim, Place
-from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots, forget, refusal
+from batchlimit.shared.local_slots import LocalSlots, Shared, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, LeaseRenewer
-from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
 
 W = TypeVar("W", ThreadWakeup, TaskWakeup)
@@ -37,7 +35,7 @@ class Engine:
         weight: int,
         clock: Callable[[], int],
     ) -> None:
-        self._store, self._limit_of, self._weight, self.clock = store, limit_of, weight, clock
+        self.store, self._limit_of, self._weight, self.clock = store, limit_of, weight, clock
         self._new_renewer = partial(LeaseRenewer, store, lender, policy_of, clock)
         self.renewer = self._new_renewer()
         self.holdings = self.renewer.holdings
@@ -45,12 +43,7 @@ class Engine:
         _living.add(self)
 
     def __repr__(self) -> str:
-        return f"<Engine of {len(self.holdings.keys)} keys>"
-
-    def own_store(self, store: Store, connect_timeout: float) -> None:
-        """Close this store at the end."""
-        self.renewer.owned = store
-        self._store.allow(connect_timeout)
+        return f"<Engine of {len(self.holdings)} keys>"
 
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
@@ -60,11 +53,11 @@ class Engine:
         with not_reentered(holdings.lock):
             if self.renewer.is_closed:
                 raise LimiterClosed(CLOSED)
-            if (slots := holdings.keys.by_key.get(permit.key)) is None:
+            if (slots := holdings.by_key.get(permit.key)) is None:
                 shared = self._limit_of(check_key(permit.key))
                 slots = LocalSlots(permit.key, shared, self.renewer.new_name, self._weight)
                 self.renewer.start()
-                holdings.keys.add(slots)
+                holdings.add(slots)
             now, claim = self.clock(), Claim(permit, self.renewer.gone)
             claim.key = permit.key
             permit._place = slots.enter(now, claim)
@@ -92,7 +85,7 @@ class Engine:
             return
         holdings = self.holdings
         with holdings.lock:
-            slots = holdings.keys.by_key.get(permit.key)
+            slots = holdings.by_key.get(permit.key)
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
                 holdings.note(slots, self.clock())
@@ -119,10 +112,10 @@ class Engine:
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
         parents = self.renewer
-        for slots in parents.holdings.keys:
+        for slots in parents.holdings:
             forget(slots)
         self._inherited = self._inherited, parents  # kept for ever: its destructors may take locks of the parent
-        self._store.after_fork()
+        self.store.after_fork()
         self.renewer = self._new_renewer()
         self.holdings = self.renewer.holdings
         self.renewer.owned, self.renewer.is_closed = parents.owned, parents.is_closed

@@ -35,10 +35,6 @@ class SlotLease:
             self.ended = True
         return self.ended
 
-    def end(self) -> None:
-        """Be over, whatever the clock says: in a forked child."""
-        self.ended = True
-
 
 class Claim(ref[object]):
     """A permit that may be gone, by its key. Its end calls C code alone, which no signal handler interrupts."""
@@ -56,8 +52,7 @@ class Place:
     def __init__(self, lease: SlotLease, token: int, claim: Claim | None = None) -> None:
         self.lease, self.token, self.claim = lease, token, claim
         self._is_lost = False
-        # Returns the permit that has to `hurry` when this is lost, if there is one. By name, for it may be pickled.
-        self.holder: Callable[[], Any] = _nobody
+        self.holder: Callable[[], Any] | None = None  # returns the permit that has to `hurry` when this is lost
 
     def is_lost(self, now: int) -> bool:
         """Whether the slot may belong to somebody else by now."""
@@ -69,12 +64,8 @@ class Place:
 
     def give_up(self) -> None:
         """Tell the permit that this place is lost, from any thread."""
-        if (holder := self.holder()) is not None:
-            holder.hurry()
-
-
-def _nobody() -> None:
-    return None
+        if self.holder is not None and (permit := self.holder()) is not None:
+            permit.hurry()
 
 
 SEQUENCE = 1 << 14

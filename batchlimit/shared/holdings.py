@@ -69,73 +69,110 @@ class SharedStatistics:
 
 
 class Holdings:
-    """What callers take from and give back to, and what the thread that asks the store looks after."""
+    """What callers take from and give back to, and what the thread that asks the store looks after.
 
-    __slots__ = ("_admitted", "asks", "clock", "keys", "lock", "lost", "refused", "wake")
+    No key has two LocalSlots. It has 12 public methods, because callers, pushes and that thread use it; those that say
+    so require the lock.
+    """
+
+    __slots__ = (
+        "_admitted", "_name", "_numbers", "_plan",
+        "asks", "by_key", "by_name", "clock", "lock", "lost", "refused", "wake",
+    )  # fmt: skip
 
     def __init__(self, name: Callable[[str], str], clock: Callable[[], int]) -> None:
         """`name` returns the name by which pushes tell of a key."""
         self.lock = own_lock()  # held to touch the rest; never while a waiter is woken or the store is asked
-        self.keys, self.clock = Keys(name), clock  # ns, which never run backwards
+        self.by_key: dict[str, LocalSlots] = {}
+        self.by_name: dict[str, LocalSlots] = {}
+        self._plan: list[tuple[float, int, LocalSlots]] = []  # a heap: when to ask about which key
+        self._name, self._numbers, self.clock = name, itertools.count(), clock  # ns, which never run backwards
         self._admitted = self.refused = self.lost = self.asks = 0  # admitted: of keys that are not in use any more
         self.wake = Event()  # set when the thread that asks the store has to look sooner than it meant to
 
-    def note(self, slots: LocalSlots, now: float) -> None:
-        """Plan the next ask about a key; wake the thread if it is due. Requires the lock."""
-        if self.keys.note(slots, now):
-            self.wake.set()
+    def __iter__(self) -> Iterator[LocalSlots]:
+        return iter(list(self.by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def add(self, slots: LocalSlots) -> None:
+        """Keep these slots until nothing is left of them. Requires the lock."""
+        name = self._name(slots.key)  # first: a signal handler that raises leaves both of them, or none
+        self.by_key[slots.key] = self.by_name[name] = slots
 
     def drop(self, slots: LocalSlots) -> bool:
         """Forget a key of which nothing is left here or at the store. Requires the lock."""
-        if not slots.is_over:
-            return False
-        if self.keys.drop(slots):
+        if slots.is_over and self.by_key.get(slots.key) is slots:
+            del self.by_key[slots.key], self.by_name[self._name(slots.key)]
             self._admitted += slots.admitted
-        return True
+        return slots.is_over
+
+    def note(self, slots: LocalSlots, now: float) -> None:
+        """Plan the next ask about a key; wake the thread if that is sooner than it meant to look. Requires the lock."""
+        if slots.due >= slots.planned:
+            return
+        heapq.heappush(self._plan, (slots.due, next(self._numbers), slots))
+        slots.planned = slots.due  # last: who is interrupted before has it looked at once too often
+        if slots.due <= now or self._plan[0][2] is slots:
+            self.wake.set()
+
+    def due(self, now: float) -> list[LocalSlots]:
+        """Return those about which the store is to be asked now. Requires the lock."""
+        due: dict[LocalSlots, None] = {}
+        while self._plan and self._plan[0][0] <= now:
+            planned, _, slots = heapq.heappop(self._plan)
+            if slots.due <= now:
+                slots.planned = math.inf
+                due[slots] = None
+            elif planned == slots.planned:  # an ask came first
+                slots.planned = math.inf
+                self.note(slots, now)
+        return list(due)
+
+    def next(self) -> float:
+        """Return when the store is to be asked next (ns; inf: not before something happens)."""
+        return self._plan[0][0] if self._plan else math.inf
 
     def statistics(self) -> SharedStatistics:
         """Return what is held now, and what was counted."""
         by_key = dict[str, SharedKeyStatistics]()
         with self.lock:
             admitted = self._admitted
-            for slots in self.keys:
+            for slots in self:
                 last = slots.asks.reply
                 told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
                 by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
                 admitted += slots.admitted
             return SharedStatistics(by_key, admitted, self.refused, self.lost, self.asks)
 
-    def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit."""
-        self._change(self.keys.by_key, key, lambda slots, now: slots.leave(place, now))
-
-    def desert(self, key: str, waiter: SlotWaiter) -> None:
-        """End a wait whose caller wants nothing any more."""
-        self._change(self.keys.by_key, key, lambda slots, now: slots.give_up(waiter, now))
-
-    def hear(self, name: str, push: SlotPush) -> None:
-        """Take over what the store told of a key without being asked."""
-        self._change(self.keys.by_name, name, lambda slots, now: slots.hear(push, now))
-
-    def _change(
-        self, keys: dict[str, LocalSlots], name: str, change: Callable[[LocalSlots, int], Sequence[SlotWaiter]]
+    def change(
+        self, key: str, change: Callable[[LocalSlots, int], Sequence[SlotWaiter]], *, is_name: bool = False
     ) -> None:
-        """Change the slots of a key, if it is in use, and wake those who were served."""
+        """Change the slots of a key, if it is in use, and wake those who were served. `is_name`: pushes call it so."""
         with self.lock:
-            if (slots := keys.get(name)) is None:
+            if (slots := (self.by_name if is_name else self.by_key).get(key)) is None:
                 return
             now = self.clock()
             woken = change(slots, now)
             self.note(slots, now)
         self.wake_all(slots, woken)
 
+    def leave(self, key: str, place: Place) -> None:
+        """Take back the place of a permit."""
+        self.change(key, lambda slots, now: slots.leave(place, now))
+
+    def hear(self, name: str, push: SlotPush) -> None:
+        """Take over what the store told of a key without being asked."""
+        self.change(name, lambda slots, now: slots.hear(push, now), is_name=True)
+
     def left_behind(self, gone: Iterable[Claim]) -> None:
         """Finish what callers left who were interrupted: their permits are gone, or they have woken nobody."""
         with self.lock:
-            by_key = {slots.key: set[Claim]() for slots in self.keys if slots.line or slots.line.leaving}
+            by_key = {slots.key: set[Claim]() for slots in self if slots.line or slots.line.leaving}
             for claim in gone:
                 by_key.setdefault(claim.key, set()).add(claim)
-            keys = [(slots, by_key[slots.key]) for slots in self.keys if slots.key in by_key]
+            keys = [(slots, by_key[slots.key]) for slots in self if slots.key in by_key]
         for slots, claims in keys:
             with self.lock:
                 now = self.clock()
@@ -147,7 +184,7 @@ class Holdings:
         """Ask about all keys where somebody waits: messages may have been lost."""
         with self.lock:
             now = self.clock()
-            for slots in self.keys:
+            for slots in self:
                 if slots.line:
                     slots.due = now
                     self.note(slots, now)
@@ -164,60 +201,3 @@ class Holdings:
                     now = self.clock()
                     woken.extend(slots.give_up(waiter, now))
                     self.note(slots, now)
-
-
-class Keys:
-    """Finds the slots of a key; no key has two. Every method requires the lock of the engine."""
-
-    __slots__ = ("_name", "_numbers", "_plan", "by_key", "by_name")
-
-    def __init__(self, name: Callable[[str], str]) -> None:
-        """`name` returns the name by which pushes tell of a key."""
-        self._name = name
-        self._numbers = itertools.count()
-        self.by_key: dict[str, LocalSlots] = {}
-        self.by_name: dict[str, LocalSlots] = {}
-        self._plan: list[tuple[float, int, LocalSlots]] = []  # a heap: when to ask about which key
-
-    def __iter__(self) -> Iterator[LocalSlots]:
-        return iter(list(self.by_key.values()))
-
-    def __len__(self) -> int:
-        return len(self.by_key)
-
-    def add(self, slots: LocalSlots) -> None:
-        """Keep these slots until nothing is left of them."""
-        name = self._name(slots.key)  # first: a signal handler that raises leaves both of them, or none
-        self.by_key[slots.key] = self.by_name[name] = slots
-
-    def drop(self, slots: LocalSlots) -> bool:
-        """Forget slots of which nothing is left, here or at the store; return whether they were kept until now."""
-        if self.by_key.get(slots.key) is not slots:
-            return False
-        del self.by_key[slots.key], self.by_name[self._name(slots.key)]
-        return True
-
-    def note(self, slots: LocalSlots, now: float) -> bool:
-        """Plan the next ask about a key; return whether the thread that asks has to look sooner than it meant to."""
-        if slots.due >= slots.planned:
-            return False
-        heapq.heappush(self._plan, (slots.due, next(self._numbers), slots))
-        slots.planned = slots.due  # last: who is interrupted before has it looked at once too often
-        return slots.due <= now or self._plan[0][2] is slots
-
-    def due(self, now: float) -> list[LocalSlots]:
-        """Return those about which the store is to be asked now."""
-        due: dict[LocalSlots, None] = {}
-        while self._plan and self._plan[0][0] <= now:
-            planned, _, slots = heapq.heappop(self._plan)
-            if slots.due <= now:
-                slots.planned = math.inf
-                due[slots] = None
-            elif planned == slots.planned:  # an ask came first
-                slots.planned = math.inf
-                self.note(slots, now)
-        return list(due)
-
-    def next(self) -> float:
-        """Return when the store is to be asked next (ns; inf: not before something happens)."""
-        return self._plan[0][0] if self._plan else math.inf

@@ -1,6 +1,7 @@
 """The shared concurrency limiters: as many calls at once as each key may have over the whole fleet."""
 
 import asyncio
+import math
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
@@ -8,6 +9,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.clock import steady_ns
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.base.waking import ThreadWakeup
@@ -16,8 +18,7 @@ from batchlimit.quota.key import check_prefix
 from batchlimit.reservoir.options import check_seconds
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.holdings import SharedStatistics
-from batchlimit.shared.limits import Shared, limits_of
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.local_slots import Shared, limits_of
 from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
 from batchlimit.stores.client.address import look, sure
 from batchlimit.stores.open import open_store
@@ -32,13 +33,6 @@ class LendingStore(Store, Protocol):
     @property
     def slots(self) -> Any:
         """Lends slots, wakes those who wait for them, and tells what is lent."""
-
-
-def checked(priority: object) -> int:
-    """Return a priority, or raise TypeError."""
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise TypeError(f"priority must be a whole number, not {shown(priority)}")
-    return priority
 
 
 class BaseSharedLimiter(Unique):
@@ -58,10 +52,7 @@ class BaseSharedLimiter(Unique):
         limit_of, policy_of = limits_of(limits), failure_rule(on_failure)
         check_seconds("deadline", deadline)
         warn_if_uncounted(on_failure)
-        if isinstance(weight, bool) or not isinstance(weight, int):
-            raise TypeError(f"weight must be a whole number, not {shown(weight)}")
-        if not 1 <= weight <= 1_000_000:
-            raise ValueError(f"weight must be from 1 to 1,000,000, not {shown(weight)}")
+        whole("weight", weight, most=1_000_000)
         # An answer that comes after a quarter of a lease is of little use.
         shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
         guarded = GuardedStore(store, min(deadline, shortest / 4))
@@ -111,7 +102,8 @@ class BaseSharedLimiter(Unique):
         store = open_store(address, prefix=check_prefix(prefix), connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)
         limiter = cls(store, limits, weight=weight, deadline=deadline, on_failure=on_failure)
-        limiter._engine.own_store(store, connect_timeout)
+        limiter._engine.renewer.owned = store
+        limiter._engine.store.allow(connect_timeout)
         return limiter
 
     def __repr__(self) -> str:
@@ -180,18 +172,18 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
             ValueError: The key has no limit or is empty, or `timeout` is below 0.
         """
         permit, wait = SharedPermit(self._engine, key), patience(timeout)
-        if waits := self._engine.enter(permit, wait, checked(priority), ThreadWakeup):
-            self._wait(permit, *waits)
-        return permit
-
-    def _wait(self, permit: SharedPermit, waiter: SlotWaiter, turn: ThreadWakeup, seconds: float) -> None:
+        whole("priority", priority, -math.inf, math.inf)
+        if (waits := self._engine.enter(permit, wait, priority, ThreadWakeup)) is None:
+            return permit
+        waiter, turn, seconds = waits
         warn_in_loop()
         try:
             turn.wait(seconds)
         except BaseException:
-            self._engine.holdings.desert(permit.key, waiter)
+            self._engine.holdings.change(key, lambda slots, now: slots.give_up(waiter, now))
             raise
         self._engine.stop_waiting(permit, waiter)
+        return permit
 
     def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
@@ -239,7 +231,9 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
             TypeError: `timeout` is no number, or `priority` no whole number.
             ValueError: `timeout` is below 0.
         """
-        return AsyncSharedPermit(self._engine, key, patience(timeout), checked(priority), cancel)
+        return AsyncSharedPermit(
+            self._engine, key, patience(timeout), whole("priority", priority, -math.inf, math.inf), cancel
+        )
 
     async def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""

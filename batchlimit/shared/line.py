@@ -37,9 +37,6 @@ class Line:
         # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
         self.leaving: dict[SlotWaiter, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._ranks)
-
     def __len__(self) -> int:
         return len(self._ranks)
 

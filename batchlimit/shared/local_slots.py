@@ -1,16 +1,64 @@
-"""The slots of one key in this process: who gets one, when the store is to be asked, and for how many."""
+"""What each key gets: a limit over the fleet, and its slots in this process, of which some are asked of the store."""
 
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 
+from batchlimit.base.patterns import limits_by_name
+from batchlimit.base.setting import between, whole
 from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import Claim, FencingTokens, HeldSlots, OutagePermits, Place
-from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import Asks, Line, SlotWaiter
 
 _SECOND = 1_000_000_000
+PATIENT = Queue(1000, max_wait=None)
+"""The queue of a limit that names none: `timeout=` alone says how long a caller waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The limit of each key that a pattern names, over the whole fleet.
+
+    Args:
+        limit: How many permits of one key may be held at once (whole number, at least 1).
+        queue: Where callers of this process wait (default: 1000 at most, as long as their `timeout` says).
+        lease: How long the store keeps the permits of a process that died (seconds, default 10.0; 0.1 to 3600). A
+            process that cannot reach the store loses its permits after nine tenths of that.
+
+    Raises:
+        TypeError: `limit` is no whole number, `queue` no Queue, or `lease` no number.
+        ValueError: `limit` or `lease` is out of its range.
+
+    Example:
+        >>> from batchlimit.shared import Shared, SharedConcurrencyLimiter
+        >>> limits = {"export:*": Shared(10, lease=30.0), "gpu": 64}
+        >>> with SharedConcurrencyLimiter.from_url("memory://", limits) as limiter:
+        ...     with limiter.acquire("export:42"):
+        ...         print("at most ten of export:42 in the fleet")
+        at most ten of export:42 in the fleet
+    """
+
+    limit: int
+    queue: Queue = PATIENT
+    lease: float = 10.0
+
+    def __post_init__(self) -> None:
+        whole("limit", self.limit, most=1_000_000_000)
+        if not isinstance(self.queue, Queue):
+            raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
+        between("lease", self.lease, 0.1, 3600.0, "[]")
+
+
+def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
+    """Return the function from a checked key to its limit, which raises ValueError for a key without one."""
+    return limits_by_name(
+        limits,
+        '{"export:*": 10, "gpu": 64}',
+        lambda _name, _number, given: given if isinstance(given, Shared) else Shared(given),
+    )
 
 
 class LocalSlots:
@@ -21,16 +69,12 @@ class LocalSlots:
 
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
+        self.limit = shared.limit  # as this instance was told
         self.line, self.outage, self._tokens = Line(shared.queue), OutagePermits(), FencingTokens()
         self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
         self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False
         self.admitted = 0
-
-    @property
-    def limit(self) -> int:
-        """How many slots there are, as this instance was told."""
-        return self._shared.limit
 
     @property
     def in_flight(self) -> int:
@@ -119,7 +163,7 @@ class LocalSlots:
         idle = held.count - held.busy
         return SlotAsk(
             instance=held.name,
-            limit=self._shared.limit,
+            limit=self.limit,
             lease=round(self._shared.lease * 1_000_000),
             weight=self._weight,
             returned=held.returned,
@@ -185,8 +229,7 @@ class LocalSlots:
 
 def forget(slots: LocalSlots) -> None:
     """Hold nothing: in a forked child."""
-    slots.held.lease.end()
-    slots.outage.lease.end()
+    slots.held.lease.ended = slots.outage.lease.ended = True
 
 
 def refusal(slots: LocalSlots, reason: str) -> ConcurrencyLimited:

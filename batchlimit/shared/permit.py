@@ -162,7 +162,7 @@ class AsyncSharedPermit(BaseSharedPermit):
             try:
                 await turn.wait(seconds, lambda: math.inf, lambda: None)
             except BaseException:
-                self._engine.holdings.desert(self.key, waiter)
+                self._engine.holdings.change(self.key, lambda slots, now: slots.give_up(waiter, now))
                 raise
             self._engine.stop_waiting(self, waiter)
         return self

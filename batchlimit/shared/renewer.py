@@ -1,26 +1,28 @@
-"""The thread that talks to the store about the slots of all keys of one limiter instance."""
+"""The threads that ask the store about the slots of all keys of one instance, and hear what it tells unasked."""
 
 import atexit
 import itertools
+import logging
 import math
 import os
 import secrets
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import uniform
 from typing import Any
 
-from batchlimit.bucket.slot_messages import SlotAsk
+from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
 from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.events import log_event
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
 from batchlimit.shared.held_slots import Claim, Place
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
-from batchlimit.shared.pushes import Listener
 from batchlimit.stores.outage import unavailable
 from batchlimit.stores.protocols import Store
 from batchlimit.sync.guarded_store import GuardedStore
@@ -34,6 +36,74 @@ _RETRY = (0.05, 0.15)
 """Seconds after a failed ask until the next one; none is sent while the circuit breaker is open."""
 FLUSH = 1.0
 """Seconds that `close` waits until the store has back what is free."""
+
+
+_READ = 1.0
+"""Seconds of silence after which a listener looks whether it is to end, and whether its subscription is alive."""
+_SHORT = 0.02
+"""A subscription that failed after fewer seconds is not tried again at once."""
+_PAUSE = (0.5, 1.0)
+"""Seconds before it is, at least and at most."""
+_LONG = 60.0
+"""The log tells of a failure after so many seconds without one; of others at the level DEBUG."""
+
+
+class Listener:
+    """Reads a subscription in a thread of its own. While it is away waiters look by themselves, which takes time."""
+
+    def __init__(
+        self,
+        subscribe: Callable[[], Any],
+        receive: Callable[[str, SlotPush], None],
+        back: Callable[[], None],
+        knock: Callable[[], bool],
+    ) -> None:
+        """Make one that does not read yet.
+
+        `subscribe` makes a Subscription, `back` is called after each, for pushes before it were lost, and `knock` has
+        a push published to this instance, if it returns True.
+        """
+        self._subscribe, self._receive, self._back, self._knock = subscribe, receive, back, knock
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="batchlimit-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read. RuntimeError if no thread can be had."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within a second."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        failed = -_LONG
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            try:
+                self._read(self._subscribe())
+            except Exception as error:  # noqa: BLE001  whatever it is: the next subscription may work
+                if self._stopped.is_set():  # whoever closes the store ends it
+                    return
+                now, before, failed = time.monotonic(), failed, time.monotonic()
+                level = logging.INFO if now - before >= _LONG else logging.DEBUG
+                message = "no pushes from the store; who waits looks by itself: %s"
+                log_event("store.no_pushes", message, error, level=level, reason=str(error))
+                if now - began < _SHORT:
+                    self._stopped.wait(uniform(*_PAUSE))
+
+    def _read(self, pushes: Any) -> None:
+        try:
+            pushes.open()
+            self._back()
+            has_knocked = False
+            while not self._stopped.is_set():
+                if push := pushes.read(_READ):
+                    self._receive(*push)
+                elif has_knocked:
+                    raise TimeoutError(f"the subscription did not hear within {_READ:g} s what was published to it")
+                has_knocked = push is None and self._knock()
+        finally:
+            pushes.close()
 
 
 class LeaseRenewer:
@@ -89,7 +159,7 @@ class LeaseRenewer:
     def _knocked(self, knock: Callable[[str, str], None]) -> bool:
         """Have something published to this instance, if any key is in use; return whether it was."""
         with self.holdings.lock:
-            used = next(iter(self.holdings.keys), None)
+            used = next(iter(self.holdings), None)
         if used is None:
             return False
         key = stored(used.key)
@@ -108,7 +178,7 @@ class LeaseRenewer:
         """Let nobody enter any more, and give back what is free; permits under way are kept until they end."""
         with self.holdings.lock:
             self.is_closed = True
-            woken = [(slots, slots.close(LimiterClosed(CLOSED), self._clock())) for slots in self.holdings.keys]
+            woken = [(slots, slots.close(LimiterClosed(CLOSED), self._clock())) for slots in self.holdings]
             for slots, _ in woken:
                 self.holdings.note(slots, self._clock())
             is_running = self._thread is not None
@@ -152,7 +222,7 @@ class LeaseRenewer:
                 if ask is not None:
                     self.holdings.wake_all(slots, self._answered(slots, ask, sent))
             if not due:
-                pause = (self.holdings.keys.next() - self._clock()) / _SECOND
+                pause = (self.holdings.next() - self._clock()) / _SECOND
                 self.holdings.wake.wait(max(0.0, pause))
         self._end()
 
@@ -167,9 +237,9 @@ class LeaseRenewer:
         if self._is_retired and not self.is_closed:
             self.close(0.0)
         with self.holdings.lock:
-            due = self.holdings.keys.due(self._clock())
+            due = self.holdings.due(self._clock())
             if self.is_closed and not due:
-                if not self.holdings.keys:
+                if not self.holdings:
                     return None
                 self._flushed.set()
         return due

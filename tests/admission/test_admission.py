@@ -210,7 +210,7 @@ def is_waiting(sides: Sides) -> bool:
     if isinstance(sides.permits, SharedConcurrencyLimiter):
         holdings = sides.permits._engine.renewer.holdings
         with holdings.lock:  # else the caller joins and leaves while its line is counted
-            return any(each.line.patient for each in holdings.keys)
+            return any(each.line.patient for each in holdings)
     return bool(told.waiting if hasattr(told, "waiting") else told.patterns["gpu"].waiting)
 
 

@@ -14,9 +14,8 @@ from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import TICK, SlotTable
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.shared.held_slots import SEQUENCE, Place
-from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots, forget
+from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 from tests.model.shapes import SlotShape
 from tests.model.slot_watch import SlotWatch, is_lost
 from tests.model.world import BEGINS, Event

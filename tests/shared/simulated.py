@@ -12,9 +12,8 @@ from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
 from batchlimit.bucket.slot_table import SlotTable
 from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Place
-from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, Shared
 
 SECOND = 1_000_000
 LEASE = 1.0

@@ -14,10 +14,9 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.shared import renewer as renewer_module
 from batchlimit.shared.held_slots import Claim
-from batchlimit.shared.holdings import Holdings, Keys, SharedKeyStatistics
-from batchlimit.shared.limits import Shared
+from batchlimit.shared.holdings import Holdings, SharedKeyStatistics
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, Shared
 from batchlimit.shared.renewer import LeaseRenewer
 from tests.shared.test_local_slots import World
 
@@ -34,7 +33,7 @@ def slots_of(key: str, due: float = 0.0) -> LocalSlots:
 
 def test_who_gets_a_slot_by_a_push_is_woken_at_once() -> None:
     holdings, slots, woken = Holdings(str, lambda: START), slots_of("gpu"), []
-    holdings.keys.add(slots)
+    holdings.add(slots)
     slots.line_up(SlotWaiter(lambda: woken.append("it"), True, 0, None), START)
     slots.answer(slots.ask(START), SlotReply(0, 1, -1, False, 1, 1, 2), START, START)
     assert woken == []
@@ -43,20 +42,22 @@ def test_who_gets_a_slot_by_a_push_is_woken_at_once() -> None:
 
 
 def test_the_next_key_is_the_one_that_is_due_first() -> None:
-    keys, later, sooner = Keys(str), slots_of("a", due=5), slots_of("b", due=3)
-    assert [keys.note(later, START), keys.note(sooner, START)] == [True, True]
-    assert keys.next() == sooner.due
-    assert [keys.note(each, START) for each in (later, sooner)] == [False, False], "nothing has changed"
-    assert keys.due(START + 4 * SECOND) == [sooner]
+    holdings, later, sooner = Holdings(str, lambda: START), slots_of("a", due=5), slots_of("b", due=3)
+    wakes = list[float]()
+    holdings.wake = SimpleNamespace(set=lambda: wakes.append(holdings.next()))  # type: ignore[assignment]
+    for slots in (later, sooner, later, sooner):  # at last nothing has changed
+        holdings.note(slots, START)
+    assert wakes == [later.due, sooner.due]
+    assert holdings.due(START + 4 * SECOND) == [sooner]
 
 
 def test_a_key_is_forgotten_once() -> None:
     holdings, slots = Holdings(str, lambda: START), slots_of("a", due=9)
-    holdings.keys.add(slots)
-    assert (holdings.drop(slots), len(holdings.keys)) == (False, 1), "the store is to be asked about it"
+    holdings.add(slots)
+    assert (holdings.drop(slots), len(holdings)) == (False, 1), "the store is to be asked about it"
     slots.due, slots.admitted = math.inf, 3
     assert [holdings.drop(slots), holdings.drop(slots)] == [True, True]
-    assert (len(holdings.keys), holdings.statistics().admitted) == (0, 3)
+    assert (len(holdings), holdings.statistics().admitted) == (0, 3)
 
 
 class Calls:
@@ -101,7 +102,7 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed:
     store: Any = Calls()
     now, slept = START, list[float]()
     renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
-    renewer.holdings.keys.add(slots := slots_of("a", due))
+    renewer.holdings.add(slots := slots_of("a", due))
     renewer.holdings.note(slots, START)
 
     class Asleep(Exception):
@@ -172,13 +173,13 @@ def test_an_instance_hears_what_it_published_itself_if_it_could(
     store.reply = None if is_away else SlotReply(0, 1, -1, True, 1, 1, 2)
     renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START)
     if is_used:
-        renewer.holdings.keys.add(slots_of("a"))
+        renewer.holdings.add(slots_of("a"))
     assert renewer._knocked(lambda key, instance: None) == has_knocked
 
 
 def test_of_a_key_of_which_the_store_told_nothing_nothing_is_lent() -> None:
     holdings = Holdings(str, lambda: START)
-    holdings.keys.add(slots_of("a"))
+    holdings.add(slots_of("a"))
     assert holdings.statistics().keys == {"a": SharedKeyStatistics(0, 0, 0, 1, 0, 0)}
 
 
@@ -194,10 +195,10 @@ def test_after_pushes_may_have_been_lost_the_store_is_asked_about_keys_where_som
     world.settle()
     for name, slots in world.all.items():
         slots.key = name
-        holdings.keys.add(slots)
+        holdings.add(slots)
     holdings.look_at_all()
     assert [slots.due == world.now for slots in world.all.values()] == [False, True]
-    assert holdings.keys.due(world.now) == [world.all["b"]]
+    assert holdings.due(world.now) == [world.all["b"]]
 
 
 def test_a_limiter_that_ends_stops_all_that_it_began() -> None:

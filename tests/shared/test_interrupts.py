@@ -17,7 +17,7 @@ from batchlimit import ConcurrencyLimited
 from batchlimit.base.blocking import AMID
 from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
-from batchlimit.shared.holdings import Keys
+from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.line import SlotWaiter
 from batchlimit.stores.memory import MemoryStore
 from tests.depth import depth
@@ -173,7 +173,7 @@ def test_a_waiter_that_has_a_place_since_an_interrupted_call_gets_no_second_one(
 
 def test_a_plan_that_an_ask_came_before_is_made_anew() -> None:
     world = World(2, "a")
-    slots, keys = world.all["a"], Keys(lambda key: key)
+    slots, keys = world.all["a"], Holdings(lambda key: key, lambda: 0)
     slots.due = 5
     keys.note(slots, 0)
     slots.due = 9

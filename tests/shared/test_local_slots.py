@@ -12,9 +12,8 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import RENEWED, Claim, Place
-from batchlimit.shared.limits import Shared
 from batchlimit.shared.line import SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots, forget
+from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -318,7 +317,7 @@ def test_what_a_store_has_lost_is_claimed_and_what_there_is_no_room_for_is_lost(
         world.get("b")
     told: list[Place] = []
     for place in places:
-        place.holder = lambda place=place: Holder(place, told)  # type: ignore[misc]
+        place.holder = lambda place=place: Holder(place, told)
     world.exchange("a")
     assert [place.is_lost(world.now) for place in places] == [False, True, True]
     assert set(told) == set(places[1:])

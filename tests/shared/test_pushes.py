@@ -12,8 +12,8 @@ import pytest
 
 from batchlimit.bucket.slot_messages import SlotPush
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.shared import pushes as pushes_module
-from batchlimit.shared.pushes import Listener
+from batchlimit.shared import renewer as pushes_module
+from batchlimit.shared.renewer import Listener
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client import sentinel
 from tests.nodes import Node, await_fact
