@@ -4,11 +4,10 @@ A Rule names requests, a key and a quota. Rules hold several of them and tell wh
 store: middleware of `batchlimit.integrations` does, with a limiter whose quotas are `rules.quotas`.
 """
 
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, Verdict
 from batchlimit.rules.file import RuleFile
 from batchlimit.rules.request import Applicable, Applied, Match, Request, Template, Unmade
-from batchlimit.rules.rule import Rule, Statuses
+from batchlimit.rules.rule import Rule, RulesError, Statuses
 from batchlimit.rules.rules import Rules
 
 __all__ = [

@@ -8,10 +8,9 @@ from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.rule import Rule, fitting
+from batchlimit.rules.rule import Rule, RulesError, fitting
 
 
 def check_names(rules: Sequence[Rule]) -> None:

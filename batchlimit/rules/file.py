@@ -13,9 +13,8 @@ from batchlimit.base.setting import between
 from batchlimit.base.unique import Forkables, Unique
 from batchlimit.events import log_event
 from batchlimit.quota.overrides.code import CodeLimits, Follower, Reviewer
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
-from batchlimit.rules.rule import Rule
+from batchlimit.rules.rule import Rule, RulesError
 from batchlimit.rules.rules import Rules
 
 _Seen = tuple[int, int, int, int]
@@ -214,11 +213,7 @@ class RuleFile(Unique):
     def _understood(self, data: bytes) -> FileContents:
         loader = Loader(decoded(data, self._path), format_of(self._path), self._path, self._functions)
         found, limits, revision = loader.said()
-        known, exempt = loader.identities() if self._identities is None else self._identities, loader.exempt()
-        try:
-            rules = Rules(found, identities=known, exempt=exempt)
-        except RulesError as error:
-            raise loader.located(error) from error
+        rules = loader.together(Rules, found, self._identities)
         if doubled := rules.limits.keys() & limits.keys():
             name = sorted(doubled)[0]
             raise RulesError(f"{name!r} is limited by a rule already", source=self._path, rule=name, field="limits")

@@ -11,12 +11,11 @@ from inspect import iscoroutinefunction
 from typing import NamedTuple, TypeVar
 
 from batchlimit.base.redaction import shown
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.matcher import Found, Matcher, is_odd
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Request, keyed
-from batchlimit.rules.rule import Rule
+from batchlimit.rules.rule import Rule, RulesError
 
 Exempts = Callable[[Request], bool]
 Exempt = str | Exempts | Sequence[str | Exempts]
@@ -87,32 +86,6 @@ class Exemption:
         return False
 
 
-class Replacements:
-    """Which rules do not apply where others do.
-
-    A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
-    replaces none: else nothing would be limited while it is tried.
-    """
-
-    __slots__ = ("_replacing",)
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        replacing = [rule for rule in rules if rule.replaces and rule.mode == "enforce"]
-        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
-
-    def __bool__(self) -> bool:
-        return bool(self._replacing)
-
-    def of(self, method: str, path: str, root: str, without: Collection[str] = ()) -> Mapping[str, str]:
-        """Return the names of rules that do not apply to a request, each with one that replaces it and has a key."""
-        return {
-            name: rule.name
-            for rule, patterns in self._replacing
-            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
-            for name in rule.replaces
-        }
-
-
 T = TypeVar("T")
 Asked = tuple[str, str, str]
 """Method, path and root of a request."""
@@ -153,12 +126,18 @@ FoundRules = Found[tuple[Rule, KeyTemplate]]
 
 
 class Finder:
-    """Finds the rules of requests; `keys` make the key of each."""
+    """Finds the rules of requests; `keys` make the key of each.
 
-    __slots__ = ("_exemption", "_matcher", "_replacements", "found")
+    A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
+    replaces none: else nothing would be limited while it is tried.
+    """
+
+    __slots__ = ("_exemption", "_matcher", "_replacing", "found")
 
     def __init__(self, rules: Sequence[Rule], keys: Sequence[KeyTemplate], exemption: Exemption) -> None:
-        self._exemption, self._replacements = exemption, Replacements(rules)
+        self._exemption = exemption
+        replacing = [rule for rule in rules if rule.replaces and rule.mode == "enforce"]
+        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
         self._matcher = Matcher(
             ((rule, key), [Pattern.parse(text) for text in rule.match]) for rule, key in zip(rules, keys, strict=True)
         )
@@ -168,20 +147,28 @@ class Finder:
         """Return the rules that apply, each with its key or why it has none; one without a key replaces no other."""
         method, path, identity, _, root = request
         found = keyed(self.found[method, path, root], identity)
-        if found.unmade and self._replacements:
+        if found.unmade and self._replacing:
             found = keyed(self._find(method, path, root, found.without_key), identity)
         return found
 
     def replaced(self, request: Request) -> Mapping[str, str]:
         """Return the names of the rules that are replaced, each with the name of one that applies in its place."""
         method, path, _, _, root = request
-        return self._replacements.of(method, path, root, self.applicable(request).without_key)
+        return self._replaced(method, path, root, self.applicable(request).without_key)
+
+    def _replaced(self, method: str, path: str, root: str, without: Collection[str]) -> Mapping[str, str]:
+        return {
+            name: rule.name
+            for rule, patterns in self._replacing
+            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
+            for name in rule.replaces
+        }
 
     def _find(self, method: str, path: str, root: str, without: Collection[str] = ()) -> FoundRules:
         """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
         if self._exemption.by_path(method, path, root):
             return ()
         found = self._matcher.find(method, path, root)
-        if self._replacements and (replaced := self._replacements.of(method, path, root, without)):
+        if self._replacing and (replaced := self._replaced(method, path, root, without)):
             return tuple([each for each in found if each[0][0].name not in replaced])
         return found

@@ -39,10 +39,11 @@ class Segment(NamedTuple):
         """Whether some values make both the same; the empty value is counted among them."""
         if self.field is None or other.field is None:
             literal, pattern = (self, other) if self.field is None else (other, self)
-            return literal.before == pattern.before if pattern.field is None else pattern._admits(literal.before)
+            return literal.before == pattern.before if pattern.field is None else pattern.admits(literal.before)
         return _one_is_prefix(self.before, other.before) and _one_is_prefix(self.after[::-1], other.after[::-1])
 
-    def _admits(self, text: str) -> bool:
+    def admits(self, text: str) -> bool:
+        """Whether some value makes it this text."""
         enough = len(text) >= len(self.before) + len(self.after)
         return enough and text.startswith(self.before) and text.endswith(self.after)
 

@@ -126,14 +126,12 @@ class _PathNode(Generic[T]):
         """Add a pattern below this node."""
         node = self
         for segment in pattern.segments:
-            node = node._after(segment)
+            if segment is None:
+                node.any = node.any or _PathNode()
+                node = node.any
+            else:
+                node = node.literal.setdefault(segment, _PathNode())
         (node.rests if pattern.rest else node.ends).append(hit)
-
-    def _after(self, segment: str | None) -> "_PathNode[T]":
-        if segment is not None:
-            return self.literal.setdefault(segment, _PathNode())
-        self.any = self.any or _PathNode()
-        return self.any
 
     def inherit(self, above: Sequence[Hit[T]]) -> None:
         """Give this node and those below it the hits of what ended with "*" above."""

@@ -19,6 +19,14 @@ _FOREIGN = (
     ),
 )
 """What a pattern of another router has, as Flask's, Express's or nginx's, and no path of a client; with the remedy."""
+_WRONG = (
+    (re.compile(r"//|/\.\.?(?:/|$)"), " can never match: paths are matched without '//', '/.' and '/..'"),
+    (re.compile(r"[?#]"), " can never match: a path has no query"),
+    (re.compile(r"\*"), ": '*' stands at the end, after a slash; {name} is any one segment"),
+    (re.compile(r"[{}]"), ": a parameter such as {id} is a whole segment"),
+    (re.compile("%"), " can never match: paths are matched decoded; write the character itself"),
+)
+"""What must not stand in a path beside parameters and a "/*" at its end; with what to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +90,11 @@ def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str
     if not path.startswith("/"):
         hint = f"write '{path} *' for all paths" if _METHOD(path) and path.isupper() else "a path begins with a slash"
         raise ValueError(f"match {shown(text)} can never match: {hint}")
-    if "//" in path:
-        raise _unnormal(text)
     rest = path.endswith("/*")
+    literals = re.sub(r"/\{[^/]*\}(?=/|$)", "/x", path.removesuffix("*") if rest else path)
+    for wrong, problem in _WRONG:
+        if wrong.search(literals):
+            raise ValueError(f"match {shown(text)}{problem}")
     segments = (path[1:-1] if rest else path[1:]).removesuffix("/").split("/")
     if segments == [""]:
         return (), (), rest
@@ -92,9 +102,6 @@ def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str
         raise ValueError(f"match {shown(text[:64])} has {len(segments)} segments: {LONGEST} at most")
     names = [(segment[1:-1], i) for i, segment in enumerate(segments) if segment[:1] + segment[-1:] == "{}"]
     fields = {i for _, i in names}
-    for i, segment in enumerate(segments):
-        if i not in fields:
-            _check_literal(text, segment)
     for name, _ in names:
         if not name.isidentifier():
             raise ValueError(
@@ -104,20 +111,3 @@ def _path(text: str, path: str) -> tuple[tuple[str | None, ...], tuple[tuple[str
     if len({name for name, _ in names}) < len(names):
         raise ValueError(f"match {shown(text)} names a parameter twice")
     return tuple(None if i in fields else segment.lower() for i, segment in enumerate(segments)), tuple(names), rest
-
-
-def _unnormal(text: str) -> ValueError:
-    return ValueError(f"match {shown(text)} can never match: paths are matched without '//', '/.' and '/..'")
-
-
-def _check_literal(text: str, segment: str) -> None:
-    if segment in (".", ".."):
-        raise _unnormal(text)
-    if "?" in segment or "#" in segment:
-        raise ValueError(f"match {shown(text)} can never match: a path has no query")
-    if "*" in segment:
-        raise ValueError(f"match {shown(text)}: '*' stands at the end, after a slash; {{name}} is any one segment")
-    if "{" in segment or "}" in segment:
-        raise ValueError(f"match {shown(text)}: a parameter such as {{id}} is a whole segment")
-    if "%" in segment:
-        raise ValueError(f"match {shown(text)} can never match: paths are matched decoded; write the character itself")

@@ -1,18 +1,64 @@
-"""One rule: which requests it is for, which key they are charged to, and what the key may spend."""
+"""One rule: which requests it is for, which key they are charged to, what the key may spend; and what is wrong."""
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from batchlimit.base.redaction import shown
+from batchlimit.base.redaction import escaped, shown
 from batchlimit.quota.failure_policy import FailurePolicy, Kind
 from batchlimit.quota.key import check_cost
 from batchlimit.quota.quota import Quota
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Request
+
+
+class RulesError(ValueError):
+    """A rule, or a file of rules, cannot work: nothing of it is used. The operator mends it.
+
+    Attributes:
+        problem: what is wrong, and what to do.
+        source: the file, or what `loads` was told; None if the rule comes from Python.
+        rule: the name of the rule; None if it has none, or if the error is not of one rule.
+        field: the field of the rule; None if the error is not of one field.
+        line: the line in the file, from 1; None if the rule comes from Python.
+        column: the column in that line, from 1; None if only the line is known.
+
+    Example:
+        >>> from batchlimit.rules import Rule, RulesError
+        >>> try:
+        ...     Rule("login", "5/minite", key="login:{ip}")
+        ... except RulesError as error:
+        ...     print(error)
+        rule 'login': quota '5/minite': expected a unit (s, m, h, d or w) at column 3: 'minite'
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        source: str | None = None,
+        rule: str | None = None,
+        field: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.source, self.rule, self.field = source, rule, field
+        self.line, self.column = line, column
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes, keyword arguments and all."""
+        where = {name: getattr(self, name) for name in ("source", "rule", "field", "line", "column")}
+        return functools.partial(type(self), **where), (self.problem,)
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.source, self.line, self.column) if part is not None)
+        whose = "" if self.rule is None else f"rule {self.rule!r}"
+        return escaped(": ".join(part for part in (place, whose, self.problem) if part))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -43,7 +89,11 @@ class Statuses:
         if not codes:
             raise ValueError("no status is ever charged: name one, such as 401 or '4xx'")
         for code in codes:
-            _check(code)
+            number = isinstance(code, int) and not isinstance(code, bool)
+            if not number and not isinstance(code, str):
+                raise TypeError(f"a status is a number such as 401, or '4xx', not {shown(code)}")
+            if code not in ("1xx", "2xx", "3xx", "4xx", "5xx") and not (number and 100 <= int(code) <= 599):
+                raise ValueError(f"a status is from 100 to 599, or a class such as '4xx', not {shown(code)}")
         object.__setattr__(self, "codes", codes)
 
     def __call__(self, response: object) -> bool:
@@ -57,14 +107,6 @@ class Statuses:
         """
         status = response.status  # type: ignore[attr-defined]
         return status in self.codes or f"{status // 100}xx" in self.codes
-
-
-def _check(code: object) -> None:
-    number = isinstance(code, int) and not isinstance(code, bool)
-    if not number and not isinstance(code, str):
-        raise TypeError(f"a status is a number such as 401, or '4xx', not {shown(code)}")
-    if code not in ("1xx", "2xx", "3xx", "4xx", "5xx") and not (number and 100 <= code <= 599):  # type: ignore[operator]
-        raise ValueError(f"a status is from 100 to 599, or a class such as '4xx', not {shown(code)}")
 
 
 Mode = Literal["enforce", "shadow"]
@@ -169,8 +211,7 @@ def _name(value: object) -> str:
 def _match(value: object) -> tuple[str, ...]:
     if value is None or value is False:
         return ()
-    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
-    if not texts:
+    if not (texts := _several(value)):
         raise ValueError("match is empty, so the rule can never match; '*' matches all requests, None those of routes")
     for text in texts:
         Pattern.parse(text)
@@ -192,10 +233,14 @@ def _mode(value: object) -> object:
 
 
 def _replaces(value: object) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
+    names = _several(value)
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"replaces is the name of a rule, or several, not {shown(value)}")
     return names
+
+
+def _several(value: object) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
 CHECKS: dict[str, Callable[[object], object]] = {

@@ -19,7 +19,6 @@ from batchlimit.rules.conflicts import (
     check_values,
     unasked,
 )
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.finder import Exempt, Exemption, Finder
@@ -149,12 +148,7 @@ class Rules:
             rules.yaml:1:46: rule 'all': a rule has no field 'mtach': did you mean match?
         """
         loader = Loader(text, format, source, functions)
-        rules = loader.rules()
-        known, exempt = loader.identities() if identities is None else identities, loader.exempt()
-        try:
-            return cls(rules, identities=known, exempt=exempt)
-        except RulesError as error:
-            raise loader.located(error) from error
+        return loader.together(cls, loader.rules(), identities)
 
     @property
     def quotas(self) -> Mapping[str, Quota]:

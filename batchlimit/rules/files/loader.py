@@ -2,22 +2,22 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any, BinaryIO, Literal, NamedTuple, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, get_args
 
 from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.overrides.code import CodeLimit
-from batchlimit.rules.errors import RulesError
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.rule import CHECKS, Rule, checked
+from batchlimit.rules.rule import CHECKS, Rule, RulesError, checked
 
 Format = Literal["toml", "yaml"]
 Functions = Mapping[str, Callable[..., Any]]
+R = TypeVar("R")
 
 _FORMATS: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _REQUIRED = ("name", "quota", "key")
@@ -201,11 +201,16 @@ class Loader:
                 raise self._error(error.problem, place, str(path[1]), field) from error
         return CodeLimit(**found)
 
-    def located(self, error: RulesError) -> RulesError:
-        """Return an error of several rules with the place of the rule that it names, the last of that name."""
-        names = [item["name"] for item in self._document.data["rules"]]
-        number = len(names) - 1 - names[::-1].index(error.rule)
-        return self._error(error.problem, self._at(("rules", number, error.field or "name")), error.rule, error.field)
+    def together(self, make: Callable[..., R], rules: list[Rule], identities: Iterable[str] | None) -> R:
+        """Make Rules of these; RulesError: they contradict each other, at the last one of that name."""
+        known = self.identities() if identities is None else identities
+        exempt = self.exempt()
+        try:
+            return make(rules, identities=known, exempt=exempt)
+        except RulesError as error:
+            names = [item["name"] for item in self._document.data["rules"]]
+            at = self._at(("rules", len(names) - 1 - names[::-1].index(error.rule), error.field or "name"))
+            raise self._error(error.problem, at, error.rule, error.field) from error
 
     def _rule(self, number: int, item: object) -> Rule:
         path: Path = ("rules", number)

@@ -23,19 +23,14 @@ def read(text: str) -> Document:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _problem(text, str(error)) from error
+        message, where, place = str(error), _WHERE.search(str(error)), Position(None, None)
+        if where is not None:
+            message = message[: where.start()]
+            place = Position(int(where[1]), int(where[2])) if where[1] else Position(text.count("\n") + 1, None)
+        raise SyntaxProblem(message, place) from error
     scan = _Scan(text.replace("\r\n", " \n"))  # as long as before
     scan.document()
     return Document(text, data, lambda path, of_key: (scan.keys if of_key else scan.values).get(path))
-
-
-def _problem(text: str, message: str) -> SyntaxProblem:
-    found = _WHERE.search(message)
-    if found is None:
-        return SyntaxProblem(message, Position(None, None))
-    last = text.count("\n") + 1
-    line, column = (int(found[1]), int(found[2])) if found[1] else (last, None)
-    return SyntaxProblem(message[: found.start()], Position(line, column))
 
 
 class _Scan:
@@ -61,7 +56,9 @@ class _Scan:
     def _header(self, *, array: bool) -> None:
         self._more()
         start = self._at
-        path = self._resolved(tuple(self._key()))
+        path: Path = ()
+        for part in self._key():  # below an array of tables it means the last of them
+            path = (*path, self._counts[path], part) if path in self._counts else (*path, part)
         if array:
             number = self._counts[path] = self._counts.get(path, -1) + 1
             self.keys.setdefault(path, start)
@@ -69,15 +66,6 @@ class _Scan:
         self._skip("]]" if array else "]")
         self.keys[path] = self.values[path] = start
         self._table = path
-
-    def _resolved(self, path: Path) -> Path:
-        """Return the path of a header: below an array of tables it means the last of them."""
-        found: Path = ()
-        for number, part in enumerate(path, start=1):
-            found = (*found, part)
-            if found in self._counts and number < len(path):
-                found = (*found, self._counts[found])
-        return found
 
     def _pair(self, table: Path) -> None:
         start, path = self._at, table

@@ -1,50 +1,38 @@
 """A YAML text, and where in it each key and value stands."""
 
-from collections.abc import Iterator
+from typing import Any
 
-try:
-    import yaml
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "rules in YAML need PyYAML, of the 'yaml' extra: pip install 'batchlimit[yaml]'; rules in TOML do not",
-        name="yaml",
-    ) from error
-
+from batchlimit.base.lazy import needed
 from batchlimit.rules.files.loader import Document, Path, Position, SyntaxProblem
+
+with needed("a file of rules in YAML, not in TOML,", "yaml", "PyYAML"):
+    import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """Raises SyntaxProblem for a key that stands twice in one mapping."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in names:
+                    raise SyntaxProblem(f"{key.value!r} stands twice in one mapping", _place(key.start_mark))
+                names.add(key.value)
+        return node
 
 
 def read(text: str) -> Document:
     """Read a text. Raises SyntaxProblem, also for a key that stands twice in one mapping."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        for node in _nodes(root):
-            names = set()
-            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                    if key.value in names:
-                        raise SyntaxProblem(f"{key.value!r} stands twice in one mapping", _place(key.start_mark))
-                    names.add(key.value)
+        root = yaml.compose(text, Loader=_Loader)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         raise SyntaxProblem(error.problem or str(error), _place(error.problem_mark or error.context_mark)) from error
     except yaml.YAMLError as error:
         raise SyntaxProblem(str(error), Position(None, None)) from error
     return Document(text, data, lambda path, of_key: _offset(root, path, of_key))
-
-
-def _nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
-    """Yield each node once, however many aliases it has."""
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if isinstance(node, yaml.MappingNode):
-            waiting += [each for pair in node.value for each in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
 
 
 def _offset(node: yaml.Node | None, path: Path, of_key: bool) -> int | None:

@@ -236,8 +236,8 @@ def test_without_pyyaml_the_extra_is_named() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     told = (
-        "ModuleNotFoundError: rules in YAML need PyYAML, of the 'yaml' extra: pip install 'batchlimit[yaml]'; "
-        "rules in TOML do not"
+        "ModuleNotFoundError: a file of rules in YAML, not in TOML, needs PyYAML, of the 'yaml' extra: "
+        "pip install 'batchlimit[yaml]'"
     )
     assert run.stderr.splitlines()[-1].startswith(told), "Python 3.15 adds what else there is"
 
