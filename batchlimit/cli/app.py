@@ -11,12 +11,11 @@ import typer
 
 from batchlimit import __version__
 from batchlimit.cli import apply, bucket, rules
-from batchlimit.cli.doctor.examination import Examination
-from batchlimit.cli.doctor.findings import CheckVerdict
+from batchlimit.cli.doctor import doctor
 from batchlimit.cli.exporter import exporter
 from batchlimit.cli.migrate import migrate
-from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
-from batchlimit.cli.output import AWAY, NOTHING_DONE, end, opened, say, show
+from batchlimit.cli.options import Form, Output
+from batchlimit.cli.output import end, say, show
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
@@ -81,30 +80,6 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     finally:
         gc.set_threshold(*before)
     return result, result.requests / max(1e-9, time.process_time() - begun)
-
-
-_SHOWN = "check", "verdict", "found", "remedy"
-
-
-def doctor(
-    url: Url,
-    deadline: Annotated[float, typer.Option(min=0.001, help="As of the limiters, in seconds.")] = 0.05,
-    strict: Annotated[bool, typer.Option("--strict", help="Status 1 for a warning, too.")] = False,
-    prefix: Prefix = DEFAULT_PREFIX,
-    output: Form = Output.TABLE,
-) -> None:
-    """Check whether the store is fit for limiters. Status 1 if a check fails, 3 if the store does not answer."""
-    with opened(url, prefix) as admin:
-        found = list(Examination(admin.store, prefix, deadline).findings())
-    several = any(each.server for each in found)
-    columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
-    show([each._asdict() | {"verdict": str(each.verdict)} for each in found], output, columns=columns)
-    counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
-    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):
-        raise typer.Exit(AWAY)
-    if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]):
-        raise typer.Exit(NOTHING_DONE)
 
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)

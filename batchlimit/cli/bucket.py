@@ -18,7 +18,7 @@ from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, json_of, lost, opened, say, show, yaml_of
 from batchlimit.cli.top.board import Board, BucketSample
-from batchlimit.cli.top.pages import Pages, show_limiter
+from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
 from batchlimit.quota.key import stored
 

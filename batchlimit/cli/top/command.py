@@ -1,18 +1,163 @@
-"""`batchlimit top`: a live screen, or one sample, whose rates are those between two looks, where nobody watches."""
+"""`batchlimit top`: a live screen, or one sample, whose rates are those between two looks, where nobody watches.
+
+Of buckets; or with `--metrics` of concurrency limiters, as the metrics pages of their processes tell of them.
+"""
 
 import sys
 import time
-from typing import Annotated, Any
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+from urllib.request import Request, urlopen
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
-from batchlimit.cli.output import opened, say, show
-from batchlimit.cli.top.board import Board, Row
-from batchlimit.cli.top.pages import Pages, show_limiters
+from batchlimit.cli.output import AWAY, NOTHING_DONE, Row, cell, end, opened, say, show
+from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
 from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, live
+
+Pages = Annotated[
+    list[str] | None,
+    typer.Option("--metrics", "-m", help="A metrics page of processes: show their concurrency limiters. Repeat it."),
+]
+_PATIENCE = 5.0
+_MOST = 16_000_000
+"""Bytes of a page."""
+_GREATEST = {"ratio", "baseline_seconds"}
+"""Metrics of which the greatest counts; of all others the sum of all processes."""
+_ENDED = "succeeded", "dropped", "ignored", "admitted"
+"""Results of calls; a shared limiter counts those that it admitted alone."""
+
+
+class LimiterLook(NamedTuple):
+    """One look at all pages."""
+
+    at: float  # when (s)
+    # the values of each limiter and policy, by the name of the metric and its other labels
+    limiters: dict[tuple[str, str], dict[tuple[str, ...], float]]
+
+
+def look(urls: Sequence[str]) -> LimiterLook:
+    """Read all pages; end the command if one does not answer, or is none."""
+    found: dict[tuple[str, str], dict[tuple[str, ...], float]] = defaultdict(dict)
+    for url in urls:
+        for name, labels, value in _samples(url):
+            limiter = labels.pop("limiter", ""), labels.pop("policy", "")
+            at, values = (name, *(labels[each] for each in sorted(labels))), found[limiter]
+            before = values.get(at, 0.0)
+            values[at] = max(before, value) if name in _GREATEST else before + value
+    return LimiterLook(time.monotonic(), found)
+
+
+def _samples(url: str) -> Sequence[tuple[str, dict[str, str], float]]:
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ModuleNotFoundError:
+        end(ValueError("--metrics needs prometheus-client: pip install 'batchlimit[cli,prometheus]'"))
+    if not url.startswith(("http://", "https://")):
+        end(ValueError(f"a metrics page is an http or https URL, not {url!r}"))
+    try:
+        with urlopen(Request(url, headers={"Accept": "text/plain"}), timeout=_PATIENCE) as answer:
+            text = answer.read(_MOST).decode(errors="replace")
+        each = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    except OSError as error:
+        end(OSError(f"{url} does not answer: {getattr(error, 'reason', error)}"), AWAY)
+    except ValueError:
+        end(ValueError(f"{url} is no page of metrics"))
+    prefix = "batchlimit_concurrency_"
+    return [(one.name.removeprefix(prefix), dict(one.labels), one.value) for one in each if one.name.startswith(prefix)]
+
+
+def rows(before: LimiterLook, now: LimiterLook) -> list[Row]:
+    """Return a row for each limiter and policy; rates are those between the two looks."""
+    seconds = max(1e-9, now.at - before.at)
+    return [_row(*name, before.limiters.get(name, {}), now.limiters[name], seconds) for name in sorted(now.limiters)]
+
+
+def _row(
+    limiter: str, policy: str, before: dict[tuple[str, ...], float], now: dict[tuple[str, ...], float], seconds: float
+) -> Row:
+    def rate(wanted: Callable[[str], bool]) -> float:
+        """What came since the last look; a process that began anew counts from 0."""
+        calls = [each for each in now if each[0] == "requests_total" and wanted(each[2])]
+        return round(sum(max(0.0, now[each] - before.get(each, 0.0)) for each in calls) / seconds, 1)
+
+    limit, ratio = now.get(("settled_limit",)), now.get(("ratio",))
+    return {
+        "limiter": limiter,
+        "policy": policy,
+        "limit": None if limit is None else round(limit),
+        "in_flight": round(now.get(("in_flight",), 0.0)),
+        "waiting": round(now.get(("queued_requests",), 0.0)),
+        "ended_per_second": rate(lambda result: result in _ENDED),
+        "refused_per_second": rate(lambda result: result == "refused"),
+        "ratio": None if ratio is None else round(ratio, 2),
+        "lowered_by": _by_why(now, "lowered"),
+        "raised_by": _by_why(now, "raised"),
+        "baselines": {each[1]: round(value, 6) for each, value in now.items() if each[0] == "baseline_seconds"},
+    }
+
+
+def _by_why(now: dict[tuple[str, ...], float], direction: str) -> dict[str, int]:
+    found = {each[2]: round(now[each]) for each in now if each[:2] == ("limit_changes_total", direction)}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+_SHOWN = "limiter", "policy", "limit", "in_flight", "waiting", "ended_per_second", "refused_per_second", "ratio"
+
+
+def _plain(row: Row) -> Row:
+    return {name: row[name] for name in _SHOWN} | {"lowered_by": _told(row["lowered_by"])}
+
+
+def _told(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{name or '-'} {count}" for name, count in counts.items())
+
+
+def show_limiters(urls: Sequence[str], interval: float, output: Output, *, once: bool) -> None:
+    """Show all limiters: live at a terminal, else one sample of two looks."""
+    if output is Output.TABLE and not once and sys.stdin.isatty() and sys.stdout.isatty():
+        looks = deque[LimiterLook](maxlen=2)
+        live(lambda: looks.append(look(urls)), lambda _, _console: _drawn(looks[0], looks[-1]), interval)
+        return
+    found = _two_looks(urls, interval)
+    told = [_plain(row) for row in found] if output is Output.TABLE else {"limiters": found}
+    show(told, output, empty="no concurrency limiters on these pages")
+
+
+def show_limiter(name: str, urls: Sequence[str], interval: float, output: Output) -> None:
+    """Show one limiter, with each of its policies."""
+    found = _two_looks(urls, interval)
+    chosen = [row for row in found if row["limiter"] == name]
+    if not chosen:
+        names = ", ".join(sorted({repr(row["limiter"]) for row in found})) or "none"
+        end(ValueError(f"no concurrency limiter is exported as {name!r}; there are: {names}"), NOTHING_DONE)
+    if output is not Output.TABLE:
+        show(chosen, output)
+        return
+    for row in chosen:
+        told = {each: _told(row[each]) for each in ("lowered_by", "raised_by", "baselines")}
+        show(_plain(row) | told, output)
+
+
+def _two_looks(urls: Sequence[str], interval: float) -> list[Row]:
+    before = look(urls)
+    time.sleep(interval)
+    return rows(before, look(urls))
+
+
+def _drawn(before: LimiterLook, now: LimiterLook) -> RenderableType:
+    headings = [each.upper().replace("_PER_SECOND", "/S").replace("_", " ") for each in (*_SHOWN, "lowered_by")]
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    for row in rows(before, now):
+        table.add_row(*map(cell, _plain(row).values()))
+    return Group(Text("batchlimit top: concurrency limiters\n", "bold"), table, Text("\nq quit", "dim"))
+
 
 _WATCHED = 200
 """So many of the hottest keys are read at every look, whatever SCAN finds."""
@@ -36,7 +181,7 @@ def top(
     if metrics:
         show_limiters(metrics, interval, output, once=once)
         return
-    view, board = View(sort=sort, pattern=pattern), Board()
+    view, board = View(sort=sort, pattern=pattern), boards.Board()
     with opened(url, prefix) as admin:
         sampler, address = Sampler(admin.store, prefix, budget), admin.store.address
 
@@ -55,7 +200,7 @@ def top(
         before = look()
         time.sleep(interval)
         cost = look()
-        rows = [_plain(row) for row in view.chosen(board.rows())[:count]]
+        rows = [_sampled(row) for row in view.chosen(board.rows())[:count]]
     if output is not Output.TABLE:
         show({"store": address, "looked": cost._asdict(), "keys": rows}, output)
         return
@@ -64,7 +209,7 @@ def top(
     say(f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen")
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _sampled(row: boards.Row) -> dict[str, Any]:
     return {
         "key": row.key,
         "quota": row.quota,

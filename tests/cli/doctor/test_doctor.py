@@ -8,8 +8,8 @@ import pytest
 import redis
 import yaml
 
-from batchlimit.cli.doctor import findings
-from batchlimit.cli.doctor.examination import _NEEDED, _tried
+from batchlimit.cli import findings
+from batchlimit.cli.doctor import _NEEDED, _tried
 from tests.cli.conftest import Run, typed_at
 from tests.depth import only_deep
 from tests.nodes import Node, await_fact, node

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from batchlimit.cli.doctor import findings
-from batchlimit.cli.doctor.findings import Finding
+from batchlimit.cli import findings
+from batchlimit.cli.findings import Finding
 
 OK, WARNING, FAIL = "ok", "warning", "fail"
 MIB = 2**20

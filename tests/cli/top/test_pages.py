@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.cli.app import app
-from batchlimit.cli.top.pages import LimiterLook, look, rows
+from batchlimit.cli.top.command import LimiterLook, look, rows
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.laws import Knee, Settable
 from batchlimit.telemetry.prometheus import export

@@ -1,4 +1,4 @@
-"""Asks a store, and each of its servers, for the facts that `findings` judges."""
+"""`batchlimit doctor`: is the store fit for limiters, and what to do if not. `findings` judges what it asks for."""
 
 import socket
 import ssl
@@ -7,20 +7,46 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import redis
+import typer
 
-from batchlimit.cli.doctor import findings
-from batchlimit.cli.doctor.findings import Finding, fail, ok, warning
-from batchlimit.cli.output import REMEDY, buckets_of, lost, told
+from batchlimit.cli import findings
+from batchlimit.cli.findings import CheckVerdict, Finding, fail, ok, warning
+from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
+from batchlimit.cli.output import AWAY, NOTHING_DONE, REMEDY, buckets_of, lost, opened, say, show, told
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
+
+_SHOWN = "check", "verdict", "found", "remedy"
+
+
+def doctor(
+    url: Url,
+    deadline: Annotated[float, typer.Option(min=0.001, help="As of the limiters, in seconds.")] = 0.05,
+    strict: Annotated[bool, typer.Option("--strict", help="Status 1 for a warning, too.")] = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
+    """Check whether the store is fit for limiters. Status 1 if a check fails, 3 if the store does not answer."""
+    with opened(url, prefix) as admin:
+        found = list(Examination(admin.store, prefix, deadline).findings())
+    several = any(each.server for each in found)
+    columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
+    show([each._asdict() | {"verdict": str(each.verdict)} for each in found], output, columns=columns)
+    counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
+    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):
+        raise typer.Exit(AWAY)
+    if counts[CheckVerdict.FAIL] or (strict and counts[CheckVerdict.WARNING]):
+        raise typer.Exit(NOTHING_DONE)
+
 
 _PINGS = 20
 _SAMPLED = 500

@@ -1,4 +1,4 @@
-"""Facts of a server in, findings out: what is right, what is doubtful, what is wrong, and the remedy.
+"""Facts of a server in, findings of the doctor out: what is right, what is doubtful, what is wrong, and the remedy.
 
 A fact that the server did not tell is a KeyError.
 """
