@@ -28,7 +28,7 @@ import redis
 
 from batchlimit import RateLimiter
 from batchlimit.stores.embedded import EmbeddedStore
-from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.prometheus import Deltas
 from batchlimit.telemetry.reading import Sources
 from benchmarks import many_keys, record
 from benchmarks.asks import PING, PLAIN, misses, scripts

@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_222,
-    "functions": 3_938,
-    "files": 337,
+    "lines": 51_165,
+    "functions": 3_931,
+    "files": 334,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

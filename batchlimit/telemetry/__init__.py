@@ -2,7 +2,7 @@
 
 `batchlimit.telemetry.prometheus.export(limiter)` and `batchlimit.telemetry.otel.export(limiter)` switch them on. Both
 read `statistics()` when somebody looks. `reading` turns what it says into the series of `metrics`; `sources` are what
-is read. With several workers prometheus-client adds up counters of all of them; `deltas` adds what changed to them.
+is read. With several workers prometheus-client adds up counters of all of them; a thread adds what changed to them.
 
 No label holds a key: there may be any number of keys, and they may be secret.
 """

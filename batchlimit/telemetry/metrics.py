@@ -111,9 +111,5 @@ WATCHED = _metric(
     "concurrency.watcher.polls", "counter", "{poll}", "Polls of watchers, by what came of them.", "watcher result"
 )
 
-METRICS = (
-    REQUESTS, TOKENS, SHADOW, KEYS, LOW, QUEUED, WAITED, HELD, OWED, OPERATIONS, DURATIONS, FAILURES, OUTAGES,
-    LOSSES, RULES_FAILURES, AVAILABLE, LIMIT, SETTLED, LIMIT_CHANGES, RATIO, BASELINE, LAST_RTT, IN_FLIGHT,
-    WAITING, CALLS, CALLS_WAITED, WATCHED,
-)  # fmt: skip
+METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All of them."""

@@ -10,9 +10,8 @@ with needed(__name__, "otel", "opentelemetry-api", name="opentelemetry"):
 
 import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram
-from batchlimit.telemetry.deltas import Observed
 from batchlimit.telemetry.metrics import METRICS, Metric
-from batchlimit.telemetry.reading import Labelled, Sources, Value
+from batchlimit.telemetry.reading import Labelled, Observed, Sources, Value
 
 __all__ = ["export"]
 

@@ -1,7 +1,9 @@
 """Metrics for Prometheus, from one process or from several workers."""
 
+import atexit
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,9 +17,9 @@ with needed(__name__, "prometheus", "prometheus-client", name="prometheus_client
     from prometheus_client.multiprocess import mark_process_dead
 
 from batchlimit.base import histogram
+from batchlimit.base.unique import Forkables
 from batchlimit.telemetry import metrics
-from batchlimit.telemetry.deltas import Deltas
-from batchlimit.telemetry.reading import Labelled, Sources, Value
+from batchlimit.telemetry.reading import Add, Labelled, Observed, Sources
 
 __all__ = ["Exporter", "export"]
 
@@ -66,7 +68,7 @@ class Exporter:
     """What is exported; made by `export`."""
 
     def __init__(
-        self, sources: Sources, *, registry: CollectorRegistry | None = None, deltas: Deltas | None = None
+        self, sources: Sources, *, registry: CollectorRegistry | None = None, deltas: "Deltas | None" = None
     ) -> None:
         self._sources, self._registry, self._deltas = sources, registry, deltas
         if registry is not None:
@@ -88,7 +90,10 @@ class Exporter:
             if (metric := series.metric) not in families:
                 made = _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
                 families[metric] = made
-            families[metric].add_metric((limiter, *series.values), *_told(value))
+            told: tuple[Any, ...] = (value,)
+            if isinstance(value, histogram.Histogram):
+                told = list(zip(_BOUNDS, value.up_to, strict=True)), sum(value.seconds)
+            families[metric].add_metric((limiter, *series.values), *told)
         yield from families.values()
 
     def close(self) -> None:
@@ -105,14 +110,7 @@ _FAMILIES: dict[metrics.Kind, Any] = {
     "gauge": GaugeMetricFamily,
     "histogram": HistogramMetricFamily,
 }
-
-
-def _told(value: Value) -> tuple[Any, ...]:
-    """Return a value as a family takes it."""
-    if not isinstance(value, histogram.Histogram):
-        return (value,)
-    bounds = (*map(str, histogram.BOUNDS), "+Inf")
-    return list(zip(bounds, value.up_to, strict=True)), sum(value.seconds)
+_BOUNDS = (*map(str, histogram.BOUNDS), "+Inf")
 
 
 def _add(labelled: Labelled, change: float) -> None:
@@ -152,3 +150,98 @@ def _made(metric: metrics.Metric) -> Any:
     if metric.kind == "histogram":
         return Histogram(metric.prometheus_name, metric.text, names, buckets=histogram.BOUNDS)
     return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode=_MODES[metric.merge])
+
+
+_PATIENCE = 1.0
+"""A fork waits so long (s) for a look at most: a look takes milliseconds, and one that forks itself never ends."""
+
+
+class Deltas:
+    """Reads sources now and then, and tells by how much each series has changed.
+
+    It ends when all sources are gone. It goes on in a forked child, from what the child has counted by then: what its
+    parent counted is the parent's. `then` is called after each reading in the background.
+    """
+
+    def __init__(self, sources: Sources, add: Add, every: float, then: Callable[[], object] = lambda: None) -> None:
+        self._sources, self._add, self._every, self._then = sources, add, every, then
+        self._last: dict[Labelled, float] = {}
+        self._durations = Observed(add)
+        self._begin()
+        _living.add(self)
+
+    def _begin(self) -> None:
+        self.lock, self._stopped = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to read in the background."""
+        self._thread = threading.Thread(target=self._run, name="batchlimit-telemetry", daemon=True)
+        self._thread.start()
+
+    def look(self) -> None:
+        """Tell of what has changed since the last look."""
+        with self.lock:
+            for labelled, value in self._sources.read().items():
+                if isinstance(value, histogram.Histogram):
+                    self._durations.tell(labelled, value)
+                else:
+                    self._tell(labelled, value)
+
+    def _tell(self, labelled: Labelled, value: float) -> None:
+        change = value - self._last.get(labelled, 0)
+        if change < 0 and labelled.series.metric.kind == "counter":  # one source of several has gone: wait for more
+            return
+        if change or labelled not in self._last:  # a series begins with 0
+            self._add(labelled, change)
+            self._last[labelled] = value
+
+    def stop(self) -> None:
+        """Look once more, and then never again."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self.look()
+
+    def _run(self) -> None:
+        stopped = self._stopped
+        while not stopped.wait(self._every) and self._sources:
+            self.look()
+            self._then()
+
+    def after_fork(self) -> None:
+        """Go on in a forked child."""
+        is_running = not self._stopped.is_set() and self._thread is not None
+        self._begin()
+        self._last, self._durations = {}, Observed(self._add)
+        for each, value in self._sources.read().items():
+            if isinstance(value, histogram.Histogram):
+                self._durations.last[each] = value
+            elif each.series.metric.kind == "counter":
+                self._last[each] = value
+        if is_running:
+            self.start()
+
+
+_living = Forkables[Deltas]()
+_paused = threading.local()
+"""Those that this thread has paused, to fork: another thread may fork at the same time."""
+
+
+def _before_fork() -> None:
+    """Wait for the looks: prometheus-client has one lock for all counters, and in a child it would stay locked."""
+    _paused.deltas = [deltas for deltas in _living if deltas.lock.acquire(timeout=_PATIENCE)]
+
+
+def _after_in_parent() -> None:
+    for deltas in _paused.deltas:
+        deltas.lock.release()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for deltas in _living:
+        deltas.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent)

@@ -153,16 +153,11 @@ def _sum(found: Iterator[tuple[Series, Value]]) -> Reading:
     return reading
 
 
-def total(first: Value, second: Value) -> Value:
-    """Add up two values of one series."""
-    if isinstance(first, Histogram) and isinstance(second, Histogram):
-        return first.plus(second)
-    assert not isinstance(first, Histogram)
-    assert not isinstance(second, Histogram)
-    return first + second
-
-
-_MERGE: dict[str, Callable[[Any, Any], Any]] = {"sum": total, "min": min, "max": max}
+_MERGE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda one, other: one.plus(other) if isinstance(one, Histogram) else one + other,
+    "min": min,
+    "max": max,
+}
 
 
 class Labelled(NamedTuple):
@@ -177,7 +172,7 @@ class _NamedSource:
 
     def __init__(self, name: str, find: Callable[[], Any]) -> None:
         self.name, self._find = name, find
-        self._counted: Reading = {}
+        self.counted: Reading = {}
 
     def read(self) -> Reading | None:
         """Return its series now; None: nobody has it any more. No counter falls, but in a forked child.
@@ -188,16 +183,12 @@ class _NamedSource:
         if (source := self._find()) is None:
             return None
         found = read(source.statistics())
-        for series, before in self._counted.items():
+        for series, before in self.counted.items():
             now = found.get(series, before)
             # A histogram never falls.
             found[series] = now if isinstance(before, Histogram) or isinstance(now, Histogram) else max(before, now)
-        self._counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
+        self.counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
         return found
-
-    def forget(self) -> None:
-        """Let counters begin anew."""
-        self._counted = {}
 
 
 class Sources:
@@ -233,7 +224,7 @@ class Sources:
         if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
             self._process = os.getpid()
             for source in self._found:
-                source.forget()
+                source.counted = {}
         for source in list(self._found):
             if (found := self._read(source)) is None:
                 self._found.remove(source)
@@ -253,3 +244,20 @@ class Sources:
                 message = "no metrics of %r: its statistics cannot be read"
                 log_event("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
             return {}
+
+
+Add = Callable[[Labelled, float], None]
+
+
+class Observed:
+    """Tells `add` of each duration once, by what histograms count: client libraries take durations one by one."""
+
+    def __init__(self, add: Add) -> None:
+        self._add, self.last = add, dict[Labelled, Histogram]()
+
+    def tell(self, labelled: Labelled, now: Histogram) -> None:
+        """Tell of what was added since the last time."""
+        more, self.last[labelled] = now.since(self.last.get(labelled, Histogram()))
+        for seconds, many in more:
+            for _ in range(many):
+                self._add(labelled, seconds)

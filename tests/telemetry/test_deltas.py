@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from batchlimit import RateLimiter
-from batchlimit.telemetry import deltas as deltas_module
-from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry import prometheus as deltas_module
 from batchlimit.telemetry.metrics import HELD, TOKENS
+from batchlimit.telemetry.prometheus import Deltas
 from batchlimit.telemetry.reading import Labelled, Series, Sources
 from tests.sync.stage import in_child
 
@@ -92,7 +92,7 @@ FORK_AMID_A_LOOK = """
 import os, threading
 
 from batchlimit import RateLimiter
-from batchlimit.telemetry.deltas import Deltas
+from batchlimit.telemetry.prometheus import Deltas
 from batchlimit.telemetry.reading import Sources
 
 counters = threading.Lock()  # as the one of prometheus-client, which nobody renews in a child
@@ -133,7 +133,7 @@ def test_a_thread_that_has_forked_ends_no_pause_of_another_one(monkeypatch: pyte
     thread.start()
     thread.join()
     deltas_module._after_in_parent()
-    paused = [one.pause(), other.pause()]
-    one.go_on()
-    other.go_on()
+    paused = [each.lock.acquire(timeout=0) for each in (one, other)]
+    one.lock.release()
+    other.lock.release()
     assert paused == [True, False], "the other thread forks still"
