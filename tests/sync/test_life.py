@@ -394,35 +394,6 @@ def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, 
         assert other.end() == 0
 
 
-@pytest.mark.usefixtures("far_away")
-def test_parent_and_child_together_spend_exactly_the_burst(
-    valkey: Server, valkey_store: RedisStore, prefix: str
-) -> None:
-    program = """
-    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
-    bucket = limiter.bucket(KEY)  # it knows of a key entry that is the parent's
-    spent = sum(bucket.try_acquire() for _ in range(10))
-
-    def work():
-        spent = int(bucket.try_acquire()) + spend(limiter)
-        limiter.close()
-        return spent
-
-    if (child := os.fork()) == 0:
-        signal.alarm(100)
-        say(work())
-        os._exit(0)
-    spent += work()
-    os.waitpid(child, 0)
-    say(spent)
-    """
-    with process(program, valkey.url, prefix) as other:
-        spent = int(other.hear()) + int(other.hear())
-        assert other.end() == 0
-    with RateLimiter(valkey_store, Quota(0.001, 1000)) as last:
-        assert spent + spend(last) == 1000
-
-
 def test_a_child_that_ends_gives_nothing_of_its_parents_back(
     valkey: Server, valkey_store: RedisStore, prefix: str
 ) -> None:
@@ -553,36 +524,6 @@ def test_a_closed_limiter_stays_closed_in_the_child(valkey: Server, prefix: str)
     with process(program, valkey.url, prefix) as other:
         assert other.hear() == "closed"
         assert other.end() == 0
-
-
-@pytest.mark.usefixtures("far_away")
-def test_processes_of_multiprocessing_share_the_burst(valkey: Server, valkey_store: RedisStore, prefix: str) -> None:
-    program = """
-    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(50))
-    limiter.acquire(KEY)
-
-    def work(queue):
-        spent = spend(limiter)
-        limiter.close()
-        queue.put(spent)
-
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    processes = [context.Process(target=work, args=[queue]) for _ in range(3)]
-    for each in processes:
-        each.start()
-    spent = 1 + spend(limiter) + sum(queue.get() for _ in processes)
-    limiter.close()
-    for each in processes:
-        each.join()
-    say(spent, *[each.exitcode for each in processes])
-    """
-    with process(program, valkey.url, prefix) as other:
-        spent, *codes = other.hear().split()
-        assert codes == ["0", "0", "0"]
-        assert other.end() == 0
-    with RateLimiter(valkey_store, Quota(0.001, 1000)) as last:
-        assert int(spent) + spend(last) == 1000
 
 
 def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str) -> None:

@@ -88,40 +88,6 @@ def test_a_process_that_is_killed_amid_its_calls_spends_no_more_than_the_burst(
     assert 1000 - 3 * 7 <= spent <= 1000
 
 
-def test_instances_at_full_speed_together_spend_exactly_the_burst(
-    valkey: Server, valkey_store: RedisStore, prefix: str
-) -> None:
-    program = """
-    limiter = limiter_of("0.001/s burst 5000")
-    say("ready")
-    listen()
-    spent = [0] * 4
-
-    def work(i):
-        spent[i] = spend(limiter)
-
-    threads = [threading.Thread(target=work, args=[i]) for i in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    limiter.close()
-    say(sum(spent))
-    """
-    with ExitStack() as stack:
-        processes = [stack.enter_context(process(program, valkey.url, prefix)) for _ in range(4)]
-        for each in processes:
-            assert each.hear() == "ready"
-        for each in processes:
-            each.tell()
-        spent = sum(int(each.hear()) for each in processes)
-        assert [each.end() for each in processes] == [0] * 4
-    with RateLimiter(valkey_store, Quota(0.001, 5000)) as last:
-        while last.try_acquire(KEY):
-            spent += 1
-    assert spent == 5000
-
-
 def test_instances_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) -> None:
     program = """
     limiter = limiter_of("500/s burst 20")

@@ -10,7 +10,6 @@ from batchlimit import Quota, RateLimiter
 from batchlimit.batching import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir import tokens
 from batchlimit.stores import MemoryStore, RedisStore, Store
-from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, together, until
 
 SLOW = 0.001
@@ -76,13 +75,6 @@ def test_costs_add_up(stage: Stage) -> None:
         assert all(stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY, 5)))
         assert len(stage.asks) == 2
         assert not limiter.try_acquire(KEY)
-
-
-@pytest.mark.parametrize("threads", [32, 33])
-@pytest.mark.usefixtures("far_away")
-def test_an_unruly_stampede_admits_the_burst(stage: Stage, threads: int) -> None:
-    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
-        assert sum(together(threads, lambda: limiter.try_acquire(KEY))) == 32
 
 
 @pytest.mark.usefixtures("far_away")
@@ -214,20 +206,6 @@ def test_hits_and_whatever_takes_the_same_tokens_under_the_lock_spend_exactly_th
             )
         assert spent + spend(limiter) == 8000
         assert (limiter.statistics().admitted, limiter.statistics().held) == (8000, 0)
-
-
-@pytest.mark.usefixtures("far_away")
-def test_two_instances_on_one_server_together_spend_exactly_the_burst(
-    valkey: Server, valkey_store: RedisStore, prefix: str
-) -> None:
-    quota = Quota(SLOW, 2000)
-    instances = [RateLimiter.from_url(valkey.url, quota, prefix=prefix, connect_timeout=30.0) for _ in range(2)]
-    turns = iter(instances * 8)
-    spent = sum(together(16, lambda: spend(next(turns))))
-    for instance in instances:
-        instance.close()  # what one had in hand when the other was refused goes back
-    with RateLimiter(valkey_store, quota) as last:
-        assert spent + spend(last) == 2000
 
 
 def test_refunds_and_calls_at_once_lose_and_mint_nothing() -> None:
