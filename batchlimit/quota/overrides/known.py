@@ -31,8 +31,7 @@ class Trouble:
     __slots__ = ("count", "last")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.last = ""
+        self.count, self.last = 0, ""
 
     def is_news(self, error: Exception) -> bool:
         """Count an error that is not the last one again."""
@@ -58,8 +57,7 @@ class OverridesCache:
 
     def __init__(self, clock: Callable[[], float], on_news: Callable[[], None]) -> None:
         self._clock, self._on_news = clock, on_news
-        self.in_force = NONE
-        self.trouble = Trouble()
+        self.in_force, self.trouble = NONE, Trouble()
         self._looking_until = -math.inf  # somebody reads, or was interrupted before
         self.looks_at = -math.inf  # no answer needs to tell the revision before
         self._useless: int | None = None  # a revision that was told, and not found when it was looked for
@@ -91,12 +89,14 @@ class OverridesCache:
             self.expire()
             return
         self._understood = None
+        if not (published.fields or self.in_force.overrides):  # none was set any more, so none is lost
+            self._understood = 0
+            return
         if not published.fields:
-            raise Lost("it has gone, and with it what it said")
+            raise Lost("the store has lost them")
         overrides = Overrides.read(published.fields)
         self.trouble.last = ""
-        self._understood = overrides.revision
-        self._offset = published.now - sent
+        self._understood, self._offset = overrides.revision, published.now - sent
         self.in_force = InForce.at(overrides, published.now, self._offset)
 
     def fail(self, error: Exception) -> bool:

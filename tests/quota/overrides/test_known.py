@@ -110,6 +110,15 @@ def test_a_child_looks_for_itself() -> None:
     assert limiter.looks == 2
 
 
+def test_a_store_that_loses_overrides_of_which_none_is_left_is_in_no_trouble() -> None:
+    limiter = Limiter()
+    limiter.learn(7)
+    limiter.known.hear(0, 10.0)
+    limiter.known.learn(Published(0, 1000.0, {}), limiter.now)
+    limiter.known.hear(0, 20.0)
+    assert (limiter.looks, limiter.known.revision) == (1, 7)
+
+
 @pytest.mark.parametrize("fields", [{}, {"form": "2", "revision": "9"}, {"form": "1", "revision": "9", "rule:a": ""}])
 def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(fields: dict[str, str]) -> None:
     limiter = Limiter()
