@@ -12,15 +12,15 @@ import pytest
 
 LIBRARY = Path(__file__).parents[1] / "batchlimit"
 MOST_LINES = 300
-USUAL_LINES = range(60, 151)
+USUAL_LINES = range(60, 181)
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_165,
-    "functions": 3_931,
-    "files": 334,
+    "lines": 51_121,
+    "functions": 3_925,
+    "files": 330,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -8,7 +8,7 @@ import threading
 from time import sleep
 from typing import TYPE_CHECKING, Protocol, cast
 
-from batchlimit.base.caution import caution
+from batchlimit.base.redaction import caution
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,6 +1,8 @@
-"""What a message shows of a value: no password of a misplaced URL, and nothing that a terminal obeys."""
+"""What a message shows of a value: no password of a misplaced URL, and nothing that a terminal obeys; and warnings."""
 
 import re
+import sys
+import warnings
 from collections.abc import Mapping
 
 _HIDDEN = "***"
@@ -50,3 +52,11 @@ def misplaced(**arguments: object) -> ValueError | None:
                 f"`{name}` is {redacted(repr(value))}, the URL of a store: it is the first argument of from_url"
             )
     return None
+
+
+def caution(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of what the user's code does that works, and is most likely not what is meant; it points at that line."""
+    frame, depth = sys._getframe(), 1  # as `warnings` counts from here on
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("batchlimit."):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth)

@@ -33,9 +33,8 @@ from batchlimit.bucket.fair_share import (
     spends,
     waits_for,
 )
-from batchlimit.bucket.instance_table import InstanceEntry, Reserved
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.bucket.spendable import SpendableBucket
+from batchlimit.bucket.spendable import InstanceEntry, Reserved, SpendableBucket
 from batchlimit.quota.quota import Quota
 
 _SECOND = 1_000_000
@@ -83,7 +82,7 @@ class Bucket(SpendableBucket):
         before = self._levels[:], self._now, self._time, self._reserved, self._paused
         self._tell(now)
         self._refill(self._now)
-        level, told = self._lowest(), self._told()
+        level, told = math.floor(min(self._levels)), self._told()
         self._levels, self._now, self._time, self._reserved, self._paused = before
         return Level(level, self._table.outstanding, self._table.active, told)
 

@@ -11,10 +11,10 @@ from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Wh
 from batchlimit.cli.output import NOTHING_DONE, REMEDY, Row, confirm, lost, opened, say, show, told
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
+from batchlimit.quota.overrides.known import ending, spelled
 from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override
 from batchlimit.quota.overrides.overrides import Entry
 from batchlimit.quota.overrides.plan import counting
-from batchlimit.quota.overrides.view import ending, spelled
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
 from batchlimit.events import log_event
-from batchlimit.quota.overrides.view import LimiterRules
+from batchlimit.quota.overrides.known import LimiterRules
 from batchlimit.rules import Rule
 from batchlimit.rules.key import KeyTemplate
 

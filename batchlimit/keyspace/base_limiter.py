@@ -10,8 +10,8 @@ from batchlimit.base.unique import Unique, register
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.quota.failure_policy import FailureSource
 from batchlimit.quota.overrides.code import CodeSource, rule_of
+from batchlimit.quota.overrides.known import LimiterRules
 from batchlimit.quota.overrides.override import ModeSource
-from batchlimit.quota.overrides.view import LimiterRules
 from batchlimit.quota.template import Cost, Key
 from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.options import Options, check_seconds

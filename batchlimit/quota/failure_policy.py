@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-from batchlimit.base.caution import caution
 from batchlimit.base.patterns import by_name
-from batchlimit.base.redaction import shown
+from batchlimit.base.redaction import caution, shown
 from batchlimit.base.setting import whole
 from batchlimit.errors import StoreUnavailable
 

@@ -104,7 +104,9 @@ _POWERS = {"k": 3, "m": 6, "g": 9, "b": 9}
 
 def respelled(text: str) -> str | None:
     """Return a text as quotas have it: "2_000_000/minute" for "2M/minute", "5/30d" for "5/month"; None: it is so."""
-    found = _LONG.sub(_in_days, _FOREIGN.sub(_own, _BETWEEN.sub("; ", text))).strip()
+    days = {"month": 30, "year": 365}
+    found = _FOREIGN.sub(_own, _BETWEEN.sub("; ", text))
+    found = _LONG.sub(lambda long: f"/{int(long[1] or 1) * days[long[2].lower()]}d", found).strip()
     return None if found == text.strip() else found
 
 
@@ -114,10 +116,6 @@ def _own(found: re.Match[str]) -> str:
     power = int(found["power"] or 0) or _POWERS.get((found["suffix"] or "").lower(), 0)
     number = Decimal(re.sub("[,_]", "", found["number"])).scaleb(power)
     return f"{found['before']}{int(number):_}" if number == int(number) else found[0]
-
-
-def _in_days(found: re.Match[str]) -> str:
-    return f"/{int(found[1] or 1) * (30 if found[2].lower() == 'month' else 365)}d"
 
 
 def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:

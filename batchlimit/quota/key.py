@@ -35,11 +35,7 @@ def check_key(key: object) -> str:
         raise TypeError(f"a key must be a str, not {shown(key)}{hint}")
     if not key:
         raise ValueError("a key must not be empty: ''")
-    try:
-        key.encode()
-    except UnicodeEncodeError as error:
-        raise _not_utf8("key", key) from error
-    return key
+    return _encodable("key", key)
 
 
 def check_cost(cost: object, largest: int, key: str) -> int:
@@ -88,11 +84,7 @@ def check_prefix(prefix: object) -> str:
         raise TypeError(f"a prefix must be a str, not {shown(prefix)}")
     if not prefix or any(letter in "{}" or letter.isspace() for letter in prefix):
         raise ValueError(f"a prefix must be non-empty, without braces or white space, not {shown(prefix)}")
-    try:
-        prefix.encode()
-    except UnicodeEncodeError as error:
-        raise _not_utf8("prefix", prefix) from error
-    return prefix
+    return _encodable("prefix", prefix)
 
 
 class Stored(str):
@@ -128,5 +120,9 @@ def names_of(key: str) -> tuple[str, str]:
     return name, place_of(name)
 
 
-def _not_utf8(what: str, text: str) -> ValueError:
-    return ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}")
+def _encodable(what: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}") from error
+    return text

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 
 if TYPE_CHECKING:
     from batchlimit.shared.line import SlotWaiter

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from batchlimit.bucket.slot_messages import SlotReply
+from batchlimit.bucket.slot_table import SlotReply
 from batchlimit.concurrency.queue import Queue, Ranks, is_oldests, kept_for_lower
 from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Claim, Place

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.setting import between, whole
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from random import uniform
 from typing import Any
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event
 from batchlimit.quota.failure_policy import FailurePolicy

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from batchlimit.base.redaction import shown
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask
-from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import TypeVar
 
 from batchlimit.base.blocking import not_reentered, own_lock
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import SlotTable
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.overrides import FORMAT, RULE, Change, Entry, Overrides
 

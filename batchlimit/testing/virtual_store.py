@@ -6,8 +6,8 @@ from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
-from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask
+from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
 from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.instance_table import Reserved
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
+from batchlimit.bucket.spendable import Reserved
 from batchlimit.quota.quota import Quota
 from tests.reservoir.world import SECOND, about, excess
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.bucket.fair_share import ACTIVE
-from batchlimit.bucket.instance_table import InstanceTable
+from batchlimit.bucket.spendable import InstanceTable
 
 
 @pytest.mark.parametrize(("known", "now", "is_there"), [(0, 5, False), (5, 5, False), (6, 5, True)])

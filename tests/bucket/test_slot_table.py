@@ -5,8 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
-from batchlimit.bucket.slot_table import TICK, SlotTable
+from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotTable
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

@@ -7,7 +7,7 @@ from lupa.lua51 import LuaRuntime
 from redis.exceptions import ResponseError
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend, Spent
-from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.scripts import (
     ServerClocks,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import KEPT, LONGEST_WAIT, TICK, SlotTable
+from batchlimit.bucket.slot_table import KEPT, LONGEST_WAIT, TICK, SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.stores.client.scripts import read_push
 from tests.depth import depth
 from tests.lua.interpreter import Interpreter

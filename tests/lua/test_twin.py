@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.instance_table import InstanceEntry
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
+from batchlimit.bucket.spendable import InstanceEntry
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir import denial_cache
 from tests.depth import depth

@@ -112,7 +112,7 @@ class Walk:
     def _count(self) -> int:
         """Few tokens, or as many as there are, or all."""
         bucket = self.pair.twin
-        burst, level = self._quotas[0].largest_cost, bucket._lowest() if bucket else 0
+        burst, level = self._quotas[0].largest_cost, math.floor(min(bucket._levels)) if bucket else 0
         return min(burst, max(0, int(self._one(1, 1, 2, 3, level, level + 1, burst // 4, burst // 2, burst))))
 
 

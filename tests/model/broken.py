@@ -284,14 +284,14 @@ BREAKS = {
         ),
         Break(
             "an instance that left keeps its share",
-            "bucket.instance_table:InstanceTable.forget",
+            "bucket.spendable:InstanceTable.forget",
             "if instance.weight > 0:",
             "if False:",
             "closed",
         ),
         Break(
             "service is not counted",
-            "bucket.instance_table:InstanceTable.serve",
+            "bucket.spendable:InstanceTable.serve",
             "self.lasts, instance.last = self.lasts + instance.weight * (at - instance.last), at",
             "instance.last = at",
             "one leases",

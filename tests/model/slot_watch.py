@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
-from batchlimit.bucket.slot_table import SlotTable
+from batchlimit.bucket.slot_table import SlotAsk, SlotReply, SlotTable
 from batchlimit.shared.held_slots import Place
 from tests.simulation.watch import Violation
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import TICK, SlotTable
+from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.shared.held_slots import SEQUENCE, Place
 from batchlimit.shared.line import SlotWaiter

@@ -18,8 +18,8 @@ from operator import attrgetter, length_hint
 from typing import Any
 
 from batchlimit.base.histogram import Durations
-from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
+from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
 from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.pages import Page, Pages
 from batchlimit.quota.lookup import Policies

@@ -3,8 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush
-from batchlimit.bucket.slot_table import SlotTable
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotTable
 from batchlimit.shared import held_slots
 from batchlimit.shared.held_slots import Place
 from batchlimit.shared.local_slots import LocalSlots

@@ -8,8 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import SlotTable
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Place
 from batchlimit.shared.line import SlotWaiter

@@ -2,8 +2,7 @@
 
 import pytest
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import TICK
+from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotReply
 from batchlimit.shared.held_slots import SEQUENCE, FencingTokens, HeldSlots
 
 SECOND = 1_000_000_000

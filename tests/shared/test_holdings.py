@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit.base.waking import Event
-from batchlimit.bucket.slot_messages import SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED

@@ -15,7 +15,7 @@ import pytest
 
 from batchlimit import ConcurrencyLimited
 from batchlimit.base.blocking import AMID
-from batchlimit.bucket.slot_messages import SlotPush
+from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.line import SlotWaiter

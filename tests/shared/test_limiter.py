@@ -16,7 +16,7 @@ import pytest
 
 from batchlimit import ConcurrencyLimited, LimiterClosed, Queue, StoreUnavailable
 from batchlimit.base import waking
-from batchlimit.bucket.slot_messages import SlotAsk, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
-from batchlimit.bucket.slot_table import SlotTable
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.bucket.slot_messages import SlotPush
+from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.shared import renewer as pushes_module
 from batchlimit.shared.renewer import Listener

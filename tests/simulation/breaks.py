@@ -9,9 +9,8 @@ from unittest.mock import patch
 
 from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.instance_table import InstanceEntry, InstanceTable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Spend, Spent
-from batchlimit.bucket.spendable import SpendableBucket
+from batchlimit.bucket.spendable import InstanceEntry, InstanceTable, SpendableBucket
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.key_state import KeyState

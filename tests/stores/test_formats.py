@@ -11,7 +11,7 @@ import pytest
 from batchlimit import RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.bucket.slot_messages import SlotAsk
+from batchlimit.bucket.slot_table import SlotAsk
 from batchlimit.bucket.state import FORMAT
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.overrides import Change

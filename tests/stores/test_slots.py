@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.shared.renewer import Listener
 from batchlimit.stores import RedisStore

@@ -56,10 +56,7 @@ class Reviewer(Follower, Protocol):
 class CodeFile(Protocol):
     """A file of limits; see rules/file.py."""
 
-    @property
-    def failures(self) -> int:
-        """How often it was refused."""
-        ...
+    failures: int  # how often it was refused
 
     @property
     def limits(self) -> CodeLimits:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
-from batchlimit.base.setting import whole
+from batchlimit.base.setting import between, whole
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.key import check_key, stored
@@ -126,9 +126,8 @@ class Override:
             raise ValueError("a trial changes nothing: it has neither weight nor on_failure")
         check_line("why", self.why)
         check_line("who", self.who)
-        _check_instant(self.at)
-        if self.until is not None:
-            _check_instant(self.until)
+        for instant in (self.at, self.at if self.until is None else self.until):
+            between("an instant in seconds since 1970", instant, 0.0, math.inf, "[)")
         if self.covered is not None and (self.until is None or self.covered.until is not None):
             raise ValueError("what ends covers what does not, and nothing else is covered")
 
@@ -271,8 +270,3 @@ def check_line(what: str, text: object) -> None:
     """Raise ValueError unless a text is one line, and not too long."""
     if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
         raise ValueError(f"{what} must be one line of at most {LONGEST_TEXT} characters")
-
-
-def _check_instant(instant: object) -> None:
-    if isinstance(instant, bool) or not isinstance(instant, int | float) or not 0 <= instant < math.inf:
-        raise ValueError(f"an instant is in seconds since 1970, not {shown(instant)}")

@@ -18,7 +18,7 @@ import hiredis
 from redis.exceptions import InvalidResponse
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
-from batchlimit.bucket.slot_messages import SlotAsk, SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 

@@ -7,7 +7,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError
 
-from batchlimit.bucket.slot_messages import SlotPush
+from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
 from batchlimit.stores.client.diagnosis import code_of
