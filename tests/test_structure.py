@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_121,
-    "functions": 3_925,
+    "lines": 51_181,
+    "functions": 3_926,
     "files": 330,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -28,7 +28,7 @@ def ahead(steps: Steps[None]) -> Coroutine[Any, Any, None] | None:
     """Go through steps as far as nothing has to be awaited; return what goes on with them, None: that was all."""
     try:
         step = next(steps)
-        while not _is_awaitable(step):
+        while step.__class__ is not CoroutineType and not _is_awaitable(step):
             step = steps.send(step)
     except StopIteration:
         return None
@@ -41,7 +41,7 @@ async def drive(steps: Steps[T], *reached: Any) -> T:
         step = reached[0] if reached else next(steps)
         while True:
             try:
-                value = await step if _is_awaitable(step) else step
+                value = await step if step.__class__ is CoroutineType or _is_awaitable(step) else step
             except BaseException as error:  # noqa: BLE001  the steps say what becomes of it
                 step = steps.throw(error)
             else:
@@ -53,4 +53,4 @@ async def drive(steps: Steps[T], *reached: Any) -> T:
 def _is_awaitable(step: object) -> bool:
     if step.__class__ is bool or step.__class__ is int:  # what a function of a rule returns, as a rule
         return False
-    return step.__class__ is CoroutineType or inspect.isawaitable(step)  # the latter takes 1 us
+    return inspect.isawaitable(step)  # takes 1 us

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from socket import AF_INET, inet_pton
+from socket import AF_INET, inet_ntop, inet_pton
 from typing import Any, Literal
 
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
@@ -121,7 +121,10 @@ def network(text: str, v6: int = 56) -> str:
         >>> network("2001:db8:0:12ff::1"), network("::ffff:192.0.2.1"), network("192.0.2.1")
         ('2001:db8:0:1200::/56', '192.0.2.1', '192.0.2.1')
     """
-    address = parse(text)
+    try:
+        return inet_ntop(AF_INET, inet_pton(AF_INET, text))  # as nearly always, in a quarter of the time
+    except (OSError, ValueError):
+        address = parse(text)
     if isinstance(address, IPv6Address):
         address = _carried(int(address)) or address
     if address is None:

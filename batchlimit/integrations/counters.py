@@ -75,27 +75,16 @@ class EnforcementStatistics:
 
 
 class Tally:
-    """The counts of one rule under way: `next(tally.matched)` counts one, in C, and right in threads without a lock."""
+    """The counts of one rule under way, or of those that requests are charged to together.
+
+    `next(tally.matched)` counts one, in C, and right in threads without a lock.
+    """
 
     __slots__ = (*RuleCounts.__slots__,)
-    matched: "count[int]"
-    acquired: "count[int]"
-    refused: "count[int]"
-    shadow_refused: "count[int]"
-    no_key: "count[int]"
-    store_away: "count[int]"
-    settled: "count[int]"
-    faults: "count[int]"
 
     def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, count())
-
-    def counts(self, hits: int) -> RuleCounts:
-        """Return the counts so far; `hits` were matched and acquired at once."""
-        counts = RuleCounts(*[read(getattr(self, name)) for name in self.__slots__])
-        counts.matched, counts.acquired = counts.matched + hits, counts.acquired + hits
-        return counts
+        self.matched, self.acquired, self.refused, self.shadow_refused = count(), count(), count(), count()
+        self.no_key, self.store_away, self.settled, self.faults = count(), count(), count(), count()
 
 
 def read(counter: "count[int]") -> int:
@@ -137,7 +126,7 @@ class Counters:
         self._requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
         self.has_told = False
         self.rules: dict[str, Tally] = {}
-        self.together: dict[tuple[str, ...], count[int]] = {}  # those charged at once to exactly these rules
+        self.together: dict[tuple[str, ...], Tally] = {}  # those charged to exactly these rules
         self.follow(rules)
         self.checks, self._faults = checks, Faults(clock=clock)
         self._clock, self._silent_until = clock, clock() + silence
@@ -160,7 +149,7 @@ class Counters:
         if self._clock() >= self._silent_until:
             self._silent_until = inf
             for name in self.rules:
-                if not self._has_matched(name):
+                if not self._counts(name).matched:
                     remedy = "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
                     self.checks.tell("silent-rule", read(self._requests), remedy, rule=name)
 
@@ -192,17 +181,16 @@ class Counters:
 
     def statistics(self) -> EnforcementStatistics:
         """Return the counts so far, as a copy."""
-        copies = {name: tally.counts(self._hits(name)) for name, tally in self.rules.items()}
+        copies = {name: self._counts(name) for name in self.rules}
         unmatched = read(self.unmatched) - read(self.asked_after_all)
         requests, exempt = read(self._requests), read(self.exempt)
         found = self.checks.findings
         return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)
 
-    def _hits(self, name: str) -> int:
-        return sum(read(hits) for names, hits in list(self.together.items()) if name in names)
-
-    def _has_matched(self, name: str) -> bool:
-        return bool(read(self.rules[name].matched) or self._hits(name))
+    def _counts(self, name: str) -> RuleCounts:
+        """Return the counts of a rule, alone and together with others."""
+        tallies = [self.rules[name], *[tally for names, tally in list(self.together.items()) if name in names]]
+        return RuleCounts(*[sum(read(getattr(each, what)) for each in tallies) for what in Tally.__slots__])
 
     def _look(self, identity: Mapping[str, object]) -> None:
         """See which values stay the same for all of the first requests, and which rules have no other ones."""
@@ -214,5 +202,5 @@ class Counters:
         if self._looks > 0 or not self._constant:
             return
         for name, fields in self._fields.items():
-            if fields and self._constant.keys() >= set(fields) and self._has_matched(name):
+            if fields and self._constant.keys() >= set(fields) and self._counts(name).matched:
                 self.checks.tell("one-key", FIRST, " and ".join(f"{{{each}}}" for each in fields), rule=name)

@@ -17,7 +17,7 @@ with needed(__name__, "flask", "Flask"):
 
 from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import give_back_permit
-from batchlimit.integrations.enforcement import Outcome, Refusal, Response, RouteLimit, decisions, show, unprotected
+from batchlimit.integrations.enforcement import SHOWN, Outcome, Refusal, Response, RouteLimit, decisions, unprotected
 from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
@@ -59,7 +59,7 @@ class FlaskHold:
                 request.method, path, peer, fields, request, root=root, is_answered=is_answered
             )
             self.refusal = self._outcome.refusal
-            show(environ, self._outcome)
+            environ[SHOWN] = self._outcome.shown
         return self._rejected(self._outcome.refusal, request)
 
     def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
@@ -68,7 +68,7 @@ class FlaskHold:
             return refused
         assert self._outcome is not None
         self.refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
-        show(request.environ, self._outcome)
+        request.environ[SHOWN] = self._outcome.shown
         return self._rejected(self.refusal, request)
 
     def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:

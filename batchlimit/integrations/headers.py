@@ -164,12 +164,13 @@ class Fields:
 
     def of(self, applied: Sequence[Told], again: int | None = None) -> list[Header]:
         """Return the fields of a response, of the rules that its request was charged to; `again` as of Prepared."""
-        left = {key: (remaining, None, binding) for *_, key, remaining, binding in applied}
-        return self.prepare(applied).of(left, again) or []
+        left = {key: (remaining, quota, binding) for _, quota, key, remaining, binding in applied}
+        rules = [(name, quota, binding) for name, quota, _, _, binding in applied]
+        return self.prepare(rules).of([each[2] for each in applied], left, again) or []
 
-    def prepare(self, applied: Sequence[Told]) -> "Prepared":
-        """Write the fields of a response but for what is left, which may be written in as often as is needed."""
-        return Prepared(applied, self._policy, self._partitions, self._of_legacy if self._legacy else None)
+    def prepare(self, rules: Sequence[tuple[str, Quota, int | None]]) -> "Prepared":
+        """Write the fields of rules, each with its quota and the bandwidth that binds, for many responses."""
+        return Prepared(rules, self._policy, self._partitions, self._of_legacy if self._legacy else None)
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
@@ -202,52 +203,70 @@ class Fields:
 
 
 class Prepared:
-    """The fields of some rules with their keys, but for what is left."""
+    """The fields of some rules, but for their keys and what is left of each."""
 
-    __slots__ = ("_legacy", "_limits", "_parts", "_policies")
+    __slots__ = ("_legacy", "_limits", "_partitions", "_parts", "_policies", "_times")
 
     def __init__(
         self,
-        applied: Sequence[Told],
+        rules: Sequence[tuple[str, Quota, int | None]],
         policy_of: Callable[[str, Quota], Policy],
         partitions: blake2b | None,
         legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
-        policies, limits, self._parts = list[bytes](), list[bytes](), []
-        for name, quota, key, _, binding in applied:
+        self._partitions, self._legacy = partitions if rules else None, legacy if rules else None
+        policies, limits, times, self._parts = list[bytes](), list[bytes](), list[int](), []
+        for name, quota, binding in rules if partitions or legacy else ():
             policy = policy_of(name, quota)
             number = policy.slowest if binding is None else binding
-            if partitions is not None:
-                hashed = partitions.copy()
-                hashed.update(key.encode("utf-8", "surrogatepass"))
-                pk = b2a_base64(hashed.digest(), newline=False)
-                policies.append(policy.items % ((pk,) * len(policy.rates)))
-                limits.append(policy.limits[number] % pk)
-            self._parts.append((key, quota, binding, policy.most, policy.rates[number]))
+            self._parts.append((len(policies), quota, binding, policy.most, policy.rates[number]))
+            policies.append(policy.items)
+            limits.append(policy.limits[number])
+            times.append(len(policy.rates))
         self._policies, self._limits = b", ".join(policies), b", ".join(limits)
-        self._legacy = legacy if applied else None
-        if not self._policies and self._legacy is None:
-            self._parts = []
+        self._times = None if sum(times) == len(times) else times  # how often each `pk` is told; None: once
+
+    def keyed(self, keys: Sequence[str]) -> tuple[bytes, bytes]:
+        """Return RateLimit-Policy of these keys, and their RateLimit but for what is left."""
+        if self._partitions is None:
+            return b"", b""
+        pks: list[bytes] = []
+        for key in keys:
+            hashed = self._partitions.copy()
+            hashed.update(key.encode("utf-8", "surrogatepass"))
+            pks.append(b2a_base64(hashed.digest(), newline=False))
+        limits = self._limits % tuple(pks)
+        if self._times is not None:
+            pks = [pk for pk, times in zip(pks, self._times, strict=True) for _ in range(times)]
+        return self._policies % tuple(pks), limits
 
     def of(
-        self, left: Mapping[str, tuple[int, Quota | None, int | None]], again: int | None = None
+        self,
+        keys: Sequence[str],
+        left: Mapping[str, tuple[int, Quota | None, int | None]],
+        again: int | None = None,
+        keyed: tuple[bytes, bytes] | None = None,
     ) -> list[Header] | None:
         """Return the fields; None: another quota holds for a key, or another bandwidth binds: prepare them anew.
 
-        A refused caller may come `again` after so many seconds (None: nobody was refused).
+        A refused caller may come `again` after so many seconds (None: nobody was refused). What was `keyed` by these
+        keys before need not be again.
         """
         numbers: list[int] = []
-        for key, quota, binding, most, rate in self._parts:
-            remaining, now, binds = left[key]
+        for at, quota, binding, most, rate in self._parts:
+            remaining, now, binds = left[keys[at]]
             if binds != binding or (now is not quota and now is not None):
                 return None
             if rate:
                 if remaining > most:
                     remaining = most
                 numbers += remaining, again or ceil((remaining or 1) / rate)
-        found = [(POLICY, self._policies), (RATELIMIT, self._limits % tuple(numbers))] if self._policies else []
+        found: list[Header] = []
+        if self._partitions is not None:
+            policies, limits = keyed or self.keyed(keys)
+            found = [(POLICY, policies), (RATELIMIT, limits % tuple(numbers))]
         if self._legacy:
-            found += self._legacy((left[key][0], quota, bind) for key, quota, bind, *_ in self._parts)
+            found += self._legacy((left[keys[at]][0], quota, binding) for at, quota, binding, *_ in self._parts)
         return found
 
 

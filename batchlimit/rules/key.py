@@ -89,15 +89,17 @@ class KeyTemplate:
         values = []
         for name in self.fields:
             value = identity.get(name, _ABSENT)
-            if value is _ABSENT:
-                value = parameters.get(name)
-            is_plain = type(value) is str and 0 < len(value) <= LONGEST_VALUE and not _find_unsafe(value)
-            values.append(value if is_plain else _escaped(value, name))
+            values.append(written(parameters.get(name) if value is _ABSENT else value, name))
         return self._format % tuple(values)
 
 
+def written(value: object, name: str) -> str:
+    """Return a value as it stands in a key: without colons, and of bounded length; NoKey: it is missing or wrong."""
+    is_plain = type(value) is str and 0 < len(value) <= LONGEST_VALUE and not _find_unsafe(value)
+    return value if is_plain else _escaped(value, name)  # type: ignore[return-value]  # a str, if it is plain
+
+
 def _escaped(value: object, name: str) -> str:
-    """Return the value as it stands in a key: without colons, and of bounded length."""
     if value is None:
         raise NoKey(f"there is no {{{name}}}")
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):

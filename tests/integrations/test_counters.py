@@ -37,7 +37,10 @@ def test_no_count_is_lost_among_threads() -> None:
 
 
 def test_to_read_a_count_counts_nothing() -> None:
-    tally = Tally()
+    counters = Counters([Rule("all", "1/s", key="all"), Rule("a", "1/s", key="a")], 1.0, Clock(), Checks(False))
+    counters.together["all", "a"] = Tally()
     for _ in range(3):
-        next(tally.refused)
-    assert [tally.counts(hits=2) for _ in range(2)] == [RuleCounts(matched=2, acquired=2, refused=3)] * 2
+        next(counters.rules["all"].refused)
+        next(counters.together["all", "a"].matched)
+    found = [counters.statistics().rules for _ in range(2)]
+    assert found == [{"all": RuleCounts(matched=3, refused=3), "a": RuleCounts(matched=3)}] * 2

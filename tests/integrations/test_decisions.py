@@ -12,7 +12,7 @@ from rest_framework.request import Request as RestRequest
 
 from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations import asgi, django, fastapi, wsgi
-from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions, show
+from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions
 from batchlimit.integrations.enforcement.outcome import in_shadow
 from batchlimit.integrations.enforcement.plan import Bill
 from batchlimit.rules import Request, Rule, Rules
@@ -65,11 +65,12 @@ def test_a_rule_in_shadow_mode_refuses_nobody_and_says_when_it_would(serving: Ca
 def test_tokens_in_memory_of_a_rule_in_shadow_mode_are_told_beside_what_a_route_asked_for() -> None:
     rules = [Rule("all", "1000000/s", key="all", mode="shadow"), Rule("search", "9/hour", key="s", match=None)]
     enforcer, request = enforced(rules)
-    outcome = [enforcer.admit(request) for _ in range(9)][-1]  # until tokens are leased
+    outcome = next(each for _ in range(10_000) if (each := enforcer.admit(request)).decided is None)  # by leased tokens
     enforcer.ask(RouteLimit("s"), outcome)
-    carrier: dict[str, Any] = {}
-    show(carrier, outcome)
-    assert {name: each.source for name, each in decisions(carrier).items()} == {"all": "local", "search": "store"}
+    assert {name: each.source for name, each in decisions({SHOWN: outcome.shown}).items()} == {
+        "all": "local",
+        "search": "store",
+    }
 
 
 def test_a_rule_for_routes_in_shadow_mode_is_seen_too(routing: Callable[..., Any]) -> None:
@@ -127,9 +128,7 @@ def enforced(rules: list[Rule], limiter: RateLimiter | None = None) -> tuple[Enf
 
 
 def seen_by(enforcer: Enforcer, request: Request) -> dict[str, Decision]:
-    carrier: dict[str, Any] = {}
-    show(carrier, enforcer.admit(request))
-    return wsgi.decisions(carrier)
+    return wsgi.decisions({SHOWN: enforcer.admit(request).shown})
 
 
 def test_a_limiter_that_enforces_what_a_rule_only_tells_says_the_same() -> None:
@@ -167,7 +166,7 @@ def test_the_quota_that_an_operator_has_set_is_told_in_place_of_the_rule(
 ) -> None:
     rule = Rule("all", "1/hour", key="all")
     left = {"all": (0, known, None)}
-    seen = decisions({SHOWN: (Bill([(rule, "all", 1)]), left, None)})["all"]
+    seen = decisions({SHOWN: (Bill([(rule, "all", 1)]), left, None, None)})["all"]
     assert (seen.limit, seen.quota) == (limit, known or rule.quota)
     admitted = Decision(True, 2, 0, 0.0, 0.0, "store", known)
     assert in_shadow(admitted, rule, 2).retry_after == pytest.approx(again)

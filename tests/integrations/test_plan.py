@@ -1,14 +1,12 @@
 """What a request is charged is remembered by the values in its keys, and by nothing else."""
 
 from collections.abc import Mapping
-from itertools import count
-from typing import Any
 
 import pytest
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.enforcement import Enforcer
-from batchlimit.integrations.enforcement.plan import Bill, Bills, RequestPlan
+from batchlimit.integrations.enforcement.plan import Bill, Plans
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
 from tests.integrations.garbage import kept
@@ -26,13 +24,12 @@ class Planned:
     """Plans of one application."""
 
     def __init__(self) -> None:
-        self.bills: Bills = {}
-        self._hits: dict[tuple[str, ...], Any] = {}
+        self._plans = Plans({})
+        self.bills = self._plans._bills
 
     def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
-        matching = RULES.templates("GET", path)
-        hits = self._hits.setdefault(tuple(rule.name for rule, _, _ in matching), count())
-        plan = RequestPlan(matching, hits, self.bills)
+        plan = self._plans.of(RULES.templates("GET", path))
+        assert plan is not None
         plan.remember(bill := plan.bill(identity), identity)
         return bill
 

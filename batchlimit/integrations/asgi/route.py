@@ -61,7 +61,7 @@ class RouteLimits(Exchange):
     def _leave(self, scope: Scope) -> Awaitable[object] | None:
         """Take this out of the scope, to which it leads back: else the garbage collector would have to find that."""
         if scope.get(SHOWN) is self:
-            scope[SHOWN] = self.outcome.bill, self.outcome.left, self.outcome.decided
+            scope[SHOWN] = self.outcome.shown
         scope.pop(SCOPE_KEY, None)
         scope.pop(LATE_KEY, None)
         return None if self._settling is None else asyncio.wait([self._settling])

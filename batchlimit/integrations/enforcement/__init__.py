@@ -32,7 +32,6 @@ from batchlimit.integrations.enforcement.outcome import (
     Response,
     decisions,
     refuse,
-    show,
 )
 from batchlimit.integrations.enforcement.route import RouteLimit, unprotected
 
@@ -49,6 +48,5 @@ __all__ = [
     "Unidentified",
     "decisions",
     "refuse",
-    "show",
     "unprotected",
 ]

@@ -1,9 +1,8 @@
 """How one request is admitted or refused: from memory where that is possible, else by steps of threads or tasks."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any, ClassVar, Generic, Literal
 
 from batchlimit.base.steps import Steps
@@ -11,14 +10,14 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.charging import AGAIN, Charging, checked_cost
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
-from batchlimit.integrations.enforcement.plan import EXEMPT, NOTHING_CHARGED, Bill, Bills, Charged, Left, RequestPlan
+from batchlimit.integrations.enforcement.plan import EXEMPT, NOTHING_CHARGED, Bill, Charged, Left, Plans, RequestPlan
 from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
 from batchlimit.integrations.enforcement.underway import Event, Underway
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Template, Unmade
+from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Unmade
 from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.finder import Memory
 from batchlimit.rules.request import NOTHING
@@ -67,21 +66,14 @@ class Enforcement(Generic[L]):
         self.has_routes = any(not rule.match for rule in rules)
         self._route_plans: dict[RouteLimit, RequestPlan | None] = {}
         self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
-        bills: Bills = {}
+        plans = Plans(self.counters.together)
 
         def plan(method: str, path: str, root: str) -> RequestPlan | None:
             if not self._enabled or rules.exemption.by_path(method, path, root):
                 return EXEMPT
-            return self._plan(rules.templates(method, path, root), bills)
+            return plans.of(rules.templates(method, path, root))
 
         self._plans = Memory(plan)
-
-    def _plan(self, matching: Sequence[Template], bills: Bills) -> RequestPlan | None:
-        """Return the rules of a request as memory decides by them; None, if it cannot by all of them."""
-        if not all(isinstance(rule.cost, int) and rule.cost for rule, _, _ in matching):
-            return None
-        hits = self.counters.together.setdefault(tuple(rule.name for rule, _, _ in matching), count())
-        return RequestPlan(matching, hits, bills)
 
     def review(self, said: object) -> None:
         """Check that the rules of a file can be held: for a RuleFile, which then calls `obey`."""
@@ -147,7 +139,7 @@ class Enforcement(Generic[L]):
         known = request.identity if identity is NOTHING else known_of(request.identity, identity)
         found = None
         if plan is not None:
-            values = known if plan.fields.isdisjoint(parameters) else known_of(parameters, known)
+            values = known if parameters.keys().isdisjoint(plan.tariff.names) else known_of(parameters, known)
             found = self._decide(request, plan, values, 0.0, None if outcome.bill.charged else outcome)
             if found is outcome:
                 return None
@@ -159,7 +151,7 @@ class Enforcement(Generic[L]):
         try:
             return self._route_plans[limit]
         except KeyError:
-            plan = self._route_plans[limit] = self._plan([(*self._routes.find(limit), NOTHING)], {})
+            plan = self._route_plans[limit] = Plans(self.counters.together).of([(*self._routes.find(limit), NOTHING)])
             self._asked_for.add(limit)
             return plan
 
@@ -176,7 +168,7 @@ class Enforcement(Generic[L]):
         None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
         was charged to nothing yet takes what is charged by tokens that are here.
         """
-        if not plan.rules:
+        if not plan.tariff.rules:
             return self._exempt(request) if plan is EXEMPT else self._unmatched(request)
         try:
             bill = plan.bill(identity)
@@ -187,14 +179,15 @@ class Enforcement(Generic[L]):
             left = self._limiter().take_leased(bill.costs)
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
             pass
+        next(plan.tariff.tally.matched)
         if not left:
-            return self._charge(request, bill, timeout)
-        if bill.prepared is None:
-            plan.remember(bill, identity)
-        next(plan.hits)
+            return self._charging.charge(request, bill, timeout)
+        next(plan.tariff.tally.acquired)
         if bill.settled:
             self._charging.underway.begin(bill.settled)
-        fields = self._charging.fields(bill, left)
+        fields = bill.fields(left, self.fields)
+        if bill.keyed is None:
+            plan.remember(bill, identity)
         if outcome is None:
             return Outcome(None, fields, bill.settled, bill, left, request)
         outcome.headers[:], outcome.charges, outcome.bill, outcome.left = fields, bill.settled, bill, left
@@ -206,21 +199,12 @@ class Enforcement(Generic[L]):
             return self._unmatched(request)
         return self._steps(request, found, timeout)
 
-    def _charge(self, request: Request, bill: Bill, timeout: float | None) -> Steps[Outcome]:
-        outcome = Outcome(request=request)
-        for rule, _, _ in bill.charged:
-            next(self.counters.rules[rule.name].matched)
-        yield from self._charging.charge(outcome, bill, timeout)
-        return outcome
-
     def _steps(self, request: Request, found: Applicable, timeout: float | None) -> Steps[Outcome]:
-        outcome = Outcome(request=request)
         for rule in [*(each.rule for each in found.applied), *(each.rule for each in found.unmade)]:
             next(self.counters.rules[rule.name].matched)
         for each in found.unmade:
             if (refused := self._charging.without_key(each)) is not None:
-                outcome.refusal = refused
-                return outcome
+                return Outcome(refused, request=request)
         charged: list[Charged] = []
         for rule, key in found.applied:
             cost = rule.cost
@@ -228,15 +212,12 @@ class Enforcement(Generic[L]):
                 try:
                     cost = checked_cost((yield cost(request)))
                 except Exception as error:  # noqa: BLE001  a function of the user's own
-                    if (
-                        refused := self._charging.without_key(Unmade(rule, "its cost cannot be told", error))
-                    ) is not None:
-                        outcome.refusal = refused
-                        return outcome
+                    unmade = Unmade(rule, "its cost cannot be told", error)
+                    if (refused := self._charging.without_key(unmade)) is not None:
+                        return Outcome(refused, request=request)
                     continue
             charged.append((rule, key, cost))
-        yield from self._charging.charge(outcome, Bill(charged), timeout)
-        return outcome
+        return (yield from self._charging.charge(request, Bill(charged), timeout))
 
     def _is_exempt(self, request: Request) -> bool:
         """Whether a function exempts a request; one that fails does not, and the log says so."""

@@ -1,6 +1,7 @@
 """Rules are charged at once or not at all, and settled in the end by what their `charge` says of the response."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
@@ -8,14 +9,19 @@ from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, in_shadow, refuse
-from batchlimit.integrations.enforcement.plan import Bill, Charged, Left
+from batchlimit.integrations.enforcement.plan import Bill, Charged
 from batchlimit.integrations.enforcement.underway import Underway
-from batchlimit.integrations.headers import Fields, Header
+from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
-from batchlimit.rules import Rule, Unmade
+from batchlimit.rules import Request, Rule, Unmade
 
 AGAIN = 1.0
 """Retry-After (s) while the store is away."""
+_is_allowed, _source, _remains = (
+    attrgetter("allowed"),
+    attrgetter("source"),
+    attrgetter("remaining", "quota", "binding"),
+)
 
 
 def checked_cost(cost: object) -> int:
@@ -42,41 +48,40 @@ class Charging:
         self._limiter, self._counters, self._fields, self.underway = limiter, counters, fields, underway
         self._admits_unidentified = admits_unidentified
 
-    def charge(self, outcome: Outcome, bill: Bill, timeout: float | None) -> Steps[None]:
+    def charge(self, request: Request, bill: Bill, timeout: float | None) -> Steps[Outcome]:
         """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
 
-        Where a response under way may give back what is short, it is heard first. `outcome` takes what was decided.
+        Where a response under way may give back what is short, it is heard first.
         """
         until, rules = None, list(bill.charged)  # of which is taken out what is not charged
-        outcome.decided = decided = dict[str, Decision]()
-        while rules and outcome.refusal is None:
-            if len(rules) < len(bill.charged):
-                bill = Bill(rules)
-            were = self.underway.among(rules)
+        shadows: dict[str, Decision] = {}
+        while rules:
+            were = self.underway.among(bill.settled)
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
                 if timeout != 0.0 and not all(decisions.values()):
                     decisions = yield from self._wait(bill, timeout)
             except StoreUnavailable as error:
-                outcome.refusal = self._away(rules, error)
+                refusal = self._away(rules, error)
             except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
-                outcome.refusal = self._failed(rules, error, decided)
+                refusal = self._failed(rules, error, shadows)
             else:
-                short = next((key for key, decision in decisions.items() if not decision.allowed), None)
-                if short is None:
-                    yield from self._charged(outcome, bill, decisions, decided)
-                    return
+                if all(map(_is_allowed, decisions.values())):
+                    if "fallback" not in map(_source, decisions.values()) or not (closed := _closed(bill, decisions)):
+                        return self._charged(request, bill, decisions, shadows)
+                    for rule, key, cost in bill.charged:
+                        yield from self._correct(rule.name, key, cost, 0)
+                    refusal = self._refused_away(*closed, StoreUnavailable("the store is away", key=closed[1]))
+                    return Outcome(refusal, request=request, shadows=shadows)
+                short = next(key for key, decision in decisions.items() if not decision.allowed)
                 until = until or self.underway.patience()
-                if not (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
-                    outcome.refusal = self._over(rules, short, decisions[short], decided)
-
-    def fields(self, bill: Bill, left: Left) -> list[Header]:
-        """Return the fields that tell of what was charged, and of what remains by key."""
-        found = None if bill.prepared is None else bill.prepared.of(left)
-        if found is None:  # an operator may have changed a quota
-            bill.prepared = self._fields.prepare(bill.telling(left))
-            found = bill.prepared.of(left)
-        return found or []
+                if (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
+                    continue
+                refusal = self._over(rules, short, decisions[short], shadows)
+            if refusal is not None:
+                return Outcome(refusal, request=request, shadows=shadows)
+            bill = Bill(rules)
+        return Outcome(request=request, shadows=shadows)
 
     def without_key(self, unmade: Unmade) -> Refusal | None:
         """Return why a request is refused of which a key cannot be made; None if it is admitted without the rule."""
@@ -141,59 +146,56 @@ class Charging:
         }
 
     def _charged(
-        self, outcome: Outcome, bill: Bill, decisions: dict[str, Decision], decided: dict[str, Decision]
-    ) -> Steps[None]:
-        for rule, key, _ in bill.charged:
-            is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
-            if is_closed and decisions[key].source == "fallback":
-                for each, charged, cost in bill.charged:
-                    yield from self._correct(each.name, charged, cost, 0)
-                outcome.refusal = self._closed(rule, key, StoreUnavailable("the store is away", key=key))
-                return
-        for rule, key, cost in bill.charged:
-            counts, one = self._counters.rules[rule.name], decisions[key]
-            is_shadow = one.source == "shadow"
-            next(counts.shadow_refused if is_shadow else counts.acquired)
-            decided[rule.name] = in_shadow(one, rule, cost) if is_shadow else one
+        self, request: Request, bill: Bill, decisions: dict[str, Decision], shadows: dict[str, Decision]
+    ) -> Outcome:
+        charges = bill.settled
         # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
-        outcome.bill = bill
-        if bill.settled:
-            outcome.charges = tuple(each for each in bill.settled if decisions[each[1]].source != "shadow")
-            self.underway.begin(outcome.charges)
-        outcome.left = {key: (one.remaining, one.quota, one.binding) for key, one in decisions.items()}
-        outcome.headers = self.fields(bill, outcome.left)
+        if bill.tariff is not None and "shadow" not in map(_source, decisions.values()):
+            next(bill.tariff.tally.acquired)
+        else:
+            charges = [each for each in charges if decisions[each[1]].source != "shadow"]
+            for rule, key, cost in bill.charged:
+                counts, one = self._counters.rules[rule.name], decisions[key]
+                next(counts.shadow_refused if one.source == "shadow" else counts.acquired)
+                if one.source == "shadow":
+                    shadows[rule.name] = in_shadow(one, rule, cost)
+        if charges:
+            self.underway.begin(charges)
+        left = dict(zip(decisions, map(_remains, decisions.values())))  # noqa: B905  `strict` takes 100 ns
+        headers = bill.fields(left, self._fields)
+        return Outcome(None, headers, charges, bill, left, request, decided=decisions, shadows=shadows)
 
-    def _failed(self, rules: list[Charged], error: Exception, decided: dict[str, Decision]) -> Refusal | None:
+    def _failed(self, rules: list[Charged], error: Exception, shadows: dict[str, Decision]) -> Refusal | None:
         too_much: Charged | None = None
         if isinstance(error, ValueError):  # asked for more than ever fits; usually by what a function returned
             costs = Bill(rules).costs
             too_much = next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
         concerned = rules if too_much is None else [each for each in rules if each[1] == too_much[1]]
         names = _names(concerned)
-        if shadows := [each for each in concerned if each[0].mode == "shadow"]:
-            names = _names(shadows)
+        if lenient := [each for each in concerned if each[0].mode == "shadow"]:
+            names = _names(lenient)
             self._counters.fault("shadow", names, "shadow rules (%s) could not be asked: %s", ", ".join(names), error)
-            self._let_pass(rules, shadows)
+            self._let_pass(rules, lenient)
             return None
         if too_much is not None:
             largest = too_much[0].quota.largest_cost
             never = Decision(False, largest, 0, float("inf"), float("inf"), "local")
-            return self._over(rules, too_much[1], never, decided)
+            return self._over(rules, too_much[1], never, shadows)
         message = "a request was refused, for its limit (%s) could not be asked: %s"
         self._counters.fault("ask", names, message, ", ".join(names), error)
         return refuse(self._fields, reduced_capacity(names), AGAIN, error=error)
 
-    def _let_pass(self, rules: list[Charged], shadows: list[Charged]) -> None:
+    def _let_pass(self, rules: list[Charged], lenient: list[Charged]) -> None:
         """Take rules in shadow mode out of the list, which would have refused the request."""
-        for each in shadows:
+        for each in lenient:
             next(self._counters.rules[each[0].name].shadow_refused)
             rules.remove(each)
 
-    def _over(self, rules: list[Charged], key: str, decision: Decision, decided: dict[str, Decision]) -> Refusal | None:
+    def _over(self, rules: list[Charged], key: str, decision: Decision, shadows: dict[str, Decision]) -> Refusal | None:
         short = [each for each in rules if each[1] == key]
-        if shadows := [each for each in short if each[0].mode == "shadow"]:
-            decided |= {rule.name: in_shadow(decision, rule, cost) for rule, _, cost in shadows}
-            self._let_pass(rules, shadows)
+        if lenient := [each for each in short if each[0].mode == "shadow"]:
+            shadows |= {rule.name: in_shadow(decision, rule, cost) for rule, _, cost in lenient}
+            self._let_pass(rules, lenient)
             return None
         for rule, _, _ in short:
             next(self._counters.rules[rule.name].refused)
@@ -206,13 +208,13 @@ class Charging:
         concerned = [each for each in rules if each[1] == error.key] or list(rules)
         for rule, key, _ in concerned:
             if rule.mode == "enforce" and (rule.on_failure is None or rule.on_failure.kind != "open"):
-                return self._closed(rule, key, error)
+                return self._refused_away(rule, key, error)
         for each in concerned:
             self._count_away(each[0], error)
             rules.remove(each)
         return None
 
-    def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
+    def _refused_away(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
         self._count_away(rule, error)
         return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
@@ -223,3 +225,12 @@ class Charging:
 
 def _names(some: Sequence[Charged]) -> list[str]:
     return [rule.name for rule, _, _ in some]
+
+
+def _closed(bill: Bill, decisions: dict[str, Decision]) -> tuple[Rule, str] | None:
+    """Return the first rule, with its key, that admits nothing while the store is away, which it is."""
+    for rule, key, _ in bill.charged:
+        is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
+        if is_closed and decisions[key].source == "fallback":
+            return rule, key
+    return None

@@ -1,6 +1,6 @@
 """The answer of the rules to one request: what they learn of its response, and what a view may ask of them."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +12,7 @@ from batchlimit.rules import Request, Rule
 
 NO_STORE = (b"cache-control", b"no-store")
 SHOWN = "batchlimit.decisions"
-"""Where a carrier has what was charged, what is left of it by key, and what the store has decided by rule; or, while
-its routes may ask for more, an object with the `outcome`."""
+"""Where a carrier has what an Outcome has `shown`; while its routes may ask for more, an object with the `outcome`."""
 HOLD_NAME = "_batchlimit"
 """Where the requests of some frameworks have an object with the `outcome`, in place of a carrier."""
 _NOWHERE = (
@@ -91,7 +90,8 @@ class Outcome:
         request: the request (default None: nobody looked at one).
         is_unmatched: whether no rule matched, so far.
         is_exempt: whether it is charged to nothing, and to nothing that its route asks for.
-        decided: what was decided by rule, where memory alone did not; rules in shadow mode that refused are here alone.
+        decided: what was decided by key, where memory alone did not (default None).
+        shadows: what those rules in shadow mode say, by name, that would have refused (default None).
     """
 
     refusal: Refusal | None = None
@@ -103,6 +103,12 @@ class Outcome:
     is_unmatched: bool = False
     is_exempt: bool = False
     decided: Mapping[str, Decision] | None = None
+    shadows: Mapping[str, Decision] | None = None
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """What `decisions` tells views of, once more after a route has asked; it does not lead to the request."""
+        return self.bill, self.left, self.decided, self.shadows
 
     def add(self, other: "Outcome", fields: Fields) -> Refusal | None:
         """Add what a rule said that a route asked for.
@@ -116,12 +122,14 @@ class Outcome:
             return other.refusal
         if other.decided:
             self.decided = {**(self.decided or {}), **other.decided}
+        if other.shadows:
+            self.shadows = {**(self.shadows or {}), **other.shadows}
         if not self.bill.charged:
             self.bill, self.left, self.headers[:] = other.bill, other.left, other.headers
         elif other.bill.charged:
             self.bill = Bill({each[0].name: each for each in (*self.bill.charged, *other.bill.charged)}.values())
             self.left = {**self.left, **other.left}
-            self.headers[:] = fields.of(self.bill.telling(self.left))
+            self.headers[:] = self.bill.fields(self.left, fields)
         return None
 
 
@@ -138,11 +146,6 @@ def refuse(
     told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
     return Refusal(problem.status, problem.policies, key, retry_after, headers, problem.body(), error)
-
-
-def show(carrier: MutableMapping[Any, Any], outcome: Outcome) -> None:
-    """Let a view see what the rules say of its request; again, after its route has asked for a rule."""
-    carrier[SHOWN] = outcome.bill, outcome.left, outcome.decided
 
 
 def decisions(request: Any) -> dict[str, Decision]:
@@ -180,15 +183,18 @@ def decisions(request: Any) -> dict[str, Decision]:
     if seen is None:
         raise LookupError(_NOWHERE)
     if seen.__class__ is not tuple:
-        seen = seen.outcome.bill, seen.outcome.left, seen.outcome.decided
-    bill, left, decided = seen
+        seen = seen.outcome.shown
+    bill, left, decided, shadows = seen
     found: dict[str, Decision] = {}
     for rule, key, _ in bill.charged:
+        if decided and key in decided:
+            found[rule.name] = decided[key]
+            continue
         remaining, known, binding = left[key]
         quota = known or rule.quota
         largest, full = quota.largest_cost, quota.full_after(remaining, binding)
         found[rule.name] = Decision(True, largest, remaining, 0.0, full, "local", quota, binding)
-    return found | dict(decided or {})
+    return found | dict(shadows or {})
 
 
 def in_shadow(decision: Decision, rule: Rule, cost: int) -> Decision:

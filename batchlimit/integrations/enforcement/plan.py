@@ -1,11 +1,13 @@
 """The bill of one request, and what of it is looked up once for all requests that the same rules match."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from operator import itemgetter
 
 from batchlimit import Quota
-from batchlimit.integrations.headers import Prepared, Told
+from batchlimit.integrations.counters import Tally
+from batchlimit.integrations.headers import Fields, Header, Prepared
 from batchlimit.rules import Rule, Template
+from batchlimit.rules.key import written
 
 Charged = tuple[Rule, str, int]
 """A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
@@ -13,39 +15,63 @@ Left = Mapping[str, tuple[int, Quota | None, int | None]]
 """What remains by key, the quota that holds (None: that of the rule), and which of its bandwidths binds."""
 
 
+_key, _price = itemgetter(1), itemgetter(1, 2)
+"""Of a Charged: its key; its key and cost."""
+
+
+class Tariff:
+    """Rules that are charged together, each at a fixed cost; `tally` counts who is charged to exactly these."""
+
+    __slots__ = ("costs", "is_special", "keys", "names", "prepared", "rules", "tally")
+
+    def __init__(self, matching: Sequence[Template], names: Iterable[str], tally: Tally) -> None:
+        """`names` are those of the fields in the keys."""
+        self.names, self.tally, self.rules = tuple(names), tally, [rule for rule, _, _ in matching]
+        self.costs: list[int] = [rule.cost for rule in self.rules]  # type: ignore[misc]  # no function
+        self.is_special = any(rule.mode != "enforce" or rule.charge is not None for rule in self.rules)
+        self.keys = "\n".join([rule.key for rule in self.rules])  # one format, for no key has a line break
+        self.prepared: Prepared | None = None  # what was last told of them
+
+
 class Bill:
     """Rules with their keys and costs. Requests with the same values in their keys may share one."""
 
-    __slots__ = ("charged", "costs", "prepared", "settled", "told")
+    __slots__ = ("charged", "costs", "keyed", "keys", "prepared", "settled", "tariff", "told")
 
-    def __init__(self, charged: Iterable[Charged]) -> None:
-        self.charged = tuple(charged)
-        self.told: list[Charged] = []  # by the fields: all but those in shadow mode
-        self.settled: list[Charged] = []  # in the end: those that charge by the response
-        self.costs: dict[str, int] = {}
-        for each in self.charged:
-            rule, key, cost = each
-            if rule.mode == "enforce":
-                self.told.append(each)
-            if rule.charge is not None:
-                self.settled.append(each)
-            self.costs[key] = self.costs.get(key, 0) + cost
-        self.prepared: Prepared | None = None
+    def __init__(self, charged: Iterable[Charged], tariff: Tariff | None = None) -> None:
+        self.charged = told = tuple(charged)
+        self.settled: Sequence[Charged] = ()  # in the end: those that charge by the response
+        if tariff is None or tariff.is_special:
+            told = tuple([each for each in told if each[0].mode == "enforce"])
+            self.settled = [each for each in self.charged if each[0].charge is not None]
+        self.told = told  # by the fields: all but those in shadow mode
+        self.keys = tuple(map(_key, told))
+        self.costs: dict[str, int] = dict(map(_price, self.charged))
+        if len(self.costs) < len(self.charged):
+            self.costs = {each: sum(cost for _, key, cost in self.charged if key == each) for each in self.costs}
+        self.tariff = tariff
+        self.prepared: Prepared | None = None if tariff is None else tariff.prepared
+        self.keyed: tuple[bytes, bytes] | None = None  # `prepared` by the keys, where that is kept
 
-    def telling(self, left: Left) -> list[Told]:
-        """Return what the fields tell, by what remains of each key."""
-        found: list[Told] = []
-        for rule, key, _ in self.told:
-            remaining, quota, binding = left[key]
-            found.append((rule.name, quota or rule.quota, key, remaining, binding))
-        return found
+    def fields(self, left: Left, fields: Fields) -> list[Header]:
+        """Return the header fields that tell of it, and of what remains by key."""
+        prepared = self.prepared
+        if prepared is None or (found := prepared.of(self.keys, left, None, self.keyed)) is None:
+            rules = [(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key, _ in self.told]
+            self.prepared = prepared = fields.prepare(rules)
+            if self.tariff is not None:
+                self.tariff.prepared = prepared
+            if self.keyed is not None:
+                self.keyed = prepared.keyed(self.keys)
+            found = prepared.of(self.keys, left)
+        return found or []
 
 
 NOTHING_CHARGED = Bill(())
 
 
 Bills = dict[tuple[object, ...], Bill]
-"""Bills by what they were made of: the counter of their rules, and the values in their keys."""
+"""Bills by what they were made of: the Tally of their rules, and the values in their keys."""
 _ABSENT = object()
 _MOST = 4096
 """Bills that are remembered."""
@@ -54,27 +80,28 @@ _LONGEST = 256
 
 
 class RequestPlan:
-    """The rules that match a request, each of a fixed cost; `hits` counts who is charged to exactly these.
+    """The rules that match a request by its path, and where the values in their keys come from.
 
-    Its memory of bills is also that of plans whose rules differ if their counters do.
+    Its memory of bills is also that of plans by other tariffs.
     """
 
-    __slots__ = ("_bills", "_values", "fields", "hits", "rules")
+    __slots__ = ("_bills", "_values", "tariff")
 
-    def __init__(self, rules: Sequence[Template], hits: "count[int]", bills: Bills) -> None:
-        self.rules, self.hits, self._bills = rules, hits, bills
-        values = [(name, parameters.get(name, _ABSENT)) for _, key, parameters in rules for name in key.fields]
-        self._values = tuple(dict.fromkeys(values))
-        self.fields = frozenset(name for name, _ in values)
+    def __init__(self, tariff: Tariff, values: Mapping[str, object], bills: Bills) -> None:
+        """`values` are the path parameters by the names of the fields."""
+        self.tariff, self._values, self._bills = tariff, tuple(values.items()), bills
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
-        asked: list[object] = [self.hits]
+        asked: list[object] = [self.tariff.tally]
         for name, otherwise in self._values:
             asked.append(identity.get(name, otherwise))
-        return self._bills.get(tuple(asked)) or Bill(
-            [(rule, key.fill(identity, parameters), rule.cost) for rule, key, parameters in self.rules]  # type: ignore[misc]  # no function
-        )
+        if (found := self._bills.get(tuple(asked))) is not None:
+            return found
+        tariff = self.tariff
+        values = dict(zip(tariff.names, map(written, asked[1:], tariff.names)))  # noqa: B905  `strict` takes 100 ns
+        keys = tariff.keys.format_map(values).split("\n")
+        return Bill(zip(tariff.rules, keys, tariff.costs), tariff)  # noqa: B905  as above
 
     def remember(self, bill: Bill, identity: Mapping[str, object]) -> None:
         """Remember a Bill if its values are short texts. Many are forgotten, all at once.
@@ -82,13 +109,38 @@ class RequestPlan:
         Only those are worth it that memory paid. Where each request is another user, the garbage collector would have
         to look at thousands of others, again and again.
         """
-        of = (self.hits, *[identity.get(name, otherwise) for name, otherwise in self._values])
+        of = (self.tariff.tally, *[identity.get(name, otherwise) for name, otherwise in self._values])
         texts = [value for value in of[1:] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
             if len(self._bills) >= _MOST:
                 self._bills.clear()
             self._bills[of] = bill
+            bill.keyed = None if bill.prepared is None else bill.prepared.keyed(bill.keys)
 
 
-EXEMPT = RequestPlan((), count(), {})
+EXEMPT = RequestPlan(Tariff((), (), Tally()), {}, {})
 """That of requests that no rule is for."""
+
+
+class Plans:
+    """Makes the plans of one application: one for each path, while the same rules have one Tariff."""
+
+    __slots__ = ("_bills", "_tallies", "_tariffs")
+
+    def __init__(self, tallies: dict[tuple[str, ...], Tally]) -> None:
+        """`tallies` count requests by the names of their rules."""
+        self._tallies, self._tariffs, self._bills = tallies, dict[tuple[str, ...], Tariff](), Bills()
+
+    def of(self, matching: Sequence[Template]) -> RequestPlan | None:
+        """Return the plan of rules that match; None: a cost is not fixed, or a name has two values in the path."""
+        values: dict[str, object] = {}
+        for rule, key, parameters in matching:
+            if not isinstance(rule.cost, int) or not rule.cost:
+                return None
+            for name in key.fields:
+                if values.setdefault(name, value := parameters.get(name, _ABSENT)) != value:
+                    return None
+        names = tuple(rule.name for rule, _, _ in matching)
+        if (tariff := self._tariffs.get(names)) is None:
+            tariff = self._tariffs[names] = Tariff(matching, values, self._tallies.setdefault(names, Tally()))
+        return RequestPlan(tariff, values, self._bills)

@@ -42,9 +42,9 @@ class Underway:
         for each in waiting:
             each.set()
 
-    def among(self, rules: Iterable[Charged]) -> set[str]:
-        """Return the keys of which responses are under way."""
-        return {key for rule, key, _ in rules if rule.charge is not None and key in self._open} if self._open else set()
+    def among(self, charges: Iterable[Charged]) -> set[str]:
+        """Return the keys of these of which responses are under way."""
+        return {key for _, key, _ in charges if key in self._open} if self._open else set()
 
     def patience(self) -> float:
         """Return until when a request waits that was refused now."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import behind, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.enforcement import Refusal, Response, show
+from batchlimit.integrations.enforcement import SHOWN, Refusal, Response
 from batchlimit.integrations.front import Front, WebOptions, wanted
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import LimiterSource
@@ -108,7 +108,7 @@ class RateLimitMiddleware:
                 if app is not None:
                     return app(environ, with_headers(start_response, outcome.refusal.fields))
             return answer(outcome.refusal, environ, start_response)
-        show(environ, outcome)
+        environ[SHOWN] = outcome.shown
         if outcome.charges:
             settle = partial(self.front.settle, outcome)
             return WSGIExchange(start_response, outcome.headers, settle).run(self.app, environ)
