@@ -120,33 +120,14 @@ class Script:
         (self.refunds if tokens < 0 else self.calls).append((key, abs(tokens)))
 
 
-class _Path(SlowPath):
-    """Every call of a FakeLimiter comes here: it has no key in memory."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-        self.acquire, self.try_acquire = script._acquire, script._try_acquire  # type: ignore[method-assign]
-        self.decide, self.adjust = script._ask, script._adjust  # type: ignore[method-assign]
-
-    async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
-        self._script._acquire(key, cost, timeout, priority)
-
-    def peek(self, key: str) -> Decision:
-        return self._script._look(key, 1)
-
-    def refund(self, key: str, cost: int) -> None:
-        self._script._adjust(key, -cost)
-
-
-class _AsyncPath(AsyncSlowPath):
-    """As _Path."""
-
-    def __init__(self, script: Script) -> None:
-        its: Any = self
-        its.acquire, its.try_acquire = _awaited(script._acquire), _awaited(script._try_acquire)
-        its.decide, its.adjust = _awaited(script._ask), script._adjust
-        its.peek = _awaited(lambda key: script._look(key, 1))
-        its.refund = _awaited(lambda key, cost: script._adjust(key, -cost))
+def _path(kind: Any, script: Script, tell: Callable[[Any], Any]) -> Any:
+    """Return the slow path of a fake limiter: every call comes there, for it has no key in memory."""
+    path = kind.__new__(kind)
+    path.acquire, path.try_acquire = tell(script._acquire), tell(script._try_acquire)
+    path.decide, path.peek = tell(script._ask), tell(lambda key: script._look(key, 1))
+    path.adjust, path.refund = script._adjust, tell(lambda key, cost: script._adjust(key, -cost))
+    path.acquire_in_loop = _awaited(script._acquire)
+    return path
 
 
 def _awaited(decide: Callable[..., T]) -> Callable[..., Awaitable[T]]:
@@ -170,7 +151,7 @@ class FakeLimiter(RateLimiter):
     def __init__(self, script: Script) -> None:
         super().__init__(MemoryStore(), script.rule)
         self.script = script
-        self._entries, self._slow_path = {}, _Path(script)
+        self._entries, self._slow_path = {}, _path(SlowPath, script, lambda decide: decide)
 
     def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
@@ -196,7 +177,7 @@ class AsyncFakeLimiter(AsyncRateLimiter):
     def __init__(self, script: Script) -> None:
         super().__init__(MemoryStore(), script.rule)
         self.script = script
-        self._entries, self._slow_path = {}, _AsyncPath(script)
+        self._entries, self._slow_path = {}, _path(AsyncSlowPath, script, _awaited)
 
     async def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""

@@ -1,47 +1,52 @@
 """FaultStore and AsyncFaultStore: stores that fail on command."""
 
 import asyncio
+import functools
 import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from batchlimit.bucket.messages import Ask, GiveBack, Groups, SpendReply
+from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.stores.optional import Spender
+from batchlimit.stores.optional import Pauses, Spender
 from batchlimit.stores.protocols import AsyncStore, Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)
+
+
+def met(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return the same method, of a store that has its calls meet faults in `_do`; it is called or awaited as before."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        told: T = self._do(lambda inner: getattr(inner, method.__name__)(*args, **options))
+        return told
+
+    call.__doc__ = f"See {method.__qualname__}."
+    return call
 
 
 class FaultyPauses:
     """The pauses of a store that `do` has met its faults; they are called or awaited, as `do` is."""
 
     def __init__(self, do: Callable[[Callable[[Any], Any]], Any]) -> None:
-        self._do = do
+        self._do = lambda call: do(lambda inner: call(inner.pauses))
 
-    def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
-        return self._do(lambda inner: inner.pauses.pause(key, quota, seconds, why))
-
-    def resume(self, key: str) -> Any:
-        return self._do(lambda inner: inner.pauses.resume(key))
-
-    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
-        return self._do(lambda inner: inner.pauses.line_up(key, wait, spacing, longest))
+    pause: Any = met(Pauses.pause)
+    resume: Any = met(Pauses.resume)
+    line_up: Any = met(Pauses.line_up)
 
 
 class FaultyCalls:
     """The calls of a store that meet its faults in `_do`: called, or awaited where that is a coroutine function."""
 
     _do: Callable[[Callable[[Any], Any]], Any]
-
-    def take(self, key: str, quota: Quota, ask: Ask) -> Any:
-        """See Store.take."""
-        return self._do(lambda inner: inner.take(key, quota, ask))
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
         """See Spender.spend."""
@@ -52,14 +57,6 @@ class FaultyCalls:
             return inner.spend(groups, look=look, within=within)
 
         return self._do(spent)
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
-        """See Store.give_back."""
-        return self._do(lambda inner: inner.give_back(key, quota, back))
-
-    def peek(self, key: str, quota: Quota) -> Any:
-        """See Store.peek."""
-        return self._do(lambda inner: inner.peek(key, quota))
 
     @property
     def pauses(self) -> Any:
@@ -145,6 +142,9 @@ class FaultStore(Faulty[Store]):
     """
 
     _memory = MemoryStore
+    take = met(Store.take)
+    give_back = met(Store.give_back)
+    peek = met(Store.peek)
 
     def close(self) -> None:
         """See Store.close."""
@@ -172,6 +172,10 @@ class AsyncFaultStore(Faulty[AsyncStore]):
         >>> await limiter.try_acquire("ann")
         True
     """
+
+    take = met(AsyncStore.take)
+    give_back = met(AsyncStore.give_back)
+    peek = met(AsyncStore.peek)
 
     @staticmethod
     def _memory() -> AsyncStore:

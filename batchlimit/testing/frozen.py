@@ -11,8 +11,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.testing.scene import SCENE, World
-from batchlimit.testing.virtual_store import VirtualStore
-from batchlimit.testing.world import VirtualWorld
+from batchlimit.testing.world import VirtualStore, VirtualWorld
 
 
 class FrozenLimits:

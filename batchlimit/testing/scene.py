@@ -12,7 +12,7 @@ from batchlimit.base.waiting import LONG_AGO
 from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.testing.threads import VirtualRegistry, VirtualSlowPath
+from batchlimit.testing.insides import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
 
 Timed = LockedGate | KeyedGates
@@ -27,14 +27,6 @@ class Gates:
     def __init__(self) -> None:
         self._undo: weakref.WeakKeyDictionary[Timed, Undo] = weakref.WeakKeyDictionary()
 
-    def open(self) -> None:
-        """Let every call pass by, at gates that are made later too. Calls that wait already go on waiting."""
-        self._change(_opened, lambda _table: lambda: None)
-
-    def freeze(self, time: VirtualTime) -> None:
-        """Have every gate that goes by the real time go by this one, and gates that are made later too."""
-        self._change(lambda gate: _frozen(gate, time), lambda table: _frozen(table, time))
-
     def restore(self) -> None:
         """Have gates do again what they did."""
         live_gates.adopters.clear()
@@ -44,7 +36,8 @@ class Gates:
         for each in undo:
             each()
 
-    def _change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
+    def change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
+        """Change gates, also those that are made later."""
         live_gates.adopters[:] = [lambda gate: self._one(gate, gates)]
         live_tables.adopters[:] = [lambda table: self._one(table, tables)]
         for gate in live_gates:
@@ -58,6 +51,7 @@ class Gates:
 
 
 def _opened(gate: LockedGate) -> Undo:
+    """Let every call pass by. Calls that wait already go on waiting."""
     find, before = weakref.ref(gate), gate._bypass
 
     def passes(_operation: str, _partition: str) -> bool:
@@ -102,6 +96,7 @@ class ResumedClock:
 
 
 def _frozen(one: Timed, virtual: VirtualTime) -> Undo:
+    """Have a gate go by this time that goes by the real one."""
     if one.clock is not time.monotonic_ns and not isinstance(one.clock, FrozenClock | ResumedClock):
         return lambda: None  # it has a clock of its own
     find: Callable[[], Timed | None] = weakref.ref(one)
@@ -179,9 +174,9 @@ class Scene:
             self._originals.clear()
         self._gates.restore()
         if self.world is not None and self.world.has_open_gates:
-            self._gates.open()
-        elif self.world is not None and self.world.gate_time is not None:
-            self._gates.freeze(self.world.gate_time)
+            self._gates.change(_opened, lambda _table: lambda: None)
+        elif self.world is not None and (time := self.world.gate_time) is not None:
+            self._gates.change(lambda gate: _frozen(gate, time), lambda table: _frozen(table, time))
 
     def _adopt(self, limiter: Any) -> None:
         if getattr(limiter, "is_fake", False):

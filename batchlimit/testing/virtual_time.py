@@ -18,8 +18,8 @@ _ROUNDING = 2e-6
 """Seconds that a move takes on top: a bucket counts whole microseconds, and rounds up when it says when to return."""
 TURNS = 10
 """So many rounds of a loop all tasks that could go on have had their turn, before a task that waits moves the clock."""
-_LOOK = 0.001
-"""Seconds of real time after which a task looks again that has to wait for another one."""
+LOOK = 0.001
+"""Seconds of real time after which a task looks again that waits for another one, or for a clock that is held."""
 
 
 class VirtualTime:
@@ -179,7 +179,7 @@ class LoopEvent(TaskEvent):
         if self._event.is_set() or steps != self._time.steps:
             return
         if self._time.held or due == math.inf or due > min(self._time.tasks.values()):
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK)
         else:
             self._time.move(due)
 

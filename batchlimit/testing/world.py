@@ -1,5 +1,6 @@
-"""Limiters in virtual time, each with another inside, on stores in memory."""
+"""The world of limiters in virtual time: exactly one token bucket a key, whatever they lease of it."""
 
+import math
 import threading
 import warnings
 import weakref
@@ -9,19 +10,139 @@ from dataclasses import replace
 from typing import Any
 
 from batchlimit.batching import FixedBatch
+from batchlimit.bucket.bucket import Bucket
+from batchlimit.bucket.fair_share import Claims
+from batchlimit.bucket.messages import Ask
+from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
 from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import policies_of
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
+from batchlimit.stores.memory_parts import MemoryRules
+from batchlimit.stores.outage import too_late
+from batchlimit.stores.protocols import Store
 from batchlimit.sync.registry import Registry
-from batchlimit.testing import tasks, threads
-from batchlimit.testing.faults import AsyncFaultStore, FaultStore
+from batchlimit.testing.faults import AsyncFaultStore, FaultStore, Faulty, FaultyCalls, met
+from batchlimit.testing.insides import AsyncVirtualRegistry, VirtualRegistry
 from batchlimit.testing.scene import World
-from batchlimit.testing.virtual_store import FaultyVirtualStore, VirtualStore
 from batchlimit.testing.virtual_time import VirtualTime
 
+Held = Callable[[str, str], int]
+"""Returns how many tokens of a stored key an instance, by its name, has leased and not spent."""
+
+
+class _Undivided(InstanceTable):
+    """Has each instance claim the whole bucket, as if it were alone."""
+
+    __slots__ = ()
+
+    def claims(self, instance: InstanceEntry) -> Claims:
+        return Claims(1, 1, instance.last, instance.last)
+
+
+class PlainBucket(Bucket):
+    """A token bucket that whoever comes first takes from: nothing is set aside for another instance."""
+
+    __slots__ = ()
+
+    def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
+        super().__init__(quota, now, fill)
+        self._table = _Undivided()
+
+    def _reserve(self, ask: Ask, wait: int) -> None:
+        pass
+
+
+class HeardRules(MemoryRules):
+    """Overrides heard of at once; its clock shows whole milliseconds, as the end of an override of an hour does."""
+
+    heard: Callable[[], None]
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._began = round(self._began)
+
+    def change(self, change: Change) -> tuple[bool, int]:
+        done = super().change(change)
+        self.heard()
+        return done
+
+    def _now(self) -> float:
+        return math.floor(super()._now() * 1000) / 1000
+
+
+class VirtualStore(MemoryStore):
+    """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
+
+    A real bucket learns that with the next request, or when the lease ends a quarter of a second later. Until then a
+    full bucket that lends one token does not refill: a test would find a token fewer than it reckons.
+    """
+
+    _bucket = PlainBucket
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__(time)
+        self.rules: HeardRules = HeardRules(time)
+
+    def leave(self, instant: float, held: Held) -> None:
+        """Before the clock is set to this instant: what is spent is spent now; what would expire unspent comes home."""
+        now, then = self._now(), int(instant * 1e6)
+        with self._lock:
+            for key, (bucket, _) in self._buckets.items():
+                if not (table := bucket._table).outstanding:
+                    continue
+                bucket._refill_to(now, "", 0)
+                for name, instance in table.instances.items():
+                    unspent = min(instance.held, held(name, key))
+                    lapses = instance.expires <= then - bucket._epoch
+                    table.settle(instance, 0 if lapses else unspent)
+                    if lapses:
+                        bucket._credit(unspent)
+
+    def fill(self, key: str, quota: Quota, part: float) -> None:
+        """Have so great a part of the burst in a bucket, 0 to 1."""
+        with self._lock:
+            now = self._now()
+            bucket = self._live(key, now) or self._bucket(quota, now)
+            bucket.peek(now)
+            room = bucket._table.outstanding if part else 0
+            bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
+            self._buckets[key] = bucket, now + bucket.expires_in()
+
+    def forget(self) -> None:
+        """Lose all buckets."""
+        with self._lock:
+            self._buckets.clear()
+
+    def refill(self) -> None:
+        """Have all buckets full."""
+        for key, (bucket, _) in list(self._buckets.items()):
+            self.fill(key, bucket._quota, 1.0)
+
+
+class FaultyVirtualStore(FaultyCalls, MemoryStore):
+    """Buckets in virtual time behind the faults of a FaultStore: a slow call moves the clock, up to its deadline."""
+
+    def __init__(self, buckets: VirtualStore, faults: Faulty[Any], time: VirtualTime, deadline: float) -> None:
+        super().__init__(time)
+        self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
+        self.rules = buckets.rules
+
+    take, give_back, peek = met(Store.take), met(Store.give_back), met(Store.peek)
+
+    def _do(self, call: Callable[[Any], Any]) -> Any:
+        if seconds := min(self._faults.slow, self._deadline):
+            self._time.move(self._time() + seconds)
+        with self._faults._around(self._inner.forget):
+            result = call(self._inner)
+        if self._faults.slow > self._deadline:
+            raise too_late(self.address, self._deadline)
+        return result
+
+
 FAULTY = (FaultStore, AsyncFaultStore)
-Inside = threads.VirtualRegistry | tasks.AsyncVirtualRegistry
+Inside = VirtualRegistry | AsyncVirtualRegistry
 
 
 _EXACT = FixedBatch(0)
@@ -78,7 +199,7 @@ class VirtualWorld(World):
         if isinstance(opened, FAULTY):
             store = FaultyVirtualStore(buckets, opened, self.time, original._options.deadline)
         is_threaded = isinstance(original, Registry)
-        kind: Any = threads.VirtualRegistry if is_threaded else tasks.AsyncVirtualRegistry
+        kind: Any = VirtualRegistry if is_threaded else AsyncVirtualRegistry
         rule, options = ChangedRule(original.rule, self._change_quota), replace(original._options, sizer=_EXACT)
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
@@ -105,12 +226,9 @@ class VirtualWorld(World):
             store.leave(instant, held)
 
     def arrive(self) -> None:
-        for inside in list(self._insides.values()):
-            inside.arrive()
-
-    def _hear(self) -> None:
         with self.time.changed:
-            self.arrive()
+            for inside in list(self._insides.values()):
+                inside.arrive()
 
     def end(self) -> None:
         """Close the limiters that were closed here."""
@@ -123,5 +241,5 @@ class VirtualWorld(World):
         name = (inner.address, inner._prefix) if hasattr(inner, "_prefix") else inner
         if (found := self._stores.get(name)) is None:
             found = self._stores[name] = self._make_store(self.time)
-            found.rules.heard = self._hear
+            found.rules.heard = self.arrive
         return found

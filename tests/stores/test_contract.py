@@ -3,8 +3,7 @@
 import pytest
 
 from batchlimit.stores import Store
-from batchlimit.testing.contract.check import store_rules
-from batchlimit.testing.contract.instance import StoreRule
+from batchlimit.testing.contract.check import StoreRule, store_rules
 from tests.depth import depth
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from batchlimit import Quota
 from batchlimit.stores import Ask
-from batchlimit.testing.virtual_store import VirtualStore
 from batchlimit.testing.virtual_time import ThreadEvent, VirtualTime
+from batchlimit.testing.world import VirtualStore
 from tests.sync.stage import DEADLINE, Gate, start, until
 
 

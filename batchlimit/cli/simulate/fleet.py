@@ -23,7 +23,7 @@ from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.limiter import RateLimiter
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
-from batchlimit.testing.threads import PlainStore
+from batchlimit.testing.insides import PlainStore
 
 _MOST_KEYS = 1_000_000
 

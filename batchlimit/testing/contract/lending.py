@@ -3,7 +3,7 @@
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.instance import HUNDRED, KEY, SLOW, AskingInstance, cases, near
+from batchlimit.testing.contract.check import HUNDRED, KEY, SLOW, AskingInstance, cases, near
 
 
 def an_unused_bucket_is_full(store: Store) -> None:

@@ -8,7 +8,7 @@ from batchlimit.bucket.messages import GiveBack, Level
 from batchlimit.quota.key import LONGEST_KEY
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.instance import HUNDRED, KEY, MOST_SEEDS, AskingInstance, cases
+from batchlimit.testing.contract.check import HUNDRED, KEY, MOST_SEEDS, AskingInstance, cases
 from batchlimit.testing.contract.lending import BOTH
 
 
