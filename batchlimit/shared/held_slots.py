@@ -1,7 +1,7 @@
-"""The places that permits of one key have: under the lease of this instance, or without one in an outage."""
+"""The places that permits of one key have, under the lease of this instance."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -89,34 +89,6 @@ class FencingTokens:
         """Return the number of the next permit."""
         self._sequence = min(self._sequence + 1, SEQUENCE - 1)
         return self.last * SEQUENCE + self._sequence
-
-
-class OutagePermits:
-    """Places without a slot: nothing is promised of them; their lease is over in a forked child alone."""
-
-    __slots__ = ("_places", "lease")
-
-    def __init__(self) -> None:
-        self.lease = SlotLease(math.inf)
-        self._places: dict[Place, None] = {}
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def take(self, waiter: "SlotWaiter") -> None:
-        """Let a waiter have a place; its token is 0."""
-        waiter.place = place = Place(self.lease, 0, waiter.claim)
-        self._places[place] = None
-
-    def end(self, place: Place) -> bool:
-        """End the hold of a permit; return whether there was one."""
-        if self._places.pop(place, place) is not None:
-            return False
-        place.claim = None
-        return True
 
 
 class HeldSlots:

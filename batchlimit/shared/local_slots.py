@@ -10,7 +10,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import Claim, FencingTokens, HeldSlots, OutagePermits, Place
+from batchlimit.shared.held_slots import Claim, FencingTokens, HeldSlots, Place, SlotLease
 from batchlimit.shared.line import Asks, Line, SlotWaiter
 
 _SECOND = 1_000_000_000
@@ -70,7 +70,9 @@ class LocalSlots:
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.limit = shared.limit  # as this instance was told
-        self.line, self.outage, self._tokens = Line(shared.queue), OutagePermits(), FencingTokens()
+        self.line, self._tokens = Line(shared.queue), FencingTokens()
+        # Places without a slot, of which nothing is promised; their lease is over in a forked child alone.
+        self.outage, self.outage_lease = dict[Place, None](), SlotLease(math.inf)
         self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
         self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False
@@ -112,8 +114,9 @@ class LocalSlots:
         """End a permit; return the waiters that were served. A second time it changes nothing."""
         if self.held.end(place):
             return self._settle(now)
-        if self.outage.end(place) and self.line:
-            self.due = now
+        if self.outage.pop(place, place) is None:
+            place.claim = None
+            self.due = now if self.line else self.due
         return []
 
     def _settle(self, now: int) -> list[SlotWaiter]:
@@ -207,7 +210,8 @@ class LocalSlots:
         for waiter in woken:
             if self.in_flight < admits:
                 self.line.leaving[waiter] = None
-                self.outage.take(waiter)
+                waiter.place = place = Place(self.outage_lease, 0, waiter.claim)
+                self.outage[place] = None
                 self.line.remove(waiter)
                 self.admitted += 1
             else:
@@ -229,7 +233,7 @@ class LocalSlots:
 
 def forget(slots: LocalSlots) -> None:
     """Hold nothing: in a forked child."""
-    slots.held.lease.ended = slots.outage.lease.ended = True
+    slots.held.lease.ended = slots.outage_lease.ended = True
 
 
 def refusal(slots: LocalSlots, reason: str) -> ConcurrencyLimited:

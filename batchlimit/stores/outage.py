@@ -161,7 +161,11 @@ class Outages:
 
     def refusal(self, part: str) -> CircuitOpen:
         """Return what a call raises that is not made because the circuit breaker of its part is open."""
-        return circuit_open(self._address(), part, self.breakers[part], steady())
+        breaker, address = self.breakers[part], self._address()
+        error = breaker.error or StoreUnavailable("it has just come back")
+        told = f"circuit open, next probe in {max(0.0, breaker.probe_at - steady()):.2f} s, see on_failure"
+        message = f"{_name(address, part)} is away ({told}): {_why(error, address)}"
+        return CircuitOpen(message, address=address, code=error.code)
 
     def answered(self, part: str) -> None:
         """Count an answer. It closes the circuit breaker; the end of an outage is logged."""
@@ -254,16 +258,6 @@ def log_unreachable(address: str, part: str, error: StoreUnavailable) -> None:
     why = _why(error, address)
     message = "%s is away, on_failure decides until it is back: %s"
     log_event("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
-
-
-def circuit_open(address: str, part: str, breaker: Breaker, now: float) -> CircuitOpen:
-    """Return what a call raises that is not sent because the circuit breaker of its part is open."""
-    error = breaker.error or StoreUnavailable("it has just come back")
-    seconds = max(0.0, breaker.probe_at - now)
-    told = f"circuit open, next probe in {seconds:.2f} s, see on_failure"
-    return CircuitOpen(
-        f"{_name(address, part)} is away ({told}): {_why(error, address)}", address=address, code=error.code
-    )
 
 
 def too_late(address: str, seconds: float) -> StoreUnavailable:

@@ -3,18 +3,21 @@
 import pytest
 
 from batchlimit.errors import StoreUnavailable
-from batchlimit.stores.outage import THRESHOLD, Breaker, circuit_open
+from batchlimit.quota.failure_policy import CircuitOpen
+from batchlimit.stores import outage
+from batchlimit.stores.outage import THRESHOLD, Outages
 
 ADDRESS = "redis://h:1/0"
 NOW = 100.0
 
 
-def opened(error: StoreUnavailable, pause: float) -> Breaker:
-    breaker = Breaker()
+def refusal(part: str, error: StoreUnavailable, pause: float, patched: pytest.MonkeyPatch) -> CircuitOpen:
+    outages = Outages(lambda: ADDRESS)
     for _ in range(THRESHOLD):
-        breaker.failed(error, NOW)
-    breaker.plan_probe(pause, NOW)
-    return breaker
+        outages.failed(part, error)
+    outages.breakers[part].plan_probe(pause, NOW)
+    patched.setattr(outage, "steady", lambda: NOW)
+    return outages.refusal(part)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +44,11 @@ def opened(error: StoreUnavailable, pause: float) -> Breaker:
     ],
 )
 def test_an_open_circuit_names_the_address_and_the_cause_once_and_the_next_probe(
-    part: str, error: StoreUnavailable, pause: float, message: str
+    part: str, error: StoreUnavailable, pause: float, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert str(circuit_open(ADDRESS, part, opened(error, pause), NOW)) == message
+    assert str(refusal(part, error, pause, monkeypatch)) == message
 
 
-def test_an_open_circuit_has_the_code_of_its_cause() -> None:
-    found = circuit_open(ADDRESS, "", opened(StoreUnavailable("full", code="OOM"), 0.1), NOW)
+def test_an_open_circuit_has_the_code_of_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = refusal("", StoreUnavailable("full", code="OOM"), 0.1, monkeypatch)
     assert (found.address, found.code) == (ADDRESS, "OOM")

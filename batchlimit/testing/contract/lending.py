@@ -6,7 +6,9 @@ from batchlimit.stores.protocols import Store
 from batchlimit.testing.contract.check import HUNDRED, KEY, SLOW, AskingInstance, cases, near
 
 
-def an_unused_bucket_is_full(store: Store) -> None:
+def an_unused_bucket_is_full_and_credits_nothing(store: Store) -> None:
+    assert store.peek(KEY, HUNDRED)[:3] == (100, 0, 0)
+    assert AskingInstance(store).give_back(10, held=0) == 0
     assert store.peek(KEY, HUNDRED)[:3] == (100, 0, 0)
 
 
@@ -55,7 +57,7 @@ def fifty_of_a_hundred_wanted_are_fifty(store: Store) -> None:
     assert instance.take(1, queued=100).granted == 50
 
 
-def less_than_the_need_is_not_lent_and_a_refusal_says_when(store: Store) -> None:
+def less_than_the_need_is_not_lent_a_refusal_says_when_and_a_smaller_need_fits(store: Store) -> None:
     instance = AskingInstance(store, trip=0.0)
     instance.spend(90)
     before = instance.peek()
@@ -63,12 +65,6 @@ def less_than_the_need_is_not_lent_and_a_refusal_says_when(store: Store) -> None
     assert (grant.granted, grant.level) == (0, 10)
     assert near(grant.retry_after, 10 / SLOW, rel=0.01)
     assert instance.peek() == before
-
-
-def a_smaller_need_fits_after_a_refusal(store: Store) -> None:
-    instance = AskingInstance(store, trip=0.0)
-    instance.spend(90)
-    instance.take(20)
     assert instance.take(10).granted == 10
 
 
