@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 51_044,
+    "lines": 50_956,
     "functions": 3_897,
-    "files": 327,
+    "files": 326,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -30,7 +30,7 @@ class KeyEntry:
 
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
 
-    It has 11 public methods: each is one event at a key.
+    It has 12 public methods: each is one event at a key.
     """
 
     __slots__ = (
@@ -71,6 +71,10 @@ class KeyEntry:
         if before != NO_WAIT:
             self.tokens.took_late(cost)
         return NO_WAIT
+
+    def took_late(self, cost: int) -> None:
+        """Uncount tokens that were taken too late to be spent."""
+        self.tokens.took_late(cost)
 
     def join(
         self, cost: int, deadline: float, number: int = 0, *, prompt: bool = False, priority: int = 1

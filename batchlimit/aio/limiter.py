@@ -8,7 +8,6 @@ import redis.asyncio
 
 from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
-from batchlimit.aio.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.aio.decorator import AsyncLimit
 from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.aio.registry import Registry
@@ -184,22 +183,24 @@ class AsyncRateLimiter(
     ) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
-        told = await spend_cold(self._registry, costs)
+        told = await self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             await AsyncAcquireAll(costs, self._registry, priority).acquire(until)
 
     async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
-        if (known := decide_from_memory(self._registry, costs)) is not None:
+        registry = self._registry
+        if registry.thread == get_ident() and (known := registry.memory.decide(costs)) is not None:
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: await self._slow_path.decide(key, cost)}
-        if (known := await spend_cold(self._registry, costs)) is not None:
+        if (known := await self._slow_path.spend_cold(costs)) is not None:
             return known
         return await AsyncAcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
-        return take_leased(self._registry, costs)
+        registry = self._registry
+        return registry.memory.take_leased(costs) if registry.thread == get_ident() else None
 
     async def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
         return await drive(asking.line_up(self._registry, key, wait, spacing, longest))

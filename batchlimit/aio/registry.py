@@ -40,6 +40,7 @@ class Registry(BaseRegistry):
     ask: Any = staticmethod(store_calls.outcome)
     """Returns what the store says, or what is wrong with it."""
     hold: Any = staticmethod(store_calls.hold)
+    refund: Any = staticmethod(store_calls.refund)
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]

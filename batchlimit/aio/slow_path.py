@@ -1,6 +1,7 @@
 """The calls of an AsyncRateLimiter that its hit path does not decide: they wait, or ask the store."""
 
 import asyncio
+from typing import Any
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
@@ -40,6 +41,18 @@ class AsyncSlowPath:
             return (await self._admit(key, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
+
+    async def spend_cold(self, costs: Any) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+        registry, told = self._registry, None
+        if (charged := registry.memory.charge_hot(costs)) is None:
+            return None
+        try:
+            registry.settle_in()
+            told = await registry.spends.all(charged.cold)
+        finally:
+            settled = registry.memory.settle(charged, told, registry.spends.refund)
+        return settled
 
     async def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Do the same for a cost above 0 at a known key entry, unless it has retired, or is another loop's, by now."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from batchlimit.keyspace.census import Census
+from batchlimit.keyspace.from_memory import FromMemory
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.rule_reader import RuleReader
 from batchlimit.quota.failure_policy import warn_if_uncounted
@@ -20,6 +21,8 @@ class BaseRegistry:
 
     rules: RuleReader
     store: Any
+    refund: Callable[..., Any]
+    """Takes back, in this API, what was spent at an entry."""
     _keyspace: Keyspace[Any]
 
     def __init__(self, store: Any, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
@@ -28,6 +31,7 @@ class BaseRegistry:
         self._opened, self._options, self.clock = store, options, clock
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.entries: dict[str, Any] = {}
+        self.memory = FromMemory(self.entries, clock, self.refund)
         self.closed = False
         self.file = rule if isinstance(rule, CodeFile) else None
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set

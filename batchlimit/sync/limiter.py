@@ -19,7 +19,6 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
-from batchlimit.sync.decide_all import decide_from_memory, spend_cold, take_leased
 from batchlimit.sync.decorator import Limit
 from batchlimit.sync.key_handle import KeyHandle
 from batchlimit.sync.registry import Registry
@@ -181,22 +180,22 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     ) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
-        told = spend_cold(self._registry.spends, self._entries, costs, self._clock)
+        told = self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             AcquireAll(costs, self._registry, priority).acquire(until)
 
     def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
-        if (known := decide_from_memory(self._entries, costs, self._clock)) is not None:
+        if (known := self._registry.memory.decide(costs)) is not None:
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: self._slow_path.decide(key, cost)}
-        if (known := spend_cold(self._registry.spends, self._entries, costs, self._clock)) is not None:
+        if (known := self._slow_path.spend_cold(costs)) is not None:
             return known
         return AcquireAll(costs, self._registry).decide()
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
-        return take_leased(self._entries, costs, self._clock)
+        return self._registry.memory.take_leased(costs)
 
     def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
         return run(asking.line_up(self._registry, key, wait, spacing, longest))

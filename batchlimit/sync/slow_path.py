@@ -1,5 +1,7 @@
 """The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
 
+from typing import Any
+
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.steps import run
@@ -52,6 +54,17 @@ class SlowPath:
             return self._admit(key, cost, NO_WAIT).admitted
         except StoreUnavailable:
             return False
+
+    def spend_cold(self, costs: Any) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+        registry, told = self._registry, None
+        if (charged := registry.memory.charge_hot(costs)) is None:
+            return None
+        try:
+            told = registry.spends.all(charged.cold)
+        finally:
+            settled = registry.memory.settle(charged, told, registry.spends.refund)
+        return settled
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Do the same at a known key entry, by the first of its rules that decides."""

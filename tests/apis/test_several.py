@@ -316,7 +316,7 @@ def test_several_are_not_charged_from_memory_whose_lease_has_ended_meanwhile(
         was_stopped = was_stopped or tokens.spent > 1  # as soon as it has taken one
         return 1e9 if was_stopped else clock()
 
-    inner._clock = inner._registry.clock = late
+    inner._registry.memory._clock = late
     assert limiter.take_leased({"tenant": 1, "global": 1}) is None
     assert limiter.statistics().admitted == 2
     limiter.close()

@@ -11,11 +11,12 @@ from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.keyspace import several
+from batchlimit.keyspace import from_memory, several
+from batchlimit.keyspace.from_memory import FromMemory
 from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_queue
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import acquire_all, decide_all, key_entry, store_calls, waiting_thread
+from batchlimit.sync import acquire_all, key_entry, store_calls, waiting_thread
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start, together
 
@@ -164,7 +165,7 @@ def send_refunds(limiter: RateLimiter) -> None:
 def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
     stage: Piped, clock: Clock, monkeypatch: pytest.MonkeyPatch, without_refresher: None
 ) -> None:
-    taken, tried = decide_all._take, list[str]()
+    taken, tried = from_memory._take, list[str]()
 
     def last_was_faster(entry: key_entry.KeyEntry, cost: int) -> float:
         tried.append(entry.key)
@@ -172,7 +173,7 @@ def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
 
     with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
         limiter.acquire_all({"a": 1, "b": 1})
-        monkeypatch.setattr(decide_all, "_take", last_was_faster)
+        monkeypatch.setattr(from_memory, "_take", last_was_faster)
         assert all(limiter.decide_all({"a": 1, "b": 1}).values())  # by the queue
         assert tried == ["a", "b"]
         assert [limiter.peek(key).remaining for key in ("a", "b")] == [8, 8]
@@ -182,7 +183,7 @@ def _interrupted_hit(n: int) -> bool:
     clock = Clock()
     limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(10), clock=clock)
     limiter.acquire_all(dict.fromkeys(THREE, 1))
-    interrupter = Interrupter(n, str(decide_all.__file__), *RULES, under_lock=True)
+    interrupter = Interrupter(n, str(from_memory.__file__), *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):
         return False
     interrupter.left_all_sound(limiter, *THREE, most=10)
@@ -211,6 +212,7 @@ def test_a_key_that_leaves_while_memory_refuses_it_is_refused() -> None:
     """Its entry was looked up once more: a KeyError for the caller."""
     with RateLimiter(MemoryStore(), {"*": "1/hour"}) as limiter:
         assert [limiter.decide("a").allowed for _ in range(3)] == [True, False, False]
-        told = decide_all.decide_from_memory(_Leaving(limiter._entries), {"a": 1}, limiter._clock)
+        memory = FromMemory(_Leaving(limiter._entries), limiter._clock, store_calls.refund)
+        told = memory.decide({"a": 1})
         assert told is not None
         assert (told["a"].allowed, told["a"].source) == (False, "denied")
