@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_956,
+    "lines": 50_957,
     "functions": 3_897,
     "files": 326,
     "classes of one name": 10,

@@ -140,6 +140,7 @@ class Rules:
             ModuleNotFoundError: the text is YAML, and PyYAML is not installed.
 
         Example:
+            >>> from batchlimit.rules import RulesError
             >>> text = "rules: [{name: all, quota: 5000/s, key: all, mtach: '*'}]"
             >>> try:
             ...     Rules.loads(text, format="yaml", source="rules.yaml")
