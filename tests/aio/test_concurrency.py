@@ -8,7 +8,7 @@ import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Queue
 from batchlimit.concurrency import AsyncPermit, Shedding
-from batchlimit.concurrency.laws import Fixed, Settable
+from batchlimit.concurrency.laws import Fixed
 from batchlimit.concurrency.shedding import Shedder
 from tests.aio.loop import run
 from tests.sync.stage import DEADLINE, start, until
@@ -198,23 +198,6 @@ def test_closing_sends_away_who_waits() -> None:
             await task
         holder.success()
         assert limiter.statistics().in_flight == 0
-
-    run(main)
-
-
-def test_a_limit_that_rises_serves_who_waits() -> None:
-    async def main() -> None:
-        law = Settable(1)
-        limiter = AsyncConcurrencyLimiter(law, queue=Queue(9))
-        holder = await limiter.acquire()
-        tasks = [asyncio.ensure_future(limiter.acquire()) for _ in range(3)]
-        await yields()
-        law.set_limit(3)
-        await yields()
-        assert [task.done() for task in tasks] == [True, True, False]
-        holder.success()
-        for task in tasks:
-            (await task).success()
 
     run(main)
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
+from batchlimit import Quota, StoreUnavailable
 from batchlimit.aio.call_timeout import Countdown
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, TEN, Stage, limiter_on
-from tests.servers import Server
 
 pytestmark = pytest.mark.usefixtures("without_refresher")
 
@@ -167,18 +166,6 @@ async def test_the_answer_is_waited_for_at_the_end() -> None:
     caller.cancel()
     await limiter.close()
     assert stage.backs[-1].tokens > 0
-
-
-def test_scripts_that_the_server_lost_do_not_show(valkey: Server, prefix: str) -> None:
-    async def run() -> None:
-        async with AsyncRateLimiter.from_url(valkey.url, TEN, prefix=prefix, sizer=FixedBatch(1)) as limiter:
-            await limiter.acquire(KEY)
-            with valkey.client() as client:
-                client.script_flush()
-            await limiter.acquire(KEY)
-            assert limiter.statistics().failures == 0
-
-    asyncio.run(run())
 
 
 async def test_what_is_owed_at_the_end_is_asked_for_though_it_has_to_be_asked_twice() -> None:

@@ -99,11 +99,6 @@ def fields(reply: Any) -> dict[bytes, bytes]:
 # Rules that match
 
 
-def test_the_refusal_of_a_head_request_has_no_body(limited: Make) -> None:
-    head = limited(OFF).call(method="HEAD")
-    assert (head.status_code, head.data) == (429, b"")
-
-
 def test_rules_hold_for_static_files(limited: Make) -> None:
     assert limited(OFF).call("/static/x.css").status_code == 429
 

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis, FakeServer
 
-from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
@@ -15,7 +13,7 @@ from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
-from tests.awaiting import BlockingStore, awaited
+from tests.awaiting import BlockingStore
 from tests.servers import SERVERS, Servers
 
 KEY = "tenant:42"
@@ -118,16 +116,3 @@ def test_a_hash_of_another_kind_is_left_as_it_is(fake: tuple[Any, Store]) -> Non
     with pytest.raises(BucketUnavailable, match="may not be a bucket"):
         store.peek(KEY, HUNDRED)
     assert client.hgetall(bucket_name("batchlimit", KEY)) == before
-
-
-def test_a_limiter_on_fakeredis_admits_the_burst_and_then_refuses() -> None:
-    with RateLimiter(FakeRedis(), "1/d burst 5", sizer=FixedBatch(1)) as limiter:
-        assert [limiter.try_acquire("key") for _ in range(7)] == [True] * 5 + [False] * 2
-
-
-def test_a_limiter_for_tasks_on_fakeredis_admits_the_burst_and_then_refuses() -> None:
-    async def admitted() -> list[bool]:
-        async with AsyncRateLimiter(FakeAsyncRedis(), "1/d burst 5", sizer=FixedBatch(1)) as limiter:
-            return [await limiter.try_acquire("key") for _ in range(7)]
-
-    assert awaited(admitted) == [True] * 5 + [False] * 2

@@ -89,28 +89,6 @@ def test_who_waits_is_served_by_whoever_leaves() -> None:
     assert limiter.statistics().in_flight == 0
 
 
-def test_a_limit_that_rises_serves_who_waits() -> None:
-    """The reference serves upon release alone: here nobody leaves."""
-    law = Settable(1)
-    limiter = ConcurrencyLimiter(law, queue=Queue(9, max_wait=None))
-    holder = limiter.acquire()
-    waiting = [start(limiter.acquire) for _ in range(2)]
-    until(lambda: limiter.statistics().waiting == 2)
-    law.set_limit(3)
-    for permit in [holder, *(each.result(DEADLINE) for each in waiting)]:
-        permit.success()
-
-
-def test_closing_sends_away_who_waits() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
-    with limiter.acquire():
-        waiting = start(limiter.acquire)
-        until(lambda: limiter.statistics().waiting == 1)
-        limiter.close()
-        with pytest.raises(LimiterClosed):
-            waiting.result(DEADLINE)
-
-
 def test_a_permit_collected_amid_the_limiter_is_released() -> None:
     """The collector may run anywhere, also in a thread that holds the lock: here during the law, which it guards."""
     held: list[Permit] = []

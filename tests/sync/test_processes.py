@@ -10,40 +10,11 @@ from batchlimit import Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import RedisStore
 from tests.servers import Server
-from tests.sync.stage import KEY, Process, lapsed, process, until
+from tests.sync.stage import KEY, lapsed, process, until
 
 HUNDRED = Quota(0.001, 100)
 
 pytestmark = pytest.mark.usefixtures("far_away")
-
-
-def await_stop(other: Process) -> None:
-    """Return as soon as the process stands still."""
-    _, status = os.waitpid(other.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-
-
-def test_a_process_that_was_stopped_past_its_lease_spends_nothing_of_it(
-    valkey: Server, valkey_store: RedisStore, prefix: str
-) -> None:
-    program = """
-    limiter = limiter_of("0.001/s burst 100", sizer=FixedBatch(50))
-    limiter.acquire(KEY)
-    assert limiter.statistics().held == 49
-    os.kill(os.getpid(), signal.SIGSTOP)
-    first = limiter.decide(KEY)
-    say(first.source, 1 + first.allowed + spend(limiter))
-    """
-    with process(program, valkey.url, prefix) as other:
-        await_stop(other)
-        until(lambda: lapsed(valkey_store, KEY, HUNDRED))
-        assert valkey_store.peek(KEY, HUNDRED).level == 50
-        os.kill(other.pid, signal.SIGCONT)
-        source, spent = other.hear().split()
-        assert source == "store"
-        # One of the old lease, and what was left in the bucket; its last token may be kept for the onlooker.
-        assert 50 <= int(spent) <= 51
-        other.end()
 
 
 def test_the_tokens_of_a_killed_process_are_lost_and_not_doubled(

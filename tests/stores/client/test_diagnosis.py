@@ -3,7 +3,6 @@
 import contextlib
 import pickle
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fail
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.address import Address, read_url
-from batchlimit.stores.client.deadline import deadline_scope
 from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
 from batchlimit.stores.client.scripts import bucket_name, read_grant
 from batchlimit.stores.open import open_async_store, open_store
@@ -238,15 +236,6 @@ def test_a_failure_of_tls_says_so(api: str, change: object, told: str) -> None:
     assert callable(change)
     with tls(redis_binary()) as secured:
         failed(api, change(secured.url, secured), told)
-
-
-def test_lost_scripts_do_not_show(api: str) -> None:
-    with node(valkey_binary()) as one, opened(api, one.url) as store:
-        store.peek(KEY, HUNDRED)
-        for seq in range(1, 4):
-            one.ask("SCRIPT", "FLUSH")
-            with deadline_scope(time.monotonic() + 30.0):
-                assert store.take(KEY, HUNDRED, Ask("a", seq, need=1, queued=1, want=1)).granted == 1
 
 
 @pytest.mark.parametrize("api", ["threads", "tasks"])
