@@ -17,7 +17,7 @@ of a reservation comes from data, so one above the burst is Unfit.
 
 import math
 
-from batchlimit.base.decision import Decision, whole_seconds
+from batchlimit.base.decision import Decision, Retry
 from batchlimit.base.redaction import shown
 
 __all__ = [
@@ -49,7 +49,7 @@ class BatchLimitError(Exception):
     """
 
 
-class RateLimited(BatchLimitError):
+class RateLimited(Retry, BatchLimitError):
     """The quota has no token for this call now: the caller waits.
 
     Attributes:
@@ -70,6 +70,7 @@ class RateLimited(BatchLimitError):
         ['Retry-After']
     """
 
+    retry_after: float
     decision: "Decision"
 
     def __init__(self, key: str, retry_after: float, decision: "Decision | None" = None) -> None:
@@ -78,11 +79,6 @@ class RateLimited(BatchLimitError):
         self.retry_after = retry_after
         if decision is not None:
             self.decision = decision
-
-    @property
-    def retry_after_seconds(self) -> int | None:
-        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is never."""
-        return whole_seconds(self.retry_after)
 
     def __str__(self) -> str:
         return f"{shown(self.key)} is over its quota; retry after {self.retry_after:.3f} s"
@@ -117,7 +113,7 @@ class Unfit(RateLimited):
         return f"{self.cost} tokens never fit a burst of {self.largest}: key {shown(self.key)}"
 
 
-class ConcurrencyLimited(BatchLimitError):
+class ConcurrencyLimited(Retry, BatchLimitError):
     """The concurrency limiter refused a call, or told one under way to give up.
 
     Attributes:
@@ -166,11 +162,6 @@ class ConcurrencyLimited(BatchLimitError):
         self.in_flight = in_flight
         self.detail = detail
         self.key = key
-
-    @property
-    def retry_after_seconds(self) -> int | None:
-        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is unknown."""
-        return whole_seconds(self.retry_after)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, keyword arguments and all."""

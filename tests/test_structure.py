@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_957,
-    "functions": 3_897,
+    "lines": 50_875,
+    "functions": 3_883,
     "files": 326,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -25,8 +25,21 @@ Remains = tuple[int, "Quota", int | None]
 Source = Literal["local", "store", "denied", "fallback", "open", "shadow"]
 
 
+class Retry:
+    """Says when to come back."""
+
+    __slots__ = ()
+
+    retry_after: float | None
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header: never, or unknown."""
+        return whole_seconds(self.retry_after)
+
+
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Retry):
     """Whether a call may go ahead, and what to tell its caller. It is true in a condition if the call is allowed.
 
     Attributes:
@@ -61,8 +74,3 @@ class Decision:
 
     def __bool__(self) -> bool:
         return self.allowed
-
-    @property
-    def retry_after_seconds(self) -> int | None:
-        """`retry_after` for a Retry-After header: whole seconds, rounded up; None, for no header, if it is never."""
-        return whole_seconds(self.retry_after)

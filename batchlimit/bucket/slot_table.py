@@ -97,11 +97,9 @@ class Borrower:
         return self._rank(now) < other._rank(now)
 
     def _rank(self, now: int) -> tuple[int, int, int, str]:
-        return -self._patience(now), -self.weight, self.since, self.name
-
-    def _patience(self, now: int) -> int:
-        """Return how long it has waited, times its weight: of fewer slots than instances it gets its part by that."""
-        return min(max(0, now - self.since), LONGEST_WAIT) * self.weight
+        # How long it has waited, times its weight: of fewer slots than instances it gets its part by that.
+        patience = min(max(0, now - self.since), LONGEST_WAIT) * self.weight
+        return -patience, -self.weight, self.since, self.name
 
 
 class SlotTable:

@@ -107,8 +107,7 @@ def _is_symptom(error: BaseException) -> bool:
 
 def _is_any(*within: object) -> bool:
     """Whether load brings about one of the errors within an error."""
-    errors = [each for each in within if isinstance(each, BaseException)]
-    return any(isinstance(each, TimeoutError | ConnectionError) or _is_symptom(each) for each in errors)
+    return any(isinstance(each, BaseException) and _is_load(each) for each in within)
 
 
 def _by_reason(error: Any) -> bool:

@@ -127,13 +127,17 @@ class CountingLaw:
 
 
 class EstimatingLaw:
-    """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one."""
+    """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one.
 
-    __slots__ = ("_estimate", "_keep", "_maximum", "_minimum", "_smoothing")
+    `_noload_ns` is how long it takes calls to last without a queue; 0: it does not know yet.
+    """
+
+    __slots__ = ("_estimate", "_keep", "_maximum", "_minimum", "_noload_ns", "_smoothing")
 
     def __init__(self, initial: int, bounds: tuple[int, int], smoothing: float) -> None:
         self._estimate, self._smoothing, self._keep = float(initial), smoothing, 1 - smoothing
         self._minimum, self._maximum = map(float, bounds)
+        self._noload_ns: float = 0
 
     @property
     def limit(self) -> int:
@@ -144,6 +148,11 @@ class EstimatingLaw:
     def estimated_limit(self) -> float:
         """The limit before it is rounded down."""
         return self._estimate
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """How long calls take without a queue, under "" (s); empty before the first call."""
+        return {"": self._noload_ns / 1e9} if self._noload_ns else {}
 
 
 class WrappingLaw:
@@ -193,8 +202,3 @@ def _told(law: object, name: str, kind: type) -> Any:
             return found
         law = getattr(law, "law", None)
     return None
-
-
-def single(ns: float) -> dict[str, float]:
-    """Return the one baseline of a law that does not tell operations apart; 0: none is known yet."""
-    return {"": ns / 1e9} if ns else {}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchlimit.base.setting import between, function, whole
 
@@ -11,21 +11,7 @@ if TYPE_CHECKING:
     from batchlimit.concurrency.critical_section import SheddablePermits
 
 
-class SheddableCall(Protocol):
-    """A sheddable call under way, as the key of a Shedding sees it.
-
-    Attributes:
-        operation: What kind of call it is.
-        priority: Its priority.
-        start_ns: When it was admitted (ns).
-    """
-
-    operation: str
-    priority: int
-    start_ns: int
-
-
-def youngest_of_the_least(call: SheddableCall) -> Any:
+def youngest_of_the_least(call: Any) -> Any:
     """Order by priority, and within a priority the youngest first: the least work is lost."""
     return call.priority, -call.start_ns
 
@@ -64,7 +50,7 @@ class Shedding:
 
     after: int = 3
     share: float = 0.1
-    key: Callable[[SheddableCall], Any] = youngest_of_the_least
+    key: Callable[[Any], Any] = youngest_of_the_least
     over: int | None = None
 
     def __post_init__(self) -> None:

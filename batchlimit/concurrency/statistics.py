@@ -131,6 +131,8 @@ class ConcurrencyStatistics:
         return self.succeeded + self.dropped + self.ignored + self.in_flight
 
 
+ENDED = "succeeded", "dropped", "ignored", "abandoned", "bypassed", "shed", "unknown"
+"""What is counted of calls by how they ended, or entered."""
 _SECOND = 1_000_000_000
 _RECENT = 16
 """Refusals whose calls the mean rtt is about: `retry_after` is estimated from it."""
@@ -186,15 +188,9 @@ class Counts:
             limit=gate.limit,
             in_flight=gate.in_flight,
             waiting=gate.waiting.count,
-            succeeded=self.succeeded,
-            dropped=self.dropped,
-            ignored=self.ignored,
-            bypassed=self.bypassed,
-            shed=self.shed,
-            abandoned=self.abandoned,
+            **{each: getattr(self, each) for each in ENDED},
             refused=dict(self.refused),
             watchers=watchers,
-            unknown=self.unknown,
             waits=self.waits,
             baselines=baselines,
             last_rtt=self.last_rtt_ns / _SECOND,

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from weakref import WeakValueDictionary, ref
 
 from batchlimit.base.waking import HEARTBEAT
@@ -150,7 +149,14 @@ class TaskWakeup:
 
     def waker(self) -> Callable[[], None]:
         """Return its `wake` without keeping it: a queue keeps no task whose loop was closed, nor what that holds."""
-        return partial(_wake, ref(self))
+        find = ref(self)
+
+        def wake() -> None:
+            if (found := find()) is None:
+                raise RuntimeError("the task that waited is no more")
+            found.wake()
+
+        return wake
 
     def wake(self) -> None:
         """End the wait, from any thread; RuntimeError if the loop is closed."""
@@ -175,10 +181,3 @@ class TaskWakeup:
         """End the wait, in its loop; a second time it changes nothing."""
         if not self._future.done():
             self._future.set_result(None)
-
-
-def _wake(wakeup: "ref[TaskWakeup]") -> None:
-    found = wakeup()
-    if found is None:
-        raise RuntimeError("the task that waited is no more")
-    found.wake()

@@ -1,6 +1,7 @@
 """The quota of a key: one for all keys, one by name or pattern, or one that a function returns; and its policy."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from batchlimit.base.patterns import by_name
@@ -109,7 +110,8 @@ class ByName:
     def __init__(self, names: Mapping[str, Quota | str]) -> None:
         if not names:
             raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
-        quotas = {name: _own(_as_quota(value, shown(name))) for name, value in names.items()}
+        # Each entry gets an equal one that nobody else has.
+        quotas = {name: replace(_as_quota(value, shown(name))) for name, value in names.items()}
         self._find, self.policies = by_name(quotas), Policies(quotas)
 
     def __call__(self, key: str) -> Quota:
@@ -117,11 +119,6 @@ class ByName:
         if (quota := self._find(key)) is None:
             raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
         return quota
-
-
-def _own(quota: Quota) -> Quota:
-    """Return an equal one that nobody else has."""
-    return Quota(quota.rate, quota.burst, quota.also)
 
 
 def _as_quota(value: object, whose: str) -> Quota:

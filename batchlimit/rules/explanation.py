@@ -69,16 +69,15 @@ class Explanation:
 
 def explain(rules: Iterable[Rule], request: Request, exempt: str, replaced: Mapping[str, str]) -> Explanation:
     """Return whether each rule applies, and why; none does if `exempt` says why, nor those that are `replaced`."""
-
-    def told(verdict: Verdict) -> Verdict:
-        rule = verdict.rule
-        if verdict.outcome == "no match" or not (exempt or rule.name in replaced):
-            return verdict
-        if exempt:
-            return Verdict(rule, "exempt", None, exempt)
-        return Verdict(rule, "replaced", None, f"rule {replaced[rule.name]!r} replaces it")
-
-    return Explanation(request, tuple(told(_verdict(rule, request)) for rule in rules))
+    verdicts = []
+    for rule in rules:
+        verdict = _verdict(rule, request)
+        if verdict.outcome != "no match" and exempt:
+            verdict = Verdict(rule, "exempt", None, exempt)
+        elif verdict.outcome != "no match" and rule.name in replaced:
+            verdict = Verdict(rule, "replaced", None, f"rule {replaced[rule.name]!r} replaces it")
+        verdicts.append(verdict)
+    return Explanation(request, tuple(verdicts))
 
 
 def _verdict(rule: Rule, request: Request) -> Verdict:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from batchlimit.concurrency import Shedding
-from batchlimit.concurrency.shedding import SheddableCall, Shedder
+from batchlimit.concurrency.shedding import Shedder
 
 
 @dataclass
@@ -52,7 +52,7 @@ def test_the_least_and_of_them_the_youngest_first(share: float, expected: str) -
 
 
 def test_an_order_of_ones_own() -> None:
-    def oldest(call: SheddableCall) -> int:
+    def oldest(call: Call) -> int:
         return call.start_ns
 
     shedder = Shedder(Shedding(after=1, key=oldest))

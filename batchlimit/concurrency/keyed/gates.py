@@ -12,7 +12,6 @@ from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.critical_section import CLOSED, Changed
 from batchlimit.concurrency.keyed.limits import (
-    ENDED,
     Keyed,
     KeyedStatistics,
     KeyPattern,
@@ -24,7 +23,7 @@ from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.simple import Fixed
 from batchlimit.concurrency.locked_gate import Bypass, LockedGate, prepared
 from batchlimit.concurrency.shedding import Shedder, Shedding
-from batchlimit.concurrency.statistics import Counts
+from batchlimit.concurrency.statistics import ENDED, Counts
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event

@@ -13,7 +13,7 @@ from batchlimit.concurrency.laws.simple import Fixed
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
 from batchlimit.concurrency.shedding import Shedding, check_shedding
-from batchlimit.concurrency.statistics import PartitionStatistics, WatcherStatistics
+from batchlimit.concurrency.statistics import ENDED, PartitionStatistics, WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Watcher
 
 T = TypeVar("T")
@@ -192,10 +192,6 @@ class PatternStatistics:
             waits=self.waits.plus(other.waits),
             baselines={each: max(self.baselines.get(each, 0.0), other.baselines.get(each, 0.0)) for each in kinds},
         )
-
-
-ENDED = "succeeded", "dropped", "ignored", "abandoned", "bypassed", "shed", "unknown"
-"""What PatternStatistics count that a key which is gone counted, too."""
 
 
 @dataclass(frozen=True, slots=True)

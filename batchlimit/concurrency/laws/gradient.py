@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from batchlimit.base import setting
-from batchlimit.concurrency.law import EstimatingLaw, Sample, single
+from batchlimit.concurrency.law import EstimatingLaw, Sample
 
 
 def square_root(limit: int) -> int:
@@ -64,7 +64,7 @@ class Gradient(EstimatingLaw):
     """
 
     __slots__ = (
-        "_backoff_ratio", "_countdown", "_jitter", "_noload_ns", "_probe_interval", "_queue_size", "_tolerance",
+        "_backoff_ratio", "_countdown", "_jitter", "_probe_interval", "_queue_size", "_tolerance",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +88,6 @@ class Gradient(EstimatingLaw):
         self._probe_interval = None if probe_interval is None else setting.whole("probe_interval", probe_interval)
         self._jitter = setting.function("jitter", jitter)
         self._countdown = self._next_countdown()
-        self._noload_ns = 0
 
     def __repr__(self) -> str:
         return f"<Gradient {self._estimate:.2f}: {self._noload_ns} ns at no load, {self._countdown} until the probe>"
@@ -96,17 +95,12 @@ class Gradient(EstimatingLaw):
     @property
     def rtt_noload_ns(self) -> int:
         """The least rtt since the last probe (ns); 0 if there was none yet."""
-        return self._noload_ns
+        return int(self._noload_ns)
 
     @property
     def probe_countdown(self) -> int | None:
         """How many samples there will be until the next probe; None if it never probes."""
         return self._countdown
-
-    @property
-    def baselines(self) -> dict[str, float]:
-        """The least time of a call since the last probe, under "" (s); empty before the first call."""
-        return single(self._noload_ns)
 
     def update(self, sample: Sample) -> int:
         """Take one step, or probe instead."""
@@ -139,39 +133,11 @@ class Gradient(EstimatingLaw):
         self._estimate = max(queue, min(self._maximum, wanted))
 
 
-class Average:
-    """The mean of the first `warmup` values, then an exponential average of about the last `window`.
-
-    After the warm-up a value v counts f = 2 / (window + 1): average x (1 - f) + v x f.
-    """
-
-    __slots__ = ("_count", "_factor", "_sum", "_warmup", "value")
-
-    def __init__(self, window: int, warmup: int) -> None:
-        self.value = self._sum = 0.0
-        self._count = 0
-        self._warmup = warmup
-        self._factor = 2.0 / (window + 1)
-
-    def __repr__(self) -> str:
-        return f"<Average {self.value:.1f}>"
-
-    def add(self, value: float) -> float:
-        """Return the average with `value` in it."""
-        if self._count < self._warmup:
-            self._count += 1
-            self._sum += value
-            self.value = self._sum / self._count
-        else:
-            self.value = self.value * (1 - self._factor) + value * self._factor
-        return self.value
-
-
 class Gradient2(EstimatingLaw):
     """Shrinks while calls are slower than usual, else grows by a queue: Gradient2Limit of Netflix's concurrency-limits.
 
     With L the estimate (the limit before rounding down), and long the average rtt of the first `warmup` samples and
-    then of about the last `long_window`:
+    then of about the last `long_window`, of which one counts f = 2 / (long_window + 1), so long x (1 - f) + rtt x f:
 
         gradient = tolerance x long / rtt, held between 0.5 and 1
         L = L x (1 - smoothing) + (L x gradient + queue_size) x smoothing, held within the bounds
@@ -205,7 +171,7 @@ class Gradient2(EstimatingLaw):
         [50, 51, 52]
     """
 
-    __slots__ = ("_long", "_queue_size", "_tolerance")
+    __slots__ = ("_count", "_factor", "_queue_size", "_sum", "_tolerance", "_warmup")
 
     def __init__(
         self,
@@ -222,29 +188,28 @@ class Gradient2(EstimatingLaw):
         first, limits = setting.whole("initial", initial), setting.bounds(minimum, maximum)
         super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
         self._queue_size = setting.by_limit("queue_size", queue_size)
-        self._long = Average(setting.whole("long_window", long_window), setting.whole("warmup", warmup))
+        self._factor = 2.0 / (setting.whole("long_window", long_window) + 1)
+        self._warmup, self._count, self._sum = setting.whole("warmup", warmup), 0, 0.0
         self._tolerance = setting.between("tolerance", tolerance, 1.0, math.inf, "[)")
 
     def __repr__(self) -> str:
-        return f"<Gradient2 {self._estimate:.2f}: {self._long.value:.0f} ns on average>"
+        return f"<Gradient2 {self._estimate:.2f}: {self._noload_ns:.0f} ns on average>"
 
     @property
     def long_rtt_ns(self) -> float:
         """The average rtt (ns); 0 before the first sample."""
-        return self._long.value
-
-    @property
-    def baselines(self) -> dict[str, float]:
-        """The time of calls averaged over long, under "" (s); empty before the first call."""
-        return single(self._long.value)
+        return float(self._noload_ns)
 
     def update(self, sample: Sample) -> int:
         """Take one step; the average learns also where the limit stays."""
         rtt = sample.rtt_ns
         if 0 < rtt <= setting.LONGEST_NS:
-            long = self._long.add(rtt)
-            if long / rtt > 2:
-                self._long.value *= 0.95
+            if self._count < self._warmup:
+                self._count, self._sum = self._count + 1, self._sum + rtt
+                long = self._sum / self._count
+            else:
+                long = self._noload_ns * (1 - self._factor) + rtt * self._factor
+            self._noload_ns = long * 0.95 if long / rtt > 2 else long
             estimate = self._estimate
             if sample.in_flight >= estimate / 2:
                 gradient = max(0.5, min(1.0, self._tolerance * long / rtt))

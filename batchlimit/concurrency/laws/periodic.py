@@ -72,7 +72,7 @@ class Periodic(WrappingLaw):
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
-        if is_possible(sample):
+        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:
                 if self._observed.rtts_ns:
@@ -133,7 +133,7 @@ class Tumbling(WrappingLaw):
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
-        if is_possible(sample):
+        if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
             rtts_ns, end = self._observed.rtts_ns, sample.start_ns + sample.rtt_ns
             if self._every_ns is not None:
                 if rtts_ns and end >= self._ends_ns:
@@ -178,8 +178,3 @@ class ObservedCalls:
         sample = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
         self._in_flight, self._dropped = 0, False
         return sample
-
-
-def is_possible(sample: Sample) -> bool:
-    """Whether a call has a duration that can be: neither negative nor over 104 days."""
-    return 0 <= sample.rtt_ns <= setting.LONGEST_NS

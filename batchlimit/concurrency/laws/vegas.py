@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from batchlimit.base import setting
-from batchlimit.concurrency.law import EstimatingLaw, Sample, single
+from batchlimit.concurrency.law import EstimatingLaw, Sample
 
 
 def log10(limit: int) -> int:
@@ -65,7 +65,7 @@ class Vegas(EstimatingLaw):
     """
 
     __slots__ = (
-        "_alpha", "_beta", "_decrease", "_increase", "_jitter", "_noload_ns", "_pace", "_probe_count",
+        "_alpha", "_beta", "_decrease", "_increase", "_jitter", "_pace", "_probe_count",
         "_probe_multiplier", "_threshold",
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ class Vegas(EstimatingLaw):
         self._probe_multiplier = setting.whole("probe_multiplier", probe_multiplier)
         self._jitter = setting.function("jitter", jitter)
         self._pace = self._jitter() * self._probe_multiplier
-        self._noload_ns = self._probe_count = 0
+        self._probe_count = 0
 
     def __repr__(self) -> str:
         return f"<Vegas {self._estimate:.2f}: {self._noload_ns} ns at no load, {self._probe_count} since the probe>"
@@ -101,17 +101,12 @@ class Vegas(EstimatingLaw):
     @property
     def rtt_noload_ns(self) -> int:
         """How long a call is taken to last if none waits (ns); 0 if that is not known yet."""
-        return self._noload_ns
+        return int(self._noload_ns)
 
     @property
     def probe_count(self) -> int:
         """How many samples there were since the last probe."""
         return self._probe_count
-
-    @property
-    def baselines(self) -> dict[str, float]:
-        """The least time of a call since the last probe, under "" (s); empty before the first call."""
-        return single(self._noload_ns)
 
     def update(self, sample: Sample) -> int:
         """Take one step, or learn a noload rtt instead."""

@@ -110,7 +110,10 @@ class Polled:
             if error is None:
                 event = poll.result()
             else:
-                self._fail(error)
+                self._errors += 1
+                level, name = logging.WARNING if self._errors == 1 else logging.DEBUG, self._watcher.name
+                message = "watcher %s failed, which counts as nothing seen: %r"
+                log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
         self._events += event is not None
         return event
 
@@ -122,12 +125,6 @@ class Polled:
     def statistics(self) -> WatcherStatistics:
         """Return the counts up to now; in any thread."""
         return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
-
-    def _fail(self, error: BaseException) -> None:
-        self._errors += 1
-        level = logging.WARNING if self._errors == 1 else logging.DEBUG
-        name, message = self._watcher.name, "watcher %s failed, which counts as nothing seen: %r"
-        log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
 
 
 class Threshold:

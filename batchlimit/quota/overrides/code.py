@@ -1,6 +1,7 @@
 """What the code of a limiter says of its keys, where no operator has set anything else; a file may replace it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from batchlimit.base.patterns import by_name
@@ -149,7 +150,5 @@ class _Named:
 
 def _own(limit: CodeLimit, before: CodeLimit | None) -> CodeLimit:
     """Return the limit with a Quota that no other name has: the one of before, if it is equal."""
-    quota = limit.quota
-    if before is not None and before.quota == quota:
-        return limit._replace(quota=before.quota)
-    return limit._replace(quota=Quota(quota.rate, quota.burst, quota.also))
+    is_same = before is not None and before.quota == limit.quota
+    return limit._replace(quota=before.quota if before and is_same else replace(limit.quota))

@@ -121,7 +121,10 @@ class Loader:
     def said(self) -> tuple[list[Rule], dict[str, CodeLimit], int | None]:
         """Return all that a RuleFile may say: rules, limits by name, and a revision. RulesError as for `rules`."""
         data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities", "exempt"))
-        rules, limits = self._rules(data) if "rules" in data else [], self._limits(data.get("limits", {}))
+        rules, given = self._rules(data) if "rules" in data else [], data.get("limits", {})
+        if not isinstance(given, dict):
+            raise self._error("limits are names or patterns of keys, each with its quota", self._at(("limits",)))
+        limits = {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
         revision = data.get("revision")
         if revision is not None and not (type(revision) is int and 0 <= revision < 2**53):
             raise self._error(f"revision is a whole number from 0, not {shown(revision)}", self._at(("revision",)))
@@ -180,11 +183,6 @@ class Loader:
         if not isinstance(data["rules"], list) or not data["rules"]:
             raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self._at(("rules",)))
         return [self._rule(number, item) for number, item in enumerate(data["rules"])]
-
-    def _limits(self, given: object) -> dict[str, CodeLimit]:
-        if not isinstance(given, dict):
-            raise self._error("limits are names or patterns of keys, each with its quota", self._at(("limits",)))
-        return {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
 
     def _limit(self, path: Path, given: object) -> CodeLimit:
         fields: Any = given if isinstance(given, dict) else {"quota": given}
