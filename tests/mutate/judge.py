@@ -59,11 +59,11 @@ class _Judge:
 
         def notices(number: int) -> bool:
             patches.make(code[number] or {})
-            return fails(session, tests.by(self._mutations[number]))
+            return fails(session, tests.by(self._mutations[number]), tests.patience)
 
         rest = [number for number, replaced in enumerate(code) if replaced is not None]
         for number, survives in in_children(
-            rest, self._jobs, notices, lambda number: tests.patience(self._mutations[number])
+            rest, self._jobs, notices, lambda number: tests.patience(*tests.by(self._mutations[number]))
         ):
             self._tell(number, "survives" if survives else "noticed")
         return True

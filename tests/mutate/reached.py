@@ -4,9 +4,10 @@ import inspect
 import os
 import pickle
 import re
+import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -34,9 +35,9 @@ class Reached(NamedTuple):
         lines = (self.lines.get((str(mutation.path), line), set()) for line in mutation.lines)
         return sorted(self.everywhere.union(*lines), key=self.seconds.__getitem__)
 
-    def patience(self, mutation: Mutation) -> float:
-        """After so many seconds its tests hang: ten times what they took, and twenty more."""
-        return 20 + 10 * sum(self.seconds[each] for each in self.by(mutation))
+    def patience(self, *tests: str) -> float:
+        """After so many seconds these tests hang: ten times what they took, and twenty more."""
+        return 20 + 10 * sum(map(self.seconds.__getitem__, tests))
 
 
 def reached(session: pytest.Session, paths: set[Path]) -> Reached | None:
@@ -79,11 +80,13 @@ def _traces_itself(path: Path) -> bool:
     return _ITSELF.search(path.read_text()) is not None
 
 
-def fails(session: pytest.Session, tests: Sequence[str]) -> bool:
-    """Run tests until one fails; what they share, such as servers, ends with them."""
+def fails(session: pytest.Session, tests: Sequence[str], patience: Callable[[str], float]) -> bool:
+    """Run tests until one fails; what they share, such as servers, ends with them. One that hangs ends the process."""
     by_name = {each.nodeid: each for each in session.items}
     items = [by_name[each] for each in tests]
     for item, following in zip(items, [*items[1:], None], strict=False):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, patience(item.nodeid))
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             session._setupstate.teardown_exact(None)
