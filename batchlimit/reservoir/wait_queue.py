@@ -38,7 +38,7 @@ class Turns:
 
     def begin(self, priority: int) -> None:
         """Take note that somebody joins a line that was empty."""
-        self._times[priority] = max(self._now, self._times.get(priority, 0.0))
+        self._times[priority] = max(self._now, self._times.get(priority, self._now))
 
     def served(self, waiter: Waiter) -> None:
         """Take note that the first waiter of a line was given its tokens."""
@@ -253,7 +253,7 @@ class WaitQueue:
             first = line.leader
         else:
             first = self._first_of_usual()
-        if first is waiter or first is None:
+        if first in (waiter, None):
             turns.begin(priority)
 
     def _measured(self, seconds: float | None = None) -> Depths:

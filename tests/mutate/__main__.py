@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes at a time")
     parser.add_argument("tests", nargs="*", help="tests to run (default: those of the part)")
     chosen = parser.parse_args()
-    mutations = [each for each in drawn(chosen.part, chosen.count, chosen.seed) if chosen.module in str(each.path)]
+    mutations = drawn(chosen.part, chosen.count, chosen.seed, chosen.module)
     survivors = []
     number = 0
     for number, (mutation, survives) in enumerate(

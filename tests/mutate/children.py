@@ -29,6 +29,8 @@ def in_children(
                 os.killpg(pid, signal.SIGKILL)
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
+                with suppress(OSError):  # nothing that it began is left
+                    os.killpg(pid, signal.SIGKILL)
                 del under_way[pid]
                 if os.waitstatus_to_exitcode(status) == _BROKEN:
                     raise RuntimeError(f"could not ask {question}")

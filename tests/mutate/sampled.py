@@ -34,12 +34,12 @@ def equivalents() -> set[str]:
     return {line.split(" # ")[0] for line in lines if line and not line.startswith("#")}
 
 
-def drawn(part: str, count: int | None, seed: int) -> list[Mutation]:
-    """So many of the changes of a part, but not those that change nothing."""
+def drawn(part: str, count: int | None, seed: int, module: str = "") -> list[Mutation]:
+    """So many of the changes of a part, but not those that change nothing; of them, those of a `module`."""
     place, known = ROOT / "batchlimit" / part, equivalents()
     paths = sorted(path.relative_to(ROOT) for path in (place.rglob("*.py") if place.is_dir() else [place]))
     places = [each for path in paths for each in sites(path)]
     if count is not None:
         places = random.Random(seed).sample(places, min(count, len(places)))
-    made = [each.mutation() for each in places]
+    made = [each.mutation() for each in places if module in str(each.path)]
     return [each for each in made if each is not None and each.name not in known]
