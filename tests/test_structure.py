@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_875,
+    "lines": 50_871,
     "functions": 3_883,
     "files": 326,
     "classes of one name": 10,

@@ -58,7 +58,7 @@ class QueueAdmission:
         state.queue.join(waiter)
         if waiter.tentative:
             self._confirm(waiter)
-        admit, waiter.verdict, waiter.asked = waiter.verdict, None, 0
+        admit, waiter.verdict = waiter.verdict, None
         assert isinstance(admit, Admit)
         state.lease.forsake(waiter, admit)
         self.serve()

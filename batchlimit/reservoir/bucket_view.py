@@ -186,7 +186,7 @@ class BucketView:
 
         A bucket that was never seen is full, as far as anyone knows.
         """
-        flowed = slowest_rate(quota) * (now - self._heard) if self._heard > -math.inf else math.inf
+        flowed = slowest_rate(quota) * (now - self._heard)
         return self._instance_count.instances, min(quota.largest_cost, self.level + flowed)
 
     def learn(self, fetch: Fetch, grant: Grant, now: float) -> None:
@@ -198,21 +198,17 @@ class BucketView:
         self._levels = _at_least(grant, quota, fetch.ask.need) if grant.retry_after else grant.levels
         self._leased = grant.kept + grant.granted
         self.binding = binding_of(self._levels, quota) if quota.also else None
-        if self.level < 0:
-            self._learn_pause(quota, now)
-        else:
-            self.paused_until = LONG_AGO
+        self.paused_until = self._paused_until(quota, now) if self.level < 0 else LONG_AGO
         self._ends = now + grant.starts_in + grant.lease
         self._told_instances = grant.active_instances
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = self.round_trip + (trip - self.round_trip) * 0.2 if self.round_trip else trip
 
-    def _learn_pause(self, quota: Quota, now: float) -> None:
-        """Find out from the levels whether the bucket is paused: more is owed than is ever granted for later."""
+    def _paused_until(self, quota: Quota, now: float) -> float:
+        """Return until when the bucket is paused, by its levels: more is owed than is ever granted for later."""
         levels = self._levels or [self.level] * len(quota.bandwidths)
         owed_for = max(-level / each.rate for level, each in zip(levels, quota.bandwidths, strict=False))
-        if owed_for > _OWED:
-            self.paused_until = now + owed_for
+        return now + owed_for if owed_for > _OWED else LONG_AGO
 
     def pause(self, seconds: float, quota: Quota, now: float) -> None:
         """Take note that the bucket is paused for so long."""
@@ -284,4 +280,4 @@ def leaves_plenty(fetch: Fetch, grant: Grant, quota: Quota, jitter: float) -> bo
     """Whether all that was needed was granted, at once, and the bucket is not scarce after it, at any pace."""
     if grant.granted < fetch.ask.need or grant.starts_in > 0.0:
         return False
-    return grant.level >= max(1.0, jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst))
+    return grant.level >= jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import (
@@ -39,6 +40,7 @@ def view(granted: int = 0, quota: Quota = HUNDRED, now: float = 0.0, need: int =
     [
         ((), TWO, None),
         ((50.0,), HUNDRED, None),
+        ((50.0, 20.0, 9.0), TWO, 1),  # of a quota that is no more
         ((50.0, 20.0), TWO, 1),
         ((10.0, 20.0), TWO, 0),
         ((0.0, 20.0), TWO, 0),
@@ -109,6 +111,10 @@ def test_the_very_instant_at_which_tokens_are_there_is_soon_enough() -> None:
     assert view(level=30).has(30, HUNDRED, 0.0)
 
 
+def test_levels_of_another_quota_are_told_as_far_as_there_are_bandwidths() -> None:
+    assert view(2, TWO, level=10, levels=(30.0, 10.0)).levels(HUNDRED, 2, 0.0) == [32.0]
+
+
 @pytest.mark.parametrize(("now", "levels"), [(0.0, [32.0, 12.0]), (0.5, [82.0, 12.5]), (9.0, [100.0, 21.0])])
 def test_levels_are_those_of_now_with_what_is_held_here(now: float, levels: list[float]) -> None:
     found = view(2, TWO, level=10, levels=(30.0, 10.0))
@@ -116,11 +122,16 @@ def test_levels_are_those_of_now_with_what_is_held_here(now: float, levels: list
 
 
 @pytest.mark.parametrize(
-    ("told", "paused_until"),
-    [({"level": -20, "levels": (-200.0, -1.0)}, 2.0), ({"level": -1, "levels": (-1.0, 5.0)}, -math.inf)],
+    ("quota", "told", "paused_until"),
+    [
+        (TWO, {"level": -20, "levels": (-200.0, -1.0)}, 2.0),
+        (TWO, {"level": -1, "levels": (-1.0, 5.0)}, -math.inf),
+        (TWO, {"level": -1, "levels": (5.0, -1.0)}, -math.inf),  # one second
+        (Quota(0.5, 1), {"level": -1}, 2.0),
+    ],
 )
-def test_more_than_is_granted_for_later_is_a_pause(told: dict[str, Any], paused_until: float) -> None:
-    assert view(quota=TWO, **told).paused_until == paused_until
+def test_more_than_is_granted_for_later_is_a_pause(quota: Quota, told: dict[str, Any], paused_until: float) -> None:
+    assert view(quota=quota, **told).paused_until == paused_until
 
 
 @pytest.mark.parametrize(("epoch", "losses"), [(0, 0), (7, 0), (1, 1), (6, 1)])
@@ -135,8 +146,12 @@ def test_a_bucket_is_taken_to_be_there_until_it_is_full_and_a_while_longer(
     quota: Quota, level: int, seconds: float
 ) -> None:
     kept = next(each / 100 for each in range(10**6) if not kept_epoch(7, 100, 0.0, HUNDRED, each / 100))
-    epochs = [kept_epoch(7, level, 0.0, quota, kept + seconds + each) for each in (-0.02, 0.02)]
+    epochs = [kept_epoch(7, level, 5.0, quota, 5.0 + kept + seconds + each) for each in (-0.02, 0.02)]
     assert epochs == [7, 0]
+
+
+def test_at_the_instant_at_which_a_bucket_may_be_forgotten_it_is_not_taken_to_be_there() -> None:
+    assert kept_epoch(7, 100, 0.0, HUNDRED, MARGIN / 1e6) == 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +167,7 @@ def test_a_bucket_that_was_never_seen_is_full_and_may_be_shared_by_anybody() -> 
     assert found.last_seen(HUNDRED, 5.0) == (0, 100)
     assert found.known() == (0, 0, 0, 0.0, -math.inf)
     assert found.expected(HUNDRED, 5.0) == (0, 1.0, 0.0)
-    assert found.fits_in(100, HUNDRED, 5.0) == 0.0
+    assert [found.fits_in(tokens, HUNDRED, 5.0) for tokens in (100, 101)] == [0.0, 0.0]
     assert (found.binding, found.losses) == (None, 0)
 
 
@@ -165,7 +180,9 @@ def test_what_a_snapshot_keeps_is_known_again() -> None:
 
 @pytest.mark.parametrize(("instances", "active"), [(0, 1), (1, 1), (3, 3)])
 def test_this_instance_is_one_of_those_that_share(instances: int, active: int) -> None:
-    assert view(active_instances=instances).active_instances == active
+    found, later = view(active_instances=instances), BucketView("full", InstanceCount())
+    later.recall(KeySnapshot(0.0, 0.0, 0.0, 0.0, *found.known()))
+    assert (found.active_instances, later.active_instances) == (active, active)
 
 
 def test_the_refill_of_what_is_there_began_when_the_bucket_would_have_been_empty() -> None:

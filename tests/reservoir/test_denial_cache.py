@@ -78,6 +78,7 @@ def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, de
         (THOUSAND, 1.0, 0.05),
         (THOUSAND, 0.75, 0.0375),
         (THOUSAND, 1.25, 0.0625),
+        (Quota(200.0, 1000), 1.0, 0.05),
         (SMALL, 1.0, 0.02),
         (SMALL, 1.25, 0.025),
         (Quota(1000.0, 1000, [SMALL]), 1.0, 0.02),

@@ -204,7 +204,7 @@ def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
     entry = Entry()
     waiter = entry.join(1, NO_WAIT)
     for at, verdict in ((0.0, type(None)), (2.0, Refuse)):
-        entry.grant(entry.fetch(waiter, at), at + 1.0, 5, lease=1.0)
+        entry.grant(entry.fetch(waiter, at), at + 1.0, 1, lease=1.0)
         assert isinstance(waiter.verdict, verdict)
         assert entry.held == 0
 
@@ -274,6 +274,15 @@ def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
     assert waiter.verdict is None
     assert entry.step(waiter, 0.4) == Wait(about(0.1))
     assert entry.step(waiter, 0.51) == Admit(about(1.1))
+
+
+def test_who_is_first_after_one_that_was_served_by_what_began_is_woken() -> None:
+    entry = Entry()
+    first, second = entry.join(5), entry.join(5)
+    entry.grant(entry.fetch(first), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    entry.woken()
+    assert isinstance(entry.step(first, 0.5), Admit)
+    assert entry.woken() == [first, second]
 
 
 def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:

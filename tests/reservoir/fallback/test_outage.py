@@ -407,7 +407,7 @@ def test_what_a_tentative_caller_borrowed_does_not_return_after_its_lease() -> N
     assert tentative.verdict.before == 1.0 + LEASE
     fail(entry, entry.join(3, 9.0), 1.0 + LEASE)
     held = entry.held
-    entry.reservoir.leave(tentative, 1.1 + LEASE)
+    entry.reservoir.leave(tentative, 1.0 + LEASE)
     assert entry.held == held
 
 
