@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_871,
-    "functions": 3_883,
-    "files": 326,
+    "lines": 50_800,
+    "functions": 3_872,
+    "files": 325,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

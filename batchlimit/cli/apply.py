@@ -1,6 +1,5 @@
 """The commands for files of rules: `rules apply`, and `check` and `diff`, which ask no store."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Wh
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, opened, say, show
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
-from batchlimit.rules.files.loader import Loader, SyntaxProblem, decoded, format_of
+from batchlimit.rules.files.loader import Loader, decoded, format_of
 from batchlimit.rules.files.schema import SCHEMA
 from batchlimit.rules.rule import CHECKS
 
@@ -53,13 +52,7 @@ def _read(path: Path) -> dict[str, Any]:
         text = decoded(path.read_bytes(), source)
     except OSError as error:
         raise ValueError(f"{source} cannot be read: {error.strerror}") from error
-    format_ = format_of(source)
-    try:
-        data = import_module(f"batchlimit.rules.files.{format_}").read(text).data
-    except SyntaxProblem as error:
-        raise RulesError(f"not {format_.upper()}: {error}", source=source, line=error.place.line) from error
-    except ModuleNotFoundError as error:
-        raise ValueError(str(error)) from error
+    data = Loader(text, format_of(source), source, {})._document.data
     found = data.get("overrides") if isinstance(data, dict) else None
     if not isinstance(found, dict):
         raise RulesError(

@@ -42,14 +42,15 @@ def get(
         if watch:
             _watch(partial(look_at, admin, key), interval, output)
             return
-        found = look_at(admin, key)
+        row = _row(look_at(admin, key))
         if output is not Output.TABLE:
-            show(_whole(found), output)
-        elif found.state is None:
-            show(_row(found) | {"bucket": "none: it is full, or was never used"}, output)
+            show(row, output)
+        elif not row.pop("has_bucket"):
+            show(row | {"bucket": "none: it is full, or was never used"}, output)
         else:
-            show(_row(found) | _summary(found.state), output)
-            show(_instances(found.state), output, empty="no instance holds tokens")
+            instances = row.pop("instances")
+            show(row, output)
+            show(instances, output, empty="no instance holds tokens")
 
 
 class BucketLook(NamedTuple):
@@ -77,17 +78,10 @@ def look_at(admin: Admin, key: str) -> BucketLook:
 
 
 def _row(look: BucketLook) -> Row:
-    return {"key": look.key, "override": look.override}
-
-
-def _whole(look: BucketLook) -> Row:
-    if look.state is None:
-        return _row(look) | {"has_bucket": False}
-    return _row(look) | {"has_bucket": True} | _summary(look.state) | {"instances": _instances(look.state)}
-
-
-def _summary(state: BucketState) -> Row:
-    return {
+    row, state = {"key": look.key, "override": look.override, "has_bucket": look.state is not None}, look.state
+    if state is None:
+        return row
+    return row | {
         "quota": str(state.quota),
         "level": round(level_of(state), 3),
         "tokens": [round(level, 1) for level in state.levels],
@@ -100,20 +94,17 @@ def _summary(state: BucketState) -> Row:
         "age_seconds": round(state.age),
         "paused_seconds": round(state.paused, 3),
         "paused_why": state.why,
+        "instances": [
+            {
+                "instance": each.instance,
+                "held": each.held,
+                "lease_seconds": round(each.lease, 3),
+                "asked_seconds_ago": round(each.asked, 3),
+                "weight": each.weight,
+            }
+            for each in state.instances
+        ],
     }
-
-
-def _instances(state: BucketState) -> list[Row]:
-    return [
-        {
-            "instance": each.instance,
-            "held": each.held,
-            "lease_seconds": round(each.lease, 3),
-            "asked_seconds_ago": round(each.asked, 3),
-            "weight": each.weight,
-        }
-        for each in state.instances
-    ]
 
 
 def level_of(state: BucketState) -> float:
@@ -216,7 +207,7 @@ def _told(look: BucketLook, rate: Rate, output: Output) -> str:
         if state is None:
             return _spaced(look.clock, "1.000", "0", *rates, "0")
         return _spaced(look.clock, f"{level_of(state):.3f}", f"{state.outstanding}", *rates, f"{len(state.instances)}")
-    row = {"at": look.clock} | _whole(look) | {"used_per_second": round(rate.used, 1)}
+    row = {"at": look.clock} | _row(look) | {"used_per_second": round(rate.used, 1)}
     row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
     return json_of(row) if output is Output.JSON else "---\n" + yaml_of(row).rstrip()
 

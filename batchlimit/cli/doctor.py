@@ -39,7 +39,8 @@ def doctor(
         found = list(Examination(admin.store, prefix, deadline).findings())
     several = any(each.server for each in found)
     columns = (*_SHOWN[:2], "server", *_SHOWN[2:]) if several else _SHOWN
-    show([each._asdict() | {"verdict": str(each.verdict)} for each in found], output, columns=columns)
+    rows = [{"check": each.check} | each._asdict() | {"verdict": str(each.verdict)} for each in found]
+    show(rows, output, columns=columns)
     counts = {verdict: sum(each.verdict is verdict for each in found) for verdict in CheckVerdict}
     say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if not any(each.check == "reachable" and each.verdict is CheckVerdict.OK for each in found):

@@ -6,6 +6,7 @@ A fact that the server did not tell is a KeyError.
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -31,26 +32,15 @@ class CheckVerdict(StrEnum):
 class Finding(NamedTuple):
     """The outcome of one check."""
 
-    check: str  # its name
     verdict: CheckVerdict  # whether all is well
+    check: str  # its name
     found: str  # what was found
     remedy: str = ""  # what to do; "" if nothing
     server: str = ""  # which one, where there are several; "" else
 
 
-def ok(check: str, found: str) -> Finding:
-    """Return that all is well."""
-    return Finding(check, CheckVerdict.OK, found)
-
-
-def warning(check: str, found: str, remedy: str) -> Finding:
-    """Return that something is doubtful."""
-    return Finding(check, CheckVerdict.WARNING, found, remedy)
-
-
-def fail(check: str, found: str, remedy: str) -> Finding:
-    """Return that limiters cannot work, or cannot keep their promise."""
-    return Finding(check, CheckVerdict.FAIL, found, remedy)
+ok, warning, fail = [partial(Finding, verdict) for verdict in CheckVerdict]
+"""Return that all is well; that something is doubtful; that limiters cannot work, or cannot keep their promise."""
 
 
 def round_trip(seconds: Sequence[float], deadline: float) -> Finding:

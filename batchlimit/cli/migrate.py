@@ -66,7 +66,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
     text = "\n".join(found.toml())
     print(text)
     try:
-        if found.has_rules:
+        if "[[rules]]" in text:
             Rules.loads(text, format="toml", source="<rules>")
         elif not found.problems:
             found.problems.append("no limit of slowapi or flask-limiter is here")

@@ -146,11 +146,6 @@ class Found:
                 what = f"its default limits or key_func are not those of {taken.place}, which are taken"
                 yield f"{each.place}: {what}: where they are of two programs, run migrate on each by itself"
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether there is a rule to print."""
-        return bool(self.limiter.defaults or self.limiter.together or any(rule.quotas for rule in self.rules.values()))
-
     def toml(self) -> Iterator[str]:
         """Yield the lines of the file."""
         if self.exempt:

@@ -5,7 +5,6 @@ import math
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary, ref
 
@@ -109,9 +108,7 @@ class SharedPermit(BaseSharedPermit):
             raise RuntimeError(f"{self!r} was released before")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -176,9 +173,7 @@ class AsyncSharedPermit(BaseSharedPermit):
             self._arm()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._watch is not None:
             self._watch.remove(self)
         self.release()

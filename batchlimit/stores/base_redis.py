@@ -184,12 +184,9 @@ class RedisPauses:
         return self._run("line", name, arguments, lambda reply: first(reply) / _SECOND)
 
 
-_END = ":slots"
-
-
 def slots_name(prefix: str, key: str) -> str:
     """Return the name of the hash of a limit, of a `stored` key; it is in the slot of the key's bucket."""
-    return bucket_name(prefix, key) + _END
+    return bucket_name(prefix, key) + ":slots"
 
 
 class RedisSlots:

@@ -18,7 +18,6 @@ from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
-from batchlimit.stores.client.direct import Calls, DirectTransport
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
@@ -32,7 +31,7 @@ from batchlimit.stores.client.scripts import (
     take_arguments,
 )
 from batchlimit.stores.client.sentinel import SentinelTransport
-from batchlimit.stores.client.transport import ServerTransport
+from batchlimit.stores.client.transport import Calls, DirectTransport, ServerTransport
 from batchlimit.stores.outage import too_late
 
 T = TypeVar("T")

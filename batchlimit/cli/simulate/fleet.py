@@ -59,7 +59,9 @@ class Fleet:
             self.due = self._plans[0][0] if self._plans else math.inf
             if entry.due == at:
                 self._now[0] = max(self._now[0], at)
-                attendant.look_after(entry)
+                asks: list[Any] = []
+                attendant._tend(entry, asks)
+                attendant._ask(asks)
         self._now[0] = instant
 
     def levels(self, name: str) -> list[float]:
@@ -119,12 +121,6 @@ class _Attendant(Refresher):
 
     def come_by(self, at: float) -> None:
         """Do nothing: what is idle may stay in memory."""
-
-    def look_after(self, entry: KeyEntry) -> None:
-        """Do what is due."""
-        asks: list[Any] = []
-        self._tend(entry, asks)
-        self._ask(asks)
 
 
 class _Counting(MemoryStore):

@@ -189,16 +189,11 @@ async def _follow(client: Any, name: str, bucket: str, arguments: Sequence[str |
         node = client.get_node(asked.host, asked.port)
         if node is None:
             raise ClusterError("TTL exhausted: a node of the cluster is new") from asked
-        return await _ask(node, name, bucket, arguments)
-
-
-async def _ask(node: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
     connection = node.acquire_connection()
     try:
-        try:
-            return await _say(connection, "EVALSHA", digest(name), "1", bucket, *arguments)
-        except NoScriptError:
-            return await _say(connection, "EVAL", script(name), "1", bucket, *arguments)
+        return await _say(connection, "EVALSHA", digest(name), "1", bucket, *arguments)
+    except NoScriptError:
+        return await _say(connection, "EVAL", script(name), "1", bucket, *arguments)
     finally:
         node._free.append(connection)  # release() is missing in redis-py 5.2
 

@@ -143,13 +143,13 @@ def failure(error: Exception, address: str) -> StoreUnavailable:
         # It repeats each sentinel's answer with the repr of its client, in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)
     code = code_of(error)
-    symptom = _symptom(code, error)
+    plight, symptom = (code, SYMPTOMS[code]) if code else _plight(error)
     said = escaped(str(error)) or "no reason given"
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
     # An ASK that redis-py's client for tasks did not follow to its end concerns only the slot that moves.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
     message = f"{told} ({symptom.hint})" if symptom.hint else told
-    return kind(message, address=address or None, code=code or plight_of(error))
+    return kind(message, address=address or None, code=plight)
 
 
 def code_of(error: Exception) -> str:
@@ -167,24 +167,29 @@ def code_of(error: Exception) -> str:
     return "NOPERM" if "ACL failure in script" in said or "executing the script can't" in said else ""
 
 
-def plight_of(error: Exception) -> str:
-    """Return the code of a failure for which the server gave none of SYMPTOMS: see StoreUnavailable."""
-    said = str(error)
-    if isinstance(error, exceptions.ResponseError) or _CROWDED in said:
-        return "DAMAGED" if _symptom("", error) is _SCRIPT else "ERR"
+def _plight(error: Exception) -> tuple[str, Symptom]:
+    """Return the code of a failure for which the server gave none of SYMPTOMS, see StoreUnavailable; and what it is."""
+    said, is_reply = str(error), isinstance(error, exceptions.ResponseError)
+    if is_reply and "user_script" in said and "command called from" not in said:
+        return "DAMAGED", _SCRIPT
+    symptom = _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING
+    symptom = _NO_SCRIPTS if "unknown command 'evalsha'" in said.lower() else symptom
+    symptom = _TLS if "SSL" in said else symptom
+    if is_reply or _CROWDED in said:
+        return "ERR", symptom
     if isinstance(error, exceptions.InvalidResponse):
-        return "PROTOCOL"
+        return "PROTOCOL", symptom
     if _finds_no_primary(error):
-        return "NOPRIMARY"
+        return "NOPRIMARY", symptom
     if isinstance(error, exceptions.TimeoutError | TimeoutError):
-        return "TIMEOUT"
-    if "SSL" in said:
-        return "TLS"
+        return "TIMEOUT", symptom
+    if symptom is _TLS:
+        return "TLS", symptom
     if number := _NUMBER.search(said):
-        return _NUMBERS.get(int(number[1] or number[2]), "UNREACHABLE")
+        return _NUMBERS.get(int(number[1] or number[2]), "UNREACHABLE"), symptom
     if " connecting to " in said:
-        return "UNREACHABLE"
-    return "LOST" if isinstance(error, exceptions.ConnectionError | OSError) else "OTHER"
+        return "UNREACHABLE", symptom
+    return "LOST" if isinstance(error, exceptions.ConnectionError | OSError) else "OTHER", symptom
 
 
 def _finds_no_primary(error: Exception) -> bool:
@@ -195,16 +200,3 @@ def _finds_no_primary(error: Exception) -> bool:
 def is_elsewhere(error: BucketUnavailable) -> bool:
     """Whether the key's slot is at another node. Any other error of one key concerns the probe's bucket alone."""
     return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE
-
-
-def _symptom(code: str, error: Exception) -> Symptom:
-    said = str(error)
-    if code:
-        return SYMPTOMS[code]
-    if isinstance(error, exceptions.ResponseError) and "user_script" in said and "command called from" not in said:
-        return _SCRIPT
-    if "SSL" in said:
-        return _TLS
-    if "unknown command 'evalsha'" in said.lower():
-        return _NO_SCRIPTS
-    return _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING

@@ -1,17 +1,24 @@
-"""Transports to one server, for threads and for tasks; and what a server publishes."""
+"""Transports to one server, for threads and for tasks; and what a server publishes.
 
+A DirectTransport is a store's own, for threads: its connections are kept in a list, and used without redis-py's pool.
+`execute_command` of redis-py takes a connection out of its pool and puts it back, with locks, sets and metrics, and
+calls through a retry that is off. Here an idle connection lies in a list. redis-py opens and greets it; a RespSocket
+reads and writes on it, or redis-py where TLS or health checks are on. `__init__.py` has the figures.
+"""
+
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import redis
 import redis.asyncio
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
-from batchlimit.stores.client.diagnosis import code_of
-from batchlimit.stores.client.scripts import SCRIPTS, Arguments, Buckets, read_push, script, words
+from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
+from batchlimit.stores.client.scripts import SCRIPTS, Arguments, Buckets, command, read_push, script, words
 
 
 class ServerTransport:
@@ -54,6 +61,127 @@ class ServerTransport:
 
     def close(self) -> None:
         self.client.close()
+
+
+Calls = Sequence[tuple[Buckets, Arguments]]
+"""The buckets of each call, and the arguments of its script."""
+
+
+class DirectTransport(ServerTransport):
+    """The one server of a redis.Redis that nobody else uses. It has as many connections as calls are made at once."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        super().__init__(client)
+        self._pid, self._is_closed = os.getpid(), False
+        self._made: list[Any] = []
+        self._idle: list[Any] = []  # last in, first out; pop and append need no lock
+
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
+        (reply,) = self._exchange(command(words(name, buckets, arguments)), 1)
+        if isinstance(reply, NoScriptError):
+            (reply,) = self.run_many(name, [(buckets, arguments)])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def run_many(self, name: str, calls: Calls) -> list[Any]:
+        """Run one of SCRIPTS several times in one round trip; return each reply, or the error in its place.
+
+        If the server has lost the script, it is loaded, and the calls that missed it are sent again. An error of the
+        connection is raised: then no call has a reply.
+        """
+        commands = [command(words(name, *each)) for each in calls]
+        replies = self._exchange(b"".join(commands), len(commands))
+        if lost := [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]:
+            load = command(("SCRIPT", "LOAD", script(name)))
+            loaded, *again = self._exchange(b"".join([load, *(commands[i] for i in lost)]), 1 + len(lost))
+            for i, reply in zip(lost, again, strict=True):
+                replies[i] = loaded if isinstance(loaded, Exception) else reply
+        return replies
+
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        replies = self._exchange(b"".join(map(command, commands)), len(commands))
+        for each in replies:
+            if isinstance(each, Exception):
+                raise each
+        return replies
+
+    def reset_after(self, error: Exception) -> None:
+        if code_of(error) in PASSING:
+            idle, self._idle = self._idle, []
+            for each in idle:
+                each.disconnect()
+            self._idle.extend(idle)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for each in self._made:
+            each.disconnect()
+        super().close()
+
+    def _exchange(self, packed: bytes, answers: int) -> list[Any]:
+        """Send packed commands on one connection, which any exception closes; return replies, errors among them."""
+        connection = self._take()
+        try:
+            if isinstance(connection, Deadlined):
+                if connection.resp is None or not connection.resp.is_ready:  # lost while idle, or has something unread
+                    connection.disconnect()
+                    self._connect(connection)
+                resp: Any = connection.resp
+                return resp.exchange(packed, answers)  # type: ignore[no-any-return]
+            self._connect(connection)
+            try:  # it may have been lost while idle, or have something unread
+                is_ready = not connection.can_read()
+            except FAILURES:
+                is_ready = False
+            if not is_ready:
+                connection.disconnect()
+                self._connect(connection)
+            connection.send_packed_command([packed])
+            return [_read(connection) for _ in range(answers)]
+        except BaseException as error:
+            connection.disconnect()
+            if self._is_closed and isinstance(error, AttributeError):  # `close` took the connection apart meanwhile
+                raise _closed() from error
+            raise
+        finally:
+            self._put_back(connection)
+
+    def _put_back(self, connection: Any) -> None:
+        """Keep a connection for the next call; one that is closed comes last, because opening it may fail."""
+        if connection._sock is None:
+            self._idle.insert(0, connection)
+        else:
+            self._idle.append(connection)
+
+    def _take(self) -> Any:
+        if os.getpid() != self._pid:  # forked without after_fork: the open connections are the parent's
+            self.client.connection_pool.reset()
+            self._pid, self._made, self._idle = os.getpid(), [], []
+        try:
+            return self._idle.pop()
+        except IndexError:
+            made = self.client.connection_pool.make_connection()
+            self._made.append(made)
+            return made
+
+    def _connect(self, connection: Any) -> None:
+        """Open a connection. A store that was closed, or is meanwhile, has none: nobody would close that one."""
+        if not self._is_closed:
+            connection.connect()
+        if self._is_closed:
+            raise _closed()
+
+
+def _closed() -> Exception:
+    return redis.ConnectionError("this store was closed")
+
+
+def _read(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error
 
 
 class AsyncServerTransport:

@@ -16,7 +16,7 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client.deadline import NeedsConnection, RespSocket, current_deadline, deadline_scope
-from batchlimit.stores.client.direct import DirectTransport
+from batchlimit.stores.client.transport import DirectTransport
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.protocols import Remote
