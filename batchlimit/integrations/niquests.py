@@ -211,15 +211,9 @@ def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
 
 
 NiquestsAdapter.library = Library(
-    limiter=RateLimiter,
-    outgoing=_call,
-    answer=_answered,
-    status=attrgetter("status_code"),
-    body=lambda response: run(_body(response)),
-    close=methodcaller("close"),
-    hold=_hold,
-    later=_later,
-)
+    limiter=RateLimiter, outgoing=_call, answer=_answered, status=attrgetter("status_code"),
+    body=lambda response: run(_body(response)), close=methodcaller("close"), hold=_hold, later=_later,
+)  # fmt: skip
 AsyncNiquestsAdapter.library = NiquestsAdapter.library._replace(
     limiter=AsyncRateLimiter,
     answer=lambda request, answer: AsyncHTTPAdapter().build_response(

@@ -149,7 +149,7 @@ _applicable = partial(tuple.__new__, Applicable)
 
 
 def keyed(
-    matching: "Iterable[tuple[tuple[Rule, KeyTemplate], Mapping[str, str]]]", identity: Mapping[str, object]
+    matching: "Iterable[tuple[tuple[Rule, KeyTemplate], Mapping[str, object]]]", identity: Mapping[str, object]
 ) -> Applicable:
     """Return rules that match, each with its key by this identity; or with why it has none."""
     applied, unmade = [], []

@@ -103,18 +103,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_ended",
-        "_fields",
-        "_headers",
-        "_is_complete",
-        "_is_over",
-        "_receive",
-        "_send",
-        "_sent",
-        "_status",
-        "has_started",
-        "is_watched",
-    )
+        "_ended", "_fields", "_headers", "_is_complete", "_is_over", "_receive", "_send", "_sent", "_status",
+        "has_started", "is_watched",
+    )  # fmt: skip
 
     def __init__(
         self, receive: Receive, send: Send, fields: Sequence[Header], ended: Callable[[Response], None] | None = None

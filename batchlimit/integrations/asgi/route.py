@@ -1,12 +1,12 @@
 """What a route asks for one request, and RouteLimitMiddleware, which asks before any ASGI application of its own."""
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import CoroutineType
 from typing import Any
 
 from batchlimit.base.steps import drive
-from batchlimit.integrations.address import FailedIdentity, Identity
+from batchlimit.integrations.address import Identity, identity_of
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import (
@@ -135,14 +135,8 @@ async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -
 
 async def identity_by(identify: Callable[..., Any] | None, native: object) -> Identity | None:
     """Return what a function tells of a request; if it raises, the rule has no key."""
-    if identify is None:
-        return None
-    try:
-        told: Any = identify(native)
-        found: Identity | None = await told if inspect.isawaitable(told) else told
-    except Exception as error:  # noqa: BLE001
-        return FailedIdentity({}, error)
-    return found
+    found = None if identify is None else identity_of({}, identify, native, may_await=True)
+    return await found if isinstance(found, CoroutineType) else found
 
 
 class RouteLimitMiddleware:

@@ -2,7 +2,8 @@
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Self
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 from batchlimit.base.redaction import shown
 from batchlimit.integrations.counters import Faults
@@ -10,9 +11,9 @@ from batchlimit.integrations.enforcement.charging import AGAIN
 from batchlimit.integrations.enforcement.outcome import Refusal, refuse
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.rules import Applicable, Applied, Rule, Rules, RulesError, Unmade
+from batchlimit.rules import Applicable, Rule, Rules, RulesError
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.request import NOTHING
+from batchlimit.rules.request import NOTHING, keyed
 from batchlimit.rules.rule import Charge, RuleCost, checked
 
 _MARK = "_batchlimit_limits"
@@ -102,25 +103,13 @@ class RouteRules:
         """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
         if (found := self._found.get(limit)) is None:
             rule = self._rules.asked(limit.key)
-            mine = Rule(
-                rule.name,
-                rule.quota,
-                key=rule.key,
-                match=None,
-                cost=rule.cost if limit.cost is None else limit.cost,
-                charge=rule.charge if limit.charge is None else limit.charge,
-                on_failure=rule.on_failure,
-                mode=rule.mode,
-            )
-            found = self._found[limit] = (mine, KeyTemplate(rule.key))
+            own: dict[str, Any] = {"match": None, "cost": rule.cost if limit.cost is None else limit.cost}
+            own["charge"] = rule.charge if limit.charge is None else limit.charge
+            found = self._found[limit] = replace(rule, **own), KeyTemplate(rule.key)
         return found
 
     def applicable(
         self, limit: RouteLimit, identity: Mapping[str, object], parameters: Mapping[str, object]
     ) -> Applicable:
         """Return the rule with its key, or why there is no key. Raises RulesError if there is no rule."""
-        rule, template = self.find(limit)
-        try:
-            return Applicable((Applied(rule, template.fill(identity, parameters)),), ())
-        except Exception as error:  # noqa: BLE001  the identity is the user's; the setting says what becomes of it
-            return Applicable((), (Unmade.because(rule, error),))
+        return keyed([(self.find(limit), parameters)], identity)
