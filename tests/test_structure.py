@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_800,
+    "lines": 50_760,
     "functions": 3_872,
     "files": 325,
     "classes of one name": 10,

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from batchlimit.base.decision import Decision, Source
+from batchlimit.base.decision import Decision, Draft, Source
 from batchlimit.base.histogram import Histogram
 from batchlimit.quota.quota import Quota
 
@@ -136,7 +136,11 @@ def decision(
         full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
     if full_after < retry_after < math.inf:  # as in a pause
         full_after = retry_after
-    return Decision(retry_after == 0.0, largest, remaining, retry_after, full_after, source, quota, binding)
+    made: Any = Draft()
+    made.allowed, made.limit, made.remaining, made.retry_after = retry_after == 0.0, largest, remaining, retry_after
+    made.reset_after, made.source, made.quota, made.binding = full_after, source, quota, binding
+    made.__class__ = Decision
+    return made  # type: ignore[no-any-return]
 
 
 def outlook(
