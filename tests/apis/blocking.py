@@ -13,7 +13,7 @@ from tests.awaiting import awaited
 from tests.sync.stage import Stage
 
 
-class _Awaited:
+class Awaited:
     """A store of the threaded tests for tasks. What blocks in it stops the loop: gates are not for this."""
 
     is_prompt = True
@@ -106,7 +106,7 @@ class Blocking:
 
     def __init__(self, store: Any, quota: Any, **options: Any) -> None:
         self._use(
-            AsyncRateLimiter(_Awaited(store) if isinstance(store, Stage | RedisStore) else store, quota, **options)
+            AsyncRateLimiter(Awaited(store) if isinstance(store, Stage | RedisStore) else store, quota, **options)
         )
 
     def _use(self, inner: AsyncRateLimiter) -> None:

@@ -5,43 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, RouteLimit
 from batchlimit.integrations.headers import Fields
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores import MemoryStore
+from tests.apis.blocking import Awaited
 from tests.sync.stage import Clock, Stage
-
-
-class ForTasks:
-    """A stage for tasks."""
-
-    is_prompt = True
-    address = "stage://"
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-
-    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        return self._stage.take(key, quota, ask)
-
-    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        return self._stage.give_back(key, quota, back)
-
-    async def peek(self, key: str, quota: Quota) -> Level:
-        return self._stage.peek(key, quota)
-
-    def part(self, key: str) -> str:
-        return key  # each key is a part of its own: the circuit of one is not that of another
-
-    async def probe(self, key: str) -> None:
-        self._stage.probe(key)
-
-    def after_fork(self) -> None: ...
-    def renew(self) -> None: ...
-    async def disconnect(self) -> None: ...
-    async def aclose(self) -> None: ...
 
 
 class Apart(Stage):
@@ -60,18 +31,37 @@ class Apart(Stage):
         return key
 
 
-class Twin:
+class OfEitherApi:
+    """Something with a `limiter` of one of both APIs, whose calls are awaited or not."""
+
+    limiter: Any
+
+    def __init__(self, asynchronous: bool) -> None:
+        self._loop = asyncio.Runner() if asynchronous else None
+
+    def close(self) -> None:
+        self._do(self.limiter.close)
+        if self._loop is not None:
+            self._loop.close()
+
+    def _do(self, call: Any, *arguments: Any, **options: Any) -> Any:
+        if self._loop is None:
+            return call(*arguments, **options)
+        return self._loop.run(_awaited(call, arguments, options))
+
+
+class Twin(OfEitherApi):
     """One of both enforcers."""
 
     def __init__(self, asynchronous: bool, rules: Iterable[Rule], clock: Clock, **options: Any) -> None:
         self.clock, self.store, self.rules = clock, Apart(clock), Rules(rules)
-        self._loop = asyncio.Runner() if asynchronous else None
+        super().__init__(asynchronous)
         limits = {name: options.pop(name) for name in ("on_failure", "sizer", "mode") if name in options}
         fields = Fields(secret=b"s", chance=lambda: 0.0)
         options = {"headers": fields, "clock": clock, **options}
         self.enforcer: Any
         if asynchronous:
-            self.limiter: Any = AsyncRateLimiter(ForTasks(self.store), self.rules.quotas, clock=clock, **limits)
+            self.limiter = AsyncRateLimiter(Awaited(self.store), self.rules.quotas, clock=clock, **limits)
             self.enforcer = AsyncEnforcer(self.limiter, self.rules, **options)
         else:
             self.limiter = RateLimiter(self.store, self.rules.quotas, clock=clock, **limits)
@@ -100,16 +90,6 @@ class Twin:
     def counts(self, rule: str) -> dict[str, int]:
         counts = self.enforcer.statistics().rules[rule]
         return {name: value for name in counts.__slots__ if (value := getattr(counts, name))}
-
-    def close(self) -> None:
-        self._do(self.limiter.close)
-        if self._loop is not None:
-            self._loop.close()
-
-    def _do(self, call: Any, *arguments: Any, **options: Any) -> Any:
-        if self._loop is None:
-            return call(*arguments, **options)
-        return self._loop.run(_awaited(call, arguments, options))
 
 
 Make = Callable[..., Twin]

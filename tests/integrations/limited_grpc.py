@@ -16,8 +16,9 @@ from batchlimit.integrations.grpc import (
     RateLimitInterceptor,
 )
 from batchlimit.rules import Rule, Rules
+from tests.apis.blocking import Awaited
 from tests.awaiting import awaited
-from tests.integrations.enforcers import Apart, ForTasks
+from tests.integrations.enforcers import Apart
 from tests.integrations.gate import Gate
 from tests.integrations.service import AsyncService, Service
 from tests.integrations.stage import Client, server
@@ -32,7 +33,7 @@ class Limits:
         self.store = Apart(self.clock)
         options: Any = {"clock": self.clock, "sizer": FixedBatch(1), "on_failure": self.rules.on_failure}
         self.limiter: Any = (
-            AsyncRateLimiter(ForTasks(self.store), self.rules.quotas, **options)
+            AsyncRateLimiter(Awaited(self.store), self.rules.quotas, **options)
             if asynchronous
             else RateLimiter(self.store, self.rules.quotas, **options)
         )

@@ -1,6 +1,5 @@
 """What a response says of a limit is the limit that holds for its key: of the code, or of an operator's override."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from batchlimit.integrations.headers import Fields, Form
 from batchlimit.quota.overrides.known import EVERY
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores import MemoryStore
+from tests.integrations.enforcers import OfEitherApi
 from tests.integrations.structured import read_limits
 from tests.nodes import await_fact
 from tests.sync.stage import Clock
@@ -28,17 +28,17 @@ RULES = Rules(
 )
 
 
-class Site:
+class Site(OfEitherApi):
     """An enforcer of one of both kinds, and an operator, on one store whose clock stands still."""
 
     def __init__(self, asynchronous: bool, batch: int, form: Form = "draft-11") -> None:
         self.clock = Clock()
         self.store = MemoryStore(self.clock)
-        self._loop = asyncio.Runner() if asynchronous else None
+        super().__init__(asynchronous)
         make: Any = AsyncRateLimiter if asynchronous else RateLimiter
-        self._limiter = make(self.store, RULES.quotas, sizer=FixedBatch(batch), clock=self.clock)
+        self.limiter = make(self.store, RULES.quotas, sizer=FixedBatch(batch), clock=self.clock)
         self._enforcer: Any = (AsyncEnforcer if asynchronous else Enforcer)(
-            self._limiter, RULES, headers=Fields(form, secret=b"s", wall=lambda: 0.0), clock=self.clock
+            self.limiter, RULES, headers=Fields(form, secret=b"s", wall=lambda: 0.0), clock=self.clock
         )
 
     def override(self, name: str, quota: str) -> None:
@@ -54,24 +54,10 @@ class Site:
         self._do(self._enforcer.ask, RouteLimit(key), outcome)
         return outcome
 
-    def close(self) -> None:
-        self._do(self._limiter.close)
-        if self._loop is not None:
-            self._loop.close()
-
     def _hears(self) -> bool:
         self.clock.now += EVERY
         self.admit("/other")
-        return bool(self._limiter.rules.revision == self.store.rules.revision)
-
-    def _do(self, call: Any, *arguments: Any) -> Any:
-        if self._loop is None:
-            return call(*arguments)
-
-        async def main() -> Any:
-            return await call(*arguments)
-
-        return self._loop.run(main())
+        return bool(self.limiter.rules.revision == self.store.rules.revision)
 
 
 @pytest.fixture(params=[(False, 1), (False, 5), (True, 1), (True, 5)], ids=str)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from batchlimit.integrations.front import AsyncFront
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WsgiMiddleware
 from batchlimit.rules import Request, Rule, RuleFile, RulesError
 from batchlimit.stores import MemoryStore
+from tests.integrations.enforcers import OfEitherApi
 from tests.nodes import await_fact
 
 RULE = '[[rules]]\nname = "{0}"\nquota = "{1}"\nkey = "{0}:{{ip}}"\nmatch = {2}\n'
@@ -30,11 +31,12 @@ def put(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-class Site:
+class Site(OfEitherApi):
     """An enforcer of one of both kinds, whose rules stand in a file."""
 
     def __init__(self, asynchronous: bool, path: Path) -> None:
-        self.file, self._loop = RuleFile(path), asyncio.Runner() if asynchronous else None
+        super().__init__(asynchronous)
+        self.file = RuleFile(path)
         make: Any = AsyncRateLimiter if asynchronous else RateLimiter
         self.limiter = make(MemoryStore(), self.file)
         self.enforcer: Any = (AsyncEnforcer if asynchronous else Enforcer)(self.limiter, self.file)
@@ -51,20 +53,6 @@ class Site:
     def look(self) -> bool:
         """Read the file anew, as its background thread does: while the loop runs, which puts the quotas in force."""
         return self.file.look() if self._loop is None else self._loop.run(asyncio.to_thread(self.file.look))
-
-    def close(self) -> None:
-        self._do(self.limiter.close)
-        if self._loop is not None:
-            self._loop.close()
-
-    def _do(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        if self._loop is None:
-            return call(*arguments)
-
-        async def called() -> Any:
-            return await call(*arguments)
-
-        return self._loop.run(called())
 
 
 @pytest.fixture
