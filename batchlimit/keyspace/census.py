@@ -53,7 +53,8 @@ class Tallies:
         row = self._spends[self._policies.numbers[id(quota)]]
         row[0] += 1
         row[1] += tokens
-        row[2] += is_lost
+        if is_lost:
+            row[2] += 1
 
     def waits(self, quota: Quota) -> Durations:
         """Return what counts how long the callers of a key wait, by the quota that the code has for it."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from batchlimit.base.redaction import shown
@@ -22,6 +22,7 @@ class Quota:
         rate: tokens per second, of the first bandwidth.
         burst: whole tokens, of the first bandwidth.
         also: the further bandwidths.
+        largest_cost: the largest cost, in tokens, that can ever fit; 0 if some rate is 0.
 
     Raises:
         ValueError, TypeError: an argument is out of range, or of the wrong type.
@@ -35,6 +36,7 @@ class Quota:
     rate: float
     burst: int
     also: tuple["Quota", ...]
+    largest_cost: int = field(init=False, repr=False, compare=False)
 
     # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
     def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
@@ -48,6 +50,7 @@ class Quota:
             if not isinstance(part, Quota):
                 raise TypeError(f"`also` must hold quotas, not {shown(part)}")
         object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
+        object.__setattr__(self, "largest_cost", min([self.burst, *[part.burst for part in self.also]]))
 
     @classmethod
     def per_second(cls, n: float, *, burst: int | None = None) -> Self:
@@ -220,11 +223,6 @@ class Quota:
     def bandwidths(self) -> tuple["Quota", ...]:
         """Every bandwidth as a quota of its own: this one first, then `also`."""
         return (Quota(self.rate, self.burst), *self.also) if self.also else (self,)
-
-    @property
-    def largest_cost(self) -> int:
-        """The largest cost, in tokens, that can ever fit."""
-        return min(part.burst for part in self.bandwidths) if self.also else self.burst
 
     @property
     def denies_all(self) -> bool:

@@ -280,4 +280,4 @@ def leaves_plenty(fetch: Fetch, grant: Grant, quota: Quota, jitter: float) -> bo
     """Whether all that was needed was granted, at once, and the bucket is not scarce after it, at any pace."""
     if grant.granted < fetch.ask.need or grant.starts_in > 0.0:
         return False
-    return grant.level >= jitter * _FIFTH * (quota.largest_cost if quota.also else quota.burst)
+    return grant.level >= jitter * _FIFTH * quota.largest_cost
