@@ -98,12 +98,7 @@ def lease_for_trip(lease: int, trip: int) -> int:
 def lease_of_grant(each: list[tuple[Band, float]], granted: int, trip: int, *, waits: bool, is_later: bool) -> int:
     """Return how long a grant lasts (us): shorter where all of it is for callers who wait now, longer in a rich bucket.
 
-    Args:
-        each: the bandwidths and their levels, before the grant.
-        granted: tokens.
-        trip: the round trip of the instance (us; 0: unknown).
-        waits: whether callers wait for as many.
-        is_later: whether the grant begins in the future.
+    It is of bandwidths with `each` its level before the grant, to an instance with a round `trip` (us; 0: unknown).
     """
     bands = [band for band, _ in each]
     if is_later:

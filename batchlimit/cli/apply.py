@@ -52,7 +52,7 @@ def _read(path: Path) -> dict[str, Any]:
         text = decoded(path.read_bytes(), source)
     except OSError as error:
         raise ValueError(f"{source} cannot be read: {error.strerror}") from error
-    data = Loader(text, format_of(source), source, {})._document.data
+    data = Loader(text, format_of(source), source, {}).data
     found = data.get("overrides") if isinstance(data, dict) else None
     if not isinstance(found, dict):
         raise RulesError(

@@ -86,8 +86,9 @@ class GateWaiter:
         self.since_ns: int | None = None  # since when it waits; None: it does not
 
 
-_SHARE = 8
-"""One of so many places goes to who has waited longest, whatever the priorities: the lowest ones are served too."""
+SHARE = 8
+"""One of so many places goes to who has waited longest, whatever the priorities: the lowest ones are served too. And
+higher priorities leave a part of the queue to lower ones."""
 
 
 class Ranked(Protocol):
@@ -100,16 +101,6 @@ class Ranked(Protocol):
 
 
 W = TypeVar("W", bound=Ranked)
-
-
-def is_oldests(served: int) -> bool:
-    """Whether the next place is for who has waited longest, by how many waiters of several priorities got one."""
-    return served % _SHARE == _SHARE - 1
-
-
-def kept_for_lower(length: int) -> int:
-    """Return how many places of a queue of this length higher priorities leave to lower ones: an eighth."""
-    return length // _SHARE
 
 
 class Ranks(Generic[W]):
@@ -222,7 +213,7 @@ class Waiting:
 
     def heads(self) -> Sequence[GateWaiter]:
         """Return the next waiter of each partition: those under their guarantee first, then by priority and order."""
-        by_age = is_oldests(self._served) and self._has_several_priorities()
+        by_age = self._served % SHARE == SHARE - 1 and self._has_several_priorities()
         heads = [line.oldest() if by_age else line.head() for line in self._lines.values() if line]
         if len(heads) > 1:
             sign = -1 if self._newest_first and not by_age else 1
@@ -236,7 +227,7 @@ class Waiting:
         It is the last one of the lowest priority. One for whom a share is kept stays.
         """
         lines = [line for place, line in self._lines.items() if line and place.busy >= place.guaranteed]
-        if sum(line.below(priority) for line in lines) <= kept_for_lower(length):
+        if sum(line.below(priority) for line in lines) <= length // SHARE:
             return None
         sign = 1 if self._newest_first else -1
         return min(

@@ -40,9 +40,6 @@ class Policies:
         self.numbers.update({id(quota): number[name] for name, quota in before.items() if name in number})
         self._before = before  # no other quota may get the identity of one of these
 
-    def __repr__(self) -> str:
-        return f"<Policies {', '.join(self.names)}>"
-
     def number(self, quota: Quota) -> int:
         """Return the number of the policy that has this quota in the code."""
         return self.numbers[id(quota)]
@@ -87,9 +84,6 @@ class Constant:
         # By the key's hash: 64 bits, of which nobody outside knows the seed. A key may be longer than all the rest.
         self._new: dict[int, Quota] = {}
         self._old: dict[int, Quota] = {}
-
-    def __repr__(self) -> str:
-        return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
 
     def __call__(self, key: str) -> Quota:
         """Return the first answer of the function; if it raises, so does this, and the next call asks again."""

@@ -38,9 +38,6 @@ class Template:
         self._key, self._cost = key, cost
         self._fields = _fields(key) if isinstance(key, str) else []
 
-    def __repr__(self) -> str:
-        return f"<Template {shown(self._key)}, cost {shown(self._cost)}>"
-
     def alone(self) -> tuple[str, int]:
         """Return key and cost where there is no call: of a block. ValueError if they need one."""
         if self._fields or not isinstance(self._key, str) or not isinstance(self._cost, int):

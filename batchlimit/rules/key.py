@@ -65,9 +65,6 @@ class KeyTemplate:
             f"{before}{'' if field is None else '%s'}{after}" for before, field, after in self.segments
         )
 
-    def __repr__(self) -> str:
-        return f"<KeyTemplate {self.text}>"
-
     @property
     def pattern(self) -> str:
         """The pattern of its keys, as a mapping of quotas has it: "user:*" for "user:{user}"."""

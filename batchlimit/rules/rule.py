@@ -136,14 +136,11 @@ class Rule:
         replaces: the name of a rule, or several: they do not apply where this one does (default none).
 
     Attributes:
-        name: as above.
+        name, key, cost, mode, replaces: as above.
         quota: the Quota.
-        key: as above.
         match: the patterns; none, where routes ask for the rule.
-        cost: as above.
         charge: the function or None; Statuses if statuses were given.
         on_failure: the FailurePolicy or None.
-        mode, replaces: as above.
 
     Raises:
         RulesError: an argument cannot work.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from batchlimit.bucket.slot_table import SlotReply
-from batchlimit.concurrency.queue import Queue, Ranks, is_oldests, kept_for_lower
+from batchlimit.concurrency.queue import SHARE, Queue, Ranks
 from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Claim, Place
 
@@ -76,7 +76,7 @@ class Line:
 
     def displaced_by(self, priority: int) -> SlotWaiter | None:
         """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
-        if self._ranks.below(priority) <= kept_for_lower(self.queue.length):
+        if self._ranks.below(priority) <= self.queue.length // SHARE:
             return None
         lower = (waiter for waiter in self._ranks.from_last() if waiter.priority < priority)
         return next((waiter for waiter in lower if waiter.is_patient), None)
@@ -93,7 +93,7 @@ class Line:
         """Return the one to serve next, which is leaving."""
         waiter = self._ranks.head()
         if len(self._ranks.priorities) > 1:
-            if is_oldests(self._served):
+            if self._served % SHARE == SHARE - 1:
                 waiter = self.first
             self._served += 1
         self.leaving[waiter] = None

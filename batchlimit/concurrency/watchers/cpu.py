@@ -117,15 +117,11 @@ def used_by(group: Group) -> float | None:
 
 def quota_of(group: Group) -> float | None:
     """Return how many processors a group may use at once; None where it has no quota."""
-    if group.version == 1:
-        if not group.has("cpu.cfs_quota_us"):
-            return None
-        quota, period = (group.path / each for each in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-        return None if int(quota.read_text()) < 0 else int(quota.read_text()) / int(period.read_text())
-    if not group.has("cpu.max"):
+    files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if group.version == 1 else ("cpu.max",)
+    if not group.has(files[0]):
         return None
-    most, period_us = (group.path / "cpu.max").read_text().split()
-    return None if most == "max" else int(most) / int(period_us)
+    most, period = " ".join((group.path / each).read_text() for each in files).split()
+    return None if most in ("max", "-1") else int(most) / int(period)
 
 
 class ProcessorTimes(NamedTuple):

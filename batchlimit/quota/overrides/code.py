@@ -93,9 +93,6 @@ class Code:
         self.policies = policies_of(quota)  # by which keys are counted
         self.named: _Named | None = None
 
-    def __repr__(self) -> str:
-        return f"<Code of revision {self.rank.revision}: {self.policies!r}>"
-
     def by_file(self, limits: CodeLimits, before: "Code", now: float) -> "Code":
         """Return what holds by a file now. A name that it no longer has keeps its last quota where no other matches."""
         named = _Named(limits.by_name, before.named)

@@ -58,33 +58,17 @@ _decoded = lru_cache(maxsize=2 * MOST)(Override.decode)
 """Reads an override. Of thousands a change leaves most as they were: those are not read again."""
 
 
-class _Candidate(NamedTuple):
-    """A pattern and its place in the order."""
-
-    literals: int
-    is_start: bool
-    """Whether every key matches that begins as the pattern does."""
-    override: Override
-
-    @classmethod
-    def of(cls, override: Override, start: str) -> "_Candidate":
-        return cls(literals(override.name), override.name == f"{start}*", override)
-
-    def counting(self, key: str, now: float) -> Override | None:
-        """Return what counts of it for a key."""
-        return self.override.counting(now) if self.is_start or fnmatchcase(key, self.override.name) else None
-
-
 class _Index:
     """Overrides of one kind, by name."""
 
     def __init__(self, each: Iterable[Override]) -> None:
         self._exact: dict[str, Override] = {}
-        self._by_start: dict[str, list[_Candidate]] = {}
+        # Patterns by how they begin: their literals, and whether every key matches that begins so.
+        self._by_start: dict[str, list[tuple[int, bool, Override]]] = {}
         for one in each:
             if one.is_pattern:
                 start = literal_start(one.name)
-                self._by_start.setdefault(start, []).append(_Candidate.of(one, start))
+                self._by_start.setdefault(start, []).append((literals(one.name), one.name == f"{start}*", one))
             else:
                 self._exact[one.name] = one
         self._lengths = {len(start) for start in self._by_start}
@@ -95,10 +79,11 @@ class _Index:
         if exact is not None and (counting := exact.counting(now)) is not None:
             return counting
         found = [
-            (candidate.literals, one.at, one.name, one)
+            (count, one.at, one.name, one)
             for length in self._lengths
-            for candidate in self._by_start.get(key[:length], ())
-            if (one := candidate.counting(key, now)) is not None
+            for count, is_start, pattern in self._by_start.get(key[:length], ())
+            if is_start or fnmatchcase(key, pattern.name)
+            if (one := pattern.counting(now)) is not None
         ]
         return max(found, key=lambda each: each[:3])[-1] if found else None
 

@@ -70,28 +70,11 @@ class SyntaxProblem(ValueError):
         self.place = place
 
 
-class Document:
-    """The data of a text, and the offsets of its parts."""
+class Document(NamedTuple):
+    """The data of a text, and what returns the offset of a part of it, or of its key; None: it does not know."""
 
-    __slots__ = ("_offset", "_text", "data")
-
-    def __init__(self, text: str, data: Any, offset: Callable[[Path, bool], int | None]) -> None:
-        self._text, self._offset = text, offset
-        self.data = data
-
-    def place(self, path: Path, *, of_key: bool = False) -> Position:
-        """Return where a part stands, or else what it is part of."""
-        while path and (found := self._offset(path, of_key)) is None:
-            path, of_key = path[:-1], False
-        return place_at(self._text, found if path and found is not None else 0)
-
-    def place_within(self, path: Path, value: str, column: int) -> Position:
-        """Return the place of a column, from 1, in a value; of the value itself if it is not written as it is."""
-        start = self._offset(path, False)
-        for quotes in (0, 1):
-            if start is not None and self._text.startswith(value, start + quotes):
-                return place_at(self._text, start + quotes + column - 1)
-        return self.place(path)
+    data: Any
+    offset: Callable[[Path, bool], int | None]
 
 
 def place_at(text: str, offset: int) -> Position:
@@ -105,13 +88,19 @@ class Loader:
     def __init__(self, text: str, format: Format, source: str, functions: Functions) -> None:  # noqa: A002
         if format not in get_args(Format):
             raise ValueError(f"a format is 'toml' or 'yaml', not {shown(format)}")
-        self._format, self._source, self._functions = format, source, functions
+        self._text, self._format, self._source, self._functions = text, format, source, functions
         try:
-            self._document: Document = import_module(f"batchlimit.rules.files.{format}").read(text)
+            self.data, self._offset = import_module(f"batchlimit.rules.files.{format}").read(text)
         except SyntaxProblem as error:
             raise self._error(f"not {format.upper()}: {error}", error.place) from error
         except (ValueError, RecursionError) as error:  # a number of 5,000 digits, the 99th of a month, 1,000 brackets
             raise self._error(f"the {format.upper()} cannot be read: {error}", Position(None, None)) from error
+
+    def place(self, path: Path, *, of_key: bool = False) -> Position:
+        """Return where a part stands, or else what it is part of."""
+        while path and (found := self._offset(path, of_key)) is None:
+            path, of_key = path[:-1], False
+        return place_at(self._text, found if path and found is not None else 0)
 
     def rules(self) -> list[Rule]:
         """Return the rules. RulesError if one cannot work by itself."""
@@ -123,25 +112,25 @@ class Loader:
         data = self._table("rules", "limits", known=("rules", "limits", "revision", "identities", "exempt"))
         rules, given = self._rules(data) if "rules" in data else [], data.get("limits", {})
         if not isinstance(given, dict):
-            raise self._error("limits are names or patterns of keys, each with its quota", self._at(("limits",)))
+            raise self._error("limits are names or patterns of keys, each with its quota", self.place(("limits",)))
         limits = {str(name): self._limit(("limits", str(name)), value) for name, value in given.items()}
         revision = data.get("revision")
         if revision is not None and not (type(revision) is int and 0 <= revision < 2**53):
-            raise self._error(f"revision is a whole number from 0, not {shown(revision)}", self._at(("revision",)))
+            raise self._error(f"revision is a whole number from 0, not {shown(revision)}", self.place(("revision",)))
         return rules, limits, revision
 
     def identities(self) -> list[str] | None:
         """Return the names that the file says every identity has; None: it does not say. RulesError as for `rules`."""
-        given = self._document.data.get("identities")
+        given = self.data.get("identities")
         if given is None or (isinstance(given, list) and all(isinstance(each, str) for each in given)):
             return given
-        raise self._error(f"identities are a list of names, not {shown(given)}", self._at(("identities",)))
+        raise self._error(f"identities are a list of names, not {shown(given)}", self.place(("identities",)))
 
     def exempt(self) -> list[str | Callable[..., Any]]:
         """Return the patterns and the functions that exempt requests. RulesError as for `rules`."""
-        given = self._document.data.get("exempt", [])
+        given = self.data.get("exempt", [])
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-            raise self._error(f"exempt is a list of patterns, not {shown(given)}", self._at(("exempt",)))
+            raise self._error(f"exempt is a list of patterns, not {shown(given)}", self.place(("exempt",)))
         found: list[str | Callable[..., Any]] = []
         for number, text in enumerate(given):
             path: Path = ("exempt", number)
@@ -151,13 +140,13 @@ class Loader:
             try:
                 Pattern.parse(text)
             except ValueError as error:
-                raise self._error(str(error).removeprefix("match "), self._at(path), None, "exempt") from error
+                raise self._error(str(error).removeprefix("match "), self.place(path), None, "exempt") from error
             found.append(text)
         return found
 
     def problems(self) -> list[RulesError]:
         """Return all that is wrong with the file, and with each rule and limit by itself, each once."""
-        data = self._document.data if isinstance(self._document.data, dict) else {}
+        data = self.data if isinstance(self.data, dict) else {}
         rules, limits = data.get("rules"), data.get("limits")
         tries: list[Callable[[], object]] = [self.said, self.identities, self.exempt]
         tries += [partial(self._rule, *each) for each in enumerate(rules if isinstance(rules, list) else ())]
@@ -172,7 +161,7 @@ class Loader:
         return sorted(found.values(), key=lambda error: (error.line or 0, error.column or 0))
 
     def _table(self, *needed: str, known: tuple[str, ...]) -> dict[str, Any]:
-        data = self._document.data
+        data = self.data
         if not isinstance(data, dict) or not any(name in data for name in needed):
             problem = f"there are no {' and no '.join(needed)}, so nothing is limited: add {_FORM[self._format]}"
             raise self._error(problem, Position(None, None))
@@ -181,14 +170,14 @@ class Loader:
 
     def _rules(self, data: Mapping[str, Any]) -> list[Rule]:
         if not isinstance(data["rules"], list) or not data["rules"]:
-            raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self._at(("rules",)))
+            raise self._error(f"rules are a list of at least one: write {_FORM[self._format]}", self.place(("rules",)))
         return [self._rule(number, item) for number, item in enumerate(data["rules"])]
 
     def _limit(self, path: Path, given: object) -> CodeLimit:
         fields: Any = given if isinstance(given, dict) else {"quota": given}
         self._check_fields(path, fields, ("quota", "on_failure", "mode"), "a limit", str(path[1]))
         if "quota" not in fields:
-            raise self._error("the limit has no quota", self._at(path), str(path[1]), "quota")
+            raise self._error("the limit has no quota", self.place(path), str(path[1]), "quota")
         found: dict[str, Any] = {}
         for field, value in fields.items():
             where = (*path, field) if fields is given else path
@@ -206,19 +195,19 @@ class Loader:
         try:
             return make(rules, identities=known, exempt=exempt)
         except RulesError as error:
-            names = [item["name"] for item in self._document.data["rules"]]
-            at = self._at(("rules", len(names) - 1 - names[::-1].index(error.rule), error.field or "name"))
+            names = [item["name"] for item in self.data["rules"]]
+            at = self.place(("rules", len(names) - 1 - names[::-1].index(error.rule), error.field or "name"))
             raise self._error(error.problem, at, error.rule, error.field) from error
 
     def _rule(self, number: int, item: object) -> Rule:
         path: Path = ("rules", number)
         if not isinstance(item, dict):
-            raise self._error(f"a rule has fields such as name and quota; this is {shown(item)}", self._at(path))
+            raise self._error(f"a rule has fields such as name and quota; this is {shown(item)}", self.place(path))
         name = item["name"] if isinstance(item.get("name"), str) else None
         self._check_fields(path, item, tuple(CHECKS), "a rule", name)
         for field in _REQUIRED:
             if field not in item:
-                raise self._error(f"the rule has no {field}", self._at(path), name, field)
+                raise self._error(f"the rule has no {field}", self.place(path), name, field)
         fields = {field: self._converted((*path, field), field, value, name) for field, value in item.items()}
         try:
             return Rule(**fields)
@@ -235,7 +224,7 @@ class Loader:
                 hint = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(known)}"
                 if not path and field in _OF_RULE_FILES:
                     hint = f"load it as a RuleFile, which stands wherever Rules do and has {field}"
-                where = self._document.place((*path, str(field)), of_key=True)
+                where = self.place((*path, str(field)), of_key=True)
                 raise self._error(f"{what} has no field {shown(field)}: {hint}", where, rule, str(field))
 
     def _converted(self, path: Path, field: str, value: Any, rule: str | None) -> Any:
@@ -244,30 +233,30 @@ class Loader:
             if value not in self._functions:
                 known = ", ".join(self._functions) or "none was given"
                 problem = f"{field} names the function {shown(value)}; functions= has: {known}"
-                raise self._error(problem, self._at(path), rule, field)
+                raise self._error(problem, self.place(path), rule, field)
             return self._functions[value]
         if field == "on_failure" and isinstance(value, dict):
             self._check_fields(path, value, ("kind", "instances"), "on_failure", rule)
             try:
                 return FailurePolicy(**value)
             except (ValueError, TypeError) as error:
-                raise self._error(str(error), self._at(path), rule, field) from error
+                raise self._error(str(error), self.place(path), rule, field) from error
         return value
 
     def _where(self, path: Path, field: str | None, value: Any, problem: str) -> Position:
         """Return the place of what is wrong with the value of a field, as closely as it is known."""
         column = _COLUMN.search(problem)
         if field == "quota" and isinstance(value, str) and column:
-            return self._document.place_within(path, value, int(column[1]))
+            start = self._offset(path, False)
+            for quotes in (0, 1):
+                if start is not None and self._text.startswith(value, start + quotes):  # it is written as it is
+                    return place_at(self._text, start + quotes + int(column[1]) - 1)
         for number, text in enumerate(value) if field == "match" and isinstance(value, list) else ():
             try:
                 Pattern.parse(text)
             except (ValueError, TypeError):
-                return self._at((*path, number))
-        return self._at(path)
-
-    def _at(self, path: Path) -> Position:
-        return self._document.place(path)
+                return self.place((*path, number))
+        return self.place(path)
 
     def _error(self, problem: str, place: Position, rule: str | None = None, field: str | None = None) -> RulesError:
         return RulesError(problem, source=self._source, rule=rule, field=field, line=place.line, column=place.column)

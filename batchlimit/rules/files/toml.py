@@ -30,7 +30,7 @@ def read(text: str) -> Document:
         raise SyntaxProblem(message, place) from error
     scan = _Scan(text.replace("\r\n", " \n"))  # as long as before
     scan.document()
-    return Document(text, data, lambda path, of_key: (scan.keys if of_key else scan.values).get(path))
+    return Document(data, lambda path, of_key: (scan.keys if of_key else scan.values).get(path))
 
 
 class _Scan:

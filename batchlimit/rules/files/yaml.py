@@ -32,7 +32,7 @@ def read(text: str) -> Document:
         raise SyntaxProblem(error.problem or str(error), _place(error.problem_mark or error.context_mark)) from error
     except yaml.YAMLError as error:
         raise SyntaxProblem(str(error), Position(None, None)) from error
-    return Document(text, data, lambda path, of_key: _offset(root, path, of_key))
+    return Document(data, lambda path, of_key: _offset(root, path, of_key))
 
 
 def _offset(node: yaml.Node | None, path: Path, of_key: bool) -> int | None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.rules.files.loader import Path, SyntaxProblem, place_at
+from batchlimit.rules import RulesError
+from batchlimit.rules.files.loader import Loader, Path, SyntaxProblem, place_at
 from batchlimit.rules.files.toml import read
 
 GAP = st.sampled_from(["", " ", "  ", "\t"])
@@ -57,8 +58,8 @@ def leaves(data: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
 def test_each_value_stands_where_it_is_said_to(text: str, newline: str) -> None:
     text = text.replace("\n", newline)
     try:
-        found = read(text)
-    except SyntaxProblem:  # a name twice, or a table that is an array
+        found = Loader(text, "toml", "rules.toml", {})
+    except RulesError:  # a name twice, or a table that is an array
         return
     for path, value in leaves(found.data):
         line, column = found.place(path)
