@@ -1,7 +1,7 @@
 """Whether a test notices a change: each change is made in a process of its own, forked where all tests are collected.
 
-Code of functions is replaced where they are. What runs when a module is imported (constants, fields, defaults) is
-changed in a process that has imported nothing yet, and there all tests run.
+Code of functions, their defaults and constants are replaced where they are. What else runs when a module is imported,
+such as fields, is changed in a process that has imported nothing yet, and there all tests run.
 """
 
 import os
@@ -53,15 +53,16 @@ class _Judge:
         if (tests := reached(session, paths)) is None:
             return True
         patches = Patches(paths)
-        code = [patches.of(each) for each in self._mutations]
-        for number in (number for number, replaced in enumerate(code) if replaced is None):
+        makers = [patches.of(each) for each in self._mutations]
+        for number in (number for number, make in enumerate(makers) if make is None):
             self._tell(number, "import")
 
         def notices(number: int) -> bool:
-            patches.make(code[number] or {})
+            if make := makers[number]:
+                make()
             return fails(session, tests.by(self._mutations[number]), tests.patience)
 
-        rest = [number for number, replaced in enumerate(code) if replaced is not None]
+        rest = [number for number, make in enumerate(makers) if make is not None]
         for number, survives in in_children(
             rest, self._jobs, notices, lambda number: tests.patience(*tests.by(self._mutations[number]))
         ):

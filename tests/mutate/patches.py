@@ -1,11 +1,15 @@
-"""Changed code, put where the unchanged functions are that a test may hold already."""
+"""Changed code, constants and defaults, put where the unchanged ones are that a test may hold already."""
 
+import ast
 import gc
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 from tests.mutate.changes import ROOT, Mutation
 
@@ -21,7 +25,7 @@ class Patches:
         """`paths` are those of the modules that are changed: some are imported late, such as what reads YAML."""
         for path in paths:
             with suppress(ModuleNotFoundError):  # of an extra that is not here
-                import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+                import_module(_named(path))
         gc.unfreeze()
         self._functions: dict[_Key, list[FunctionType]] = {}
         for each in gc.get_objects():
@@ -29,16 +33,56 @@ class Patches:
                 self._functions.setdefault(_key(each.__code__), []).append(each)
         gc.freeze()
 
-    def of(self, mutation: Mutation) -> dict[_Key, CodeType] | None:
-        """The code of functions that a change replaces; None: it is one of what an import runs."""
+    def of(self, mutation: Mutation) -> Callable[[], None] | None:
+        """What makes a change; None: it is one of what an import runs, and no more is known of it."""
         path = ROOT / mutation.path
-        return _replaced(compile(path.read_text(), str(path), "exec"), mutation.code)
+        replaced = _replaced(compile(path.read_text(), str(path), "exec"), mutation.code)
+        if replaced is not None:
+            return partial(self._replace, replaced)
+        home = sys.modules[_named(mutation.path)]
+        for node in ast.walk(mutation.module):
+            match node:
+                case ast.FunctionDef(lineno=mutation.lines.start):
+                    return partial(self._set_defaults, node, str(path), home)
+                case ast.Assign(targets=[ast.Name(id=name)]) if node in mutation.module.body:
+                    if node.lineno == mutation.lines.start:
+                        return partial(_set_constant, name, node, home)
+        return None
 
-    def make(self, replaced: dict[_Key, CodeType]) -> None:
+    def _replace(self, replaced: dict[_Key, CodeType]) -> None:
         """Replace code wherever it is."""
         for key, code in replaced.items():
             for function in self._functions.get(key, []):
                 function.__code__ = code
+
+    def _set_defaults(self, node: ast.FunctionDef, path: str, home: ModuleType) -> None:
+        """Give a function other defaults; those that its decorators made of it have their own."""
+        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        node.decorator_list = []
+        made = _run(node, home)[node.name]
+        for (file, _, line), functions in self._functions.items():
+            for function in functions if (file, line) == (path, first) else ():
+                function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+
+
+def _named(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _run(statement: ast.stmt, home: ModuleType) -> dict[str, Any]:
+    """Run one statement of a module, and return all names that it has then; the module keeps its own."""
+    names = dict(vars(home))
+    exec(compile(ast.Module([statement], []), home.__name__, "exec"), names)
+    return names
+
+
+def _set_constant(name: str, statement: ast.Assign, home: ModuleType) -> None:
+    """Have all see another constant who imported it; what was computed of it before stays as it is."""
+    before, value = vars(home)[name], _run(statement, home)[name]
+    for each in list(sys.modules.values()):
+        is_shared = not name.startswith("_") or each.__name__.startswith("tests.")
+        if each is home or (is_shared and vars(each).get(name) is before):
+            setattr(each, name, value)
 
 
 def _replaced(before: CodeType, after: CodeType) -> dict[_Key, CodeType] | None:

@@ -56,21 +56,50 @@ def changes() -> list[Mutation]:
     return [each for each in found if each is not None]
 
 
-def test_a_change_of_a_function_reaches_whoever_holds_it_and_that_of_a_constant_needs_an_import(
-    changes: list[Mutation],
-) -> None:
+def test_a_change_of_a_function_reaches_whoever_holds_it(changes: list[Mutation]) -> None:
     from batchlimit.keyspace.timer_heap import TimerHeap
 
     held, patches = TimerHeap.clear, Patches([])
-    by_text = {f"{each.before} -> {each.after}": each for each in changes}
-    dropped = next(each for text, each in by_text.items() if text.startswith("def clear") and "pass" in text)
-    assert patches.of(by_text["_MOVES = 8 -> _MOVES = 9"]) is None
+    dropped = next(each for each in changes if each.before.startswith("def clear") and "pass" in each.after)
     code = held.__code__
     try:
-        patches.make(patches.of(dropped) or {})
+        made(patches, dropped)
         assert held.__code__ is not code
     finally:
         held.__code__ = code
+
+
+def made(patches: Patches, change: Mutation) -> None:
+    make = patches.of(change)
+    assert make is not None
+    make()
+
+
+def changed(path: str, text: str) -> Mutation:
+    found = map(Site.mutation, sites(Path("batchlimit") / path))
+    return next(each for each in found if each is not None and text in f"{each.before} -> {each.after}")
+
+
+def test_a_change_of_a_constant_reaches_whoever_imported_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from batchlimit.reservoir import fallback, rule_in_force
+
+    both = (fallback, rule_in_force)
+    for each in both:
+        monkeypatch.setattr(each, "LEASE", fallback.LEASE)
+    made(Patches([]), changed("reservoir/fallback.py", "LEASE = 0.5 -> LEASE = 1.5"))
+    assert [vars(each)["LEASE"] for each in both] == [1.5, 1.5]
+
+
+def test_a_change_of_a_default_reaches_whoever_holds_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    from batchlimit.reservoir.sizing import Demand
+
+    monkeypatch.setattr(Demand.__init__, "__defaults__", (0.0,))
+    made(Patches([]), changed("reservoir/sizing.py", "-> def __init__(self, now: float, rate: float=1.0)"))
+    assert Demand(0.0).rate == 1.0
+
+
+def test_a_change_of_a_field_needs_an_import() -> None:
+    assert Patches([]).of(changed("reservoir/sizing.py", "rich: bool = False ->")) is None
 
 
 def test_a_change_reaches_a_module_that_nobody_has_imported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +107,8 @@ def test_a_change_reaches_a_module_that_nobody_has_imported_yet(monkeypatch: pyt
     monkeypatch.delitem(sys.modules, name, raising=False)
     patches = Patches([path])
     read = sys.modules[name].read
-    change = next(each for each in map(Site.mutation, sites(path)) if each is not None and "def read" in each.before)
     before = read.__code__
-    patches.make(patches.of(change) or {})
+    made(patches, changed("rules/files/toml.py", "def read"))
     assert read.__code__ is not before
 
 

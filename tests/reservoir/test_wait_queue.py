@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Horizon
+from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Depths, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
@@ -115,6 +115,12 @@ def test_the_first_late_waiter_is_not_one_that_is_just_in_time() -> None:
         both.join(Waiter(1, until, Waking()))
     both.check(now := Horizon(0.0, 0.0, TOKEN))
     assert both.line.first_late(now) is both.plain.claims[2]
+
+
+def test_a_tree_tells_how_many_waiters_are_in_it() -> None:
+    depths = Depths([1, 2, 3], TOKEN)
+    depths.update({number: Waiter(1, math.inf, NOBODY) for number in (1, 2, 3)})
+    assert repr(depths) == "<Depths of 3, 0 of them changed>"
 
 
 def test_who_joins_twice_is_there_once() -> None:
