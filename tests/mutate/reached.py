@@ -31,9 +31,10 @@ class Reached(NamedTuple):
     """Tests that trace or interrupt by themselves, which may not be watched, and those that fork."""
 
     def by(self, mutation: Mutation) -> list[str]:
-        """The tests that pass through a changed statement, the quickest first."""
+        """The tests that pass through a changed statement; all, if none does, as of a constant; the quickest first."""
         lines = (self.lines.get((str(mutation.path), line), set()) for line in mutation.lines)
-        return sorted(self.everywhere.union(*lines), key=self.seconds.__getitem__)
+        passing = set[str]().union(*lines) or self.seconds.keys()
+        return sorted(self.everywhere | passing, key=self.seconds.__getitem__)
 
     def patience(self, *tests: str) -> float:
         """After so many seconds these tests hang: ten times what they took, and twenty more."""

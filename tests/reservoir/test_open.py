@@ -52,8 +52,8 @@ def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() ->
     caller = Entry(rules=rules)
     opened(caller, rules)
     caller.step(caller.join(1), 0.0)
-    assert caller.reservoir.tokens.take(1) == LEASE
-    assert next(caller.reservoir.tokens.lock_free) == LEASE
+    assert caller.reservoir.tokens.take(1) == 0.5
+    assert next(caller.reservoir.tokens.lock_free) == 0.5
 
 
 @pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
