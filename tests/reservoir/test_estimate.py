@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.reservoir.estimate import Estimate, SettledOnce
+from batchlimit.reservoir.estimate import Estimate, SettledOnce, estimated
 
 
 @pytest.mark.parametrize(("actual", "difference"), [(0, -40), (39, -1), (40, 0), (41, 1), (1000, 960)])
@@ -30,6 +30,16 @@ def test_the_end_of_a_block_refunds_when_it_is_told_to(on_error: str, failed: bo
     assert estimate.close(failed=failed) == ({"key": back} if back else {})
     with pytest.raises(RuntimeError):
         estimate.settle({"key": 1})
+
+
+@pytest.mark.parametrize(("key", "cost", "costs"), [("a", 3, {"a": 3}), ({"a": 3, "b": 1}, None, {"a": 3, "b": 1})])
+def test_an_estimate_is_of_one_key_and_its_cost_or_of_several(key: Any, cost: Any, costs: dict[str, int]) -> None:
+    assert estimated(key, cost) == costs
+
+
+def test_an_estimate_of_one_key_needs_a_cost() -> None:
+    with pytest.raises(TypeError, match="needs a cost"):
+        estimated("a", None)
 
 
 def test_what_is_settled_is_not_refunded() -> None:

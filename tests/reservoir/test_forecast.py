@@ -124,6 +124,12 @@ def test_who_is_refused_may_come_when_those_ahead_and_its_own_cost_fit(cost: int
     assert entry.reservoir.forecast.retry_after(waiter, 0.0) == about(wait)
 
 
+def test_what_is_held_here_need_not_be_refilled() -> None:
+    entry = Entry(tokens=5)
+    entry.grant(entry.fetch(entry.join(10)), level=0, retry_after=0.02)
+    assert entry.reservoir.forecast.retry_after(Waiter(100, NO_WAIT, NOBODY), 0.0) == about(0.95)
+
+
 def test_who_is_refused_where_nothing_is_known_may_come_when_its_cost_is_refilled() -> None:
     forecast = Entry(Quota(100.0, 100) & Quota(50.0, 200), tokens=1).reservoir.forecast
     assert forecast.retry_after(Waiter(10, NO_WAIT, NOBODY), 0.0) == about(0.2)

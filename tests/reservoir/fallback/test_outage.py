@@ -528,11 +528,11 @@ def test_a_share_that_is_full_again_is_forgotten() -> None:
     """Then the next outage begins with what is in the bucket by then, shared by as many as there are by then."""
     entry = away()
     fail(entry, entry.join(25, NO_WAIT), 1.0)
-    for at in (1.1, 2.1):  # at the first of them it is not full
+    for at in (1.1, 2.0):  # at the first of them it is not full
         entry.grant(entry.fetch(entry.join(1, NO_WAIT), at), at, 1, level=0, active_instances=4)
     line = [entry.join(1, NO_WAIT) for _ in range(25)]
     fail(entry, line[0], 2.2)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 2, "(0 + 100/s x 0.1 s) / 4"
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "(0 + 100/s x 0.2 s) / 4"
 
 
 def test_a_key_does_not_retire_before_its_share_is_full() -> None:
