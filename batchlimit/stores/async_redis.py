@@ -91,11 +91,6 @@ class AsyncRedisStore(BaseRedisStore):
     def _is_prompt_at(address: Address) -> bool:
         return not address.topology
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return "" if isinstance(transport, AsyncServerTransport) else transport.part(bucket_name(self._prefix, key))
-
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()

@@ -124,13 +124,17 @@ class BaseRedisStore(Unique):
     @property
     def address(self) -> str:
         """Hosts, ports and database, or the socket's path; without a password."""
-        address: str = self._transport.address
-        return address
+        return str(self._transport.address)
 
     @property
     def is_cluster(self) -> bool:
         """Whether it is a cluster, by the URL or the client."""
         return isinstance(self._transport, self._of_cluster)
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        transport = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, self._of_cluster) else ""
 
     @property
     def rules(self) -> RedisRules:

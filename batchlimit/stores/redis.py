@@ -89,11 +89,6 @@ class RedisStore(BaseRedisStore):
         """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return "" if isinstance(transport, ServerTransport) else transport.part(bucket_name(self._prefix, key))
-
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()

@@ -76,7 +76,7 @@ class FrozenLimits:
             self._fill(key, 1.0)
             return
         self._world.leave(self._time())  # what is spent is spent before
-        for store in self._world.stores:
+        for store in list(self._world.stores.values()):
             store.refill()
         self._world.arrive()
 

@@ -174,14 +174,9 @@ class VirtualWorld(World):
         self.time = self.gate_time = VirtualTime()
         self.time.world = self
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
-        self._stores: dict[object, VirtualStore] = {}
+        self.stores: dict[object, VirtualStore] = {}
         self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()  # held to make an inside
-
-    @property
-    def stores(self) -> list[VirtualStore]:
-        """All stores."""
-        return list(self._stores.values())
 
     def inside(self, limiter: Any, original: Any) -> Inside | None:
         if not self._concerns(original):
@@ -222,7 +217,7 @@ class VirtualWorld(World):
             entry = by_name[name].entries.get(place_of(key)) if name in by_name else None
             return 0 if entry is None else entry.reservoir.state.lease.leased + entry.reservoir.state.lease.pledged
 
-        for store in self.stores:
+        for store in list(self.stores.values()):
             store.leave(instant, held)
 
     def arrive(self) -> None:
@@ -239,7 +234,7 @@ class VirtualWorld(World):
         """Return the store in place of this one: one for all who would share its buckets there."""
         inner = original._store if isinstance(original, AsyncMemoryStore) else original
         name = (inner.address, inner._prefix) if hasattr(inner, "_prefix") else inner
-        if (found := self._stores.get(name)) is None:
-            found = self._stores[name] = self._make_store(self.time)
+        if (found := self.stores.get(name)) is None:
+            found = self.stores[name] = self._make_store(self.time)
             found.rules.heard = self.arrive
         return found

@@ -39,11 +39,6 @@ class Address:
         path = f"/{self.service}/{self.options.get('db') or 0}" if self.topology == "sentinel" else ""
         return f"{self.scheme}+{self.topology}://{_listed(self.nodes)}{path}"
 
-    @property
-    def tls(self) -> bool:
-        """Whether it speaks TLS."""
-        return self.scheme == "rediss"
-
 
 def client_address(client: Any) -> str:
     """Return the address of a redis-py client, for threads or for tasks, without a password."""

@@ -55,7 +55,7 @@ def is_prompt(address: Address) -> bool:
 
     TLS has sockets of its own, a health check takes its own time, and the others talk to more than one node.
     """
-    return not (address.topology or address.tls or address.options.get("health_check_interval"))
+    return not (address.topology or address.scheme == "rediss" or address.options.get("health_check_interval"))
 
 
 def check_options(api: Any, address: Address) -> None:
@@ -83,7 +83,7 @@ def server_client(api: Any, address: Address, limits: Timeouts) -> Any:
 
 def sentinel_client(api: Any, address: Address, limits: Timeouts) -> Any:
     """Return a client of the primary that sentinels know. Options of TLS are for the sentinels, too."""
-    common, given = _common(api, api.Redis, address, limits) | {"ssl": address.tls}, address.options
+    common, given = _common(api, api.Redis, address, limits) | {"ssl": address.scheme == "rediss"}, address.options
     options = {name: value for name, value in given.items() if not name.startswith(SENTINEL)}
     others = {name: value for name, value in options.items() if name.startswith("ssl_")}
     others |= {name.removeprefix(SENTINEL): given[name] for name in given if name.startswith(SENTINEL)}
@@ -95,7 +95,7 @@ def sentinel_client(api: Any, address: Address, limits: Timeouts) -> Any:
 def cluster_client(api: Any, address: Address, limits: Timeouts) -> Any:
     """Return a client of a cluster. That for threads connects now, to learn the nodes; that for tasks, later."""
     kind = api.RedisCluster
-    options = _common(api, kind, address, limits) | {"ssl": address.tls}
+    options = _common(api, kind, address, limits) | {"ssl": address.scheme == "rediss"}
     if "cluster_error_retry_attempts" in inspect.signature(kind).parameters and redis.__version__.startswith("5."):
         options["cluster_error_retry_attempts"] = 0  # later versions ask `retry`
     if api is redis.asyncio:
@@ -112,7 +112,7 @@ def _common(api: Any, kind: Any, address: Address, limits: Timeouts) -> Timeouts
     found = {**limits, "retry": api.retry.Retry(NoBackoff(), 0)}
     if api is redis.asyncio:
         found |= _INTRODUCTION
-    if address.tls and not {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys():
+    if address.scheme == "rediss" and not {"ssl_cert_reqs", "ssl_check_hostname"} & address.options.keys():
         found["ssl_check_hostname"] = True  # that the certificate is for the name; redis-py 6 and later do it unasked
     if "maint_notifications_config" in inspect.signature(kind).parameters:
         from redis.maint_notifications import MaintNotificationsConfig  # redis-py before 7 has none

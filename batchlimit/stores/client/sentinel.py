@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from typing import Any
@@ -118,7 +118,7 @@ class SentinelTransport(ServerTransport):
         super().__init__(client)
         self._monitor = PrimaryMonitor(client.connection_pool)
 
-    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
         self._monitor.begin()
         return super().run(name, buckets, arguments)
 
@@ -179,9 +179,9 @@ class AsyncSentinelTransport(AsyncServerTransport):
         super().__init__(client)
         self._monitor = AsyncPrimaryMonitor(client.connection_pool)
 
-    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
         self._monitor.begin()
-        return await super().run(name, buckets, arguments)
+        return super().run(name, buckets, arguments)
 
     async def aclose(self) -> None:
         await self._monitor.stop()

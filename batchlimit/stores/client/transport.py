@@ -8,59 +8,88 @@ reads and writes on it, or redis-py where TLS or health checks are on. `__init__
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
 
+from batchlimit.base import steps
+from batchlimit.base.steps import Steps
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
 from batchlimit.stores.client.diagnosis import FAILURES, PASSING, code_of
-from batchlimit.stores.client.scripts import SCRIPTS, Arguments, Buckets, command, read_push, script, words
+from batchlimit.stores.client.scripts import Arguments, Buckets, command, read_push, script, words
 
 
-class ServerTransport:
-    """The one server of a redis.Redis. As every transport, it runs scripts, and raises redis-py's errors."""
+class _OneServer:
+    """The one server of a redis-py client. As every transport, it runs scripts, and raises redis-py's errors."""
 
-    def __init__(self, client: "redis.Redis") -> None:
+    _follow: ClassVar[Any]
+    """Calls steps, or awaits them."""
+
+    def __init__(self, client: Any) -> None:
         self.client, self.address = client, client_address(client)
 
-    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
         """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
-        # redis-py's replies have no type; here they get one. redis-py's own Script class would do the same, but sends
-        # the number of keys as a number: see scripts.py.
-        client: Any = self.client
-        reply: Sequence[Any]
-        try:
-            reply = client.execute_command(*words(name, buckets, arguments))
-        except NoScriptError:
-            client.script_load(script(name))
-            reply = client.execute_command(*words(name, buckets, arguments))
-        return reply
 
-    def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
+        # redis-py's own Script class would do the same, but sends the number of keys as a number: see scripts.py.
+        def work() -> Steps[Any]:
+            try:
+                return (yield self.client.execute_command(*words(name, buckets, arguments)))
+            except NoScriptError:
+                yield self.client.script_load(script(name))
+                return (yield self.client.execute_command(*words(name, buckets, arguments)))
+
+        return self._follow(work())
+
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Any:
         """Run commands, of which none is a script, at the server that has the key; return each reply."""
-        client: Any = self.client
-        return [client.execute_command(*each) for each in commands]
+
+        def work() -> Steps[Any]:
+            found = list[Any]()
+            for each in commands:
+                found += [(yield self.client.execute_command(*each))]
+            return found
+
+        return self._follow(work())
+
+    def reset_after(self, error: Exception) -> Any:
+        """Reconnect, if that may help: READONLY says that a managed failover left us connected to a replica."""
+
+        def work() -> Steps[None]:
+            if code_of(error) == "READONLY":
+                yield self.client.connection_pool.disconnect(inuse_connections=False)
+
+        return self._follow(work())
+
+
+class ServerTransport(_OneServer):
+    """The one server of a redis.Redis."""
+
+    _follow = staticmethod(steps.run)
 
     def pubsub(self) -> Any:
         """Return redis-py's object for a subscription on a connection of its own, for one thread."""
-        client: Any = self.client
-        return client.pubsub()
+        return self.client.pubsub()
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
         return [(self.address, self.client)]
 
-    def reset_after(self, error: Exception) -> None:
-        """Reconnect, if that may help: READONLY says that a managed failover left us connected to a replica."""
-        if code_of(error) == "READONLY":
-            self.client.connection_pool.disconnect(inuse_connections=False)
-
     def close(self) -> None:
         self.client.close()
+
+
+class AsyncServerTransport(_OneServer):
+    """The one server of a redis.asyncio.Redis."""
+
+    _follow = staticmethod(steps.drive)
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
 
 
 Calls = Sequence[tuple[Buckets, Arguments]]
@@ -182,31 +211,6 @@ def _read(connection: Any) -> Any:
         return connection.read_response()
     except ResponseError as error:
         return error
-
-
-class AsyncServerTransport:
-    """The one server of a redis.asyncio.Redis."""
-
-    def __init__(self, client: "redis.asyncio.Redis") -> None:
-        self.client, self.address = client, client_address(client)
-        # redis-py runs a registered script by its SHA. After NOSCRIPT it loads the script and sends the call again.
-        self._scripts: dict[str, Any] = {name: client.register_script(script(name)) for name in SCRIPTS}
-
-    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
-        # redis-py's replies have no type; here they get one.
-        reply: Sequence[Any] = await self._scripts[name](keys=buckets, args=arguments)
-        return reply
-
-    async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
-        client: Any = self.client
-        return [await client.execute_command(*each) for each in commands]
-
-    async def reset_after(self, error: Exception) -> None:
-        if code_of(error) == "READONLY":
-            await self.client.connection_pool.disconnect(inuse_connections=False)
-
-    async def aclose(self) -> None:
-        await self.client.aclose()
 
 
 _CONFIRMED = 5.0
