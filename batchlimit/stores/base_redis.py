@@ -131,11 +131,6 @@ class BaseRedisStore(Unique):
         """Whether it is a cluster, by the URL or the client."""
         return isinstance(self._transport, self._of_cluster)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, self._of_cluster) else ""
-
     @property
     def rules(self) -> RedisRules:
         """See Ruled.rules."""

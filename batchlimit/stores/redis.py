@@ -89,6 +89,11 @@ class RedisStore(BaseRedisStore):
         """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        transport = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, ClusterTransport) else ""
+
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()

@@ -142,7 +142,12 @@ class AsyncPrimaryMonitor:
 
     def __init__(self, pool: Any) -> None:
         """`pool` is a PrimaryPool."""
-        self._following = _Following(pool, _is_cancelled, asyncio.sleep, _heard_by_task)
+        self._following = _Following(
+            pool,
+            _is_cancelled,
+            asyncio.sleep,
+            lambda connection: connection.read_response(timeout=SPACING, disconnect_on_error=False),
+        )
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -166,10 +171,6 @@ def _is_cancelled() -> bool:
     # `wait_for` in redis-py sometimes loses a cancellation in Python 3.11, so the task checks for one itself.
     me = asyncio.current_task()
     return me is not None and me.cancelling() > 0
-
-
-def _heard_by_task(connection: Any) -> Any:
-    return connection.read_response(timeout=SPACING, disconnect_on_error=False)
 
 
 class AsyncSentinelTransport(AsyncServerTransport):
