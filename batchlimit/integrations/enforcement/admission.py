@@ -139,7 +139,7 @@ class Enforcement(Generic[L]):
         known = request.identity if identity is NOTHING else known_of(request.identity, identity)
         found = None
         if plan is not None:
-            values = known if parameters.keys().isdisjoint(plan.tariff.names) else known_of(parameters, known)
+            values = known if parameters.keys().isdisjoint(plan.tariff.numbers) else known_of(parameters, known)
             found = self._decide(request, plan, values, 0.0, None if outcome.bill.charged else outcome)
             if found is outcome:
                 return None

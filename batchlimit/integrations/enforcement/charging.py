@@ -56,7 +56,7 @@ class Charging:
         until, rules = None, list(bill.charged)  # of which is taken out what is not charged
         shadows: dict[str, Decision] = {}
         while rules:
-            were = self.underway.among(bill.settled)
+            were = self.underway.among(bill.settled) if bill.settled else set()
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
                 if timeout != 0.0 and not all(decisions.values()):

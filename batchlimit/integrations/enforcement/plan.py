@@ -22,14 +22,16 @@ _key, _price = itemgetter(1), itemgetter(1, 2)
 class Tariff:
     """Rules that are charged together, each at a fixed cost; `tally` counts who is charged to exactly these."""
 
-    __slots__ = ("costs", "is_special", "keys", "names", "prepared", "rules", "tally")
+    __slots__ = ("costs", "is_special", "keys", "numbers", "prepared", "rules", "tally")
 
     def __init__(self, matching: Sequence[Template], names: Iterable[str], tally: Tally) -> None:
         """`names` are those of the fields in the keys."""
-        self.names, self.tally, self.rules = tuple(names), tally, [rule for rule, _, _ in matching]
+        self.numbers = {name: number for number, name in enumerate(names, 1)}
+        self.tally, self.rules = tally, [rule for rule, _, _ in matching]
         self.costs: list[int] = [rule.cost for rule in self.rules]  # type: ignore[misc]  # no function
         self.is_special = any(rule.mode != "enforce" or rule.charge is not None for rule in self.rules)
-        self.keys = "\n".join([rule.key for rule in self.rules])  # one format, for no key has a line break
+        keys = "\n".join([rule.key for rule in self.rules])  # none of them has a line break, or a percent sign
+        self.keys = keys.replace("{", "%(").replace("}", ")s")
         self.prepared: Prepared | None = None  # what was last told of them
 
 
@@ -99,9 +101,9 @@ class RequestPlan:
         if (found := self._bills.get(tuple(asked))) is not None:
             return found
         tariff = self.tariff
-        values = dict(zip(tariff.names, map(written, asked[1:], tariff.names)))  # noqa: B905  `strict` takes 100 ns
-        keys = tariff.keys.format_map(values).split("\n")
-        return Bill(zip(tariff.rules, keys, tariff.costs), tariff)  # noqa: B905  as above
+        values = {name: written(asked[number], name) for name, number in tariff.numbers.items()}
+        keys = (tariff.keys % values).split("\n")
+        return Bill(zip(tariff.rules, keys, tariff.costs), tariff)  # noqa: B905  `strict` takes 100 ns
 
     def remember(self, bill: Bill, identity: Mapping[str, object]) -> None:
         """Remember a Bill if its values are short texts. Many are forgotten, all at once.
