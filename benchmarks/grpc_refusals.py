@@ -29,7 +29,8 @@ import grpc.aio
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.grpc.answer import REASON, CallRefusal
-from batchlimit.integrations.grpc.concurrency import _refusing, _refusing_async
+from batchlimit.integrations.grpc.concurrency import _refusing
+from batchlimit.integrations.grpc.serving import refusing_async
 from batchlimit.laws import Fixed
 from benchmarks.markdown import table
 
@@ -57,9 +58,7 @@ class _Bare(grpc.ServerInterceptor):
 
 class _AsyncBare(grpc.aio.ServerInterceptor):
     def __init__(self) -> None:
-        self._handler = _refusing_async(
-            CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),))
-        )
+        self._handler = refusing_async(CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),)))
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         return await continuation(details) if details.method.endswith("Hold") else self._handler

@@ -1,6 +1,6 @@
 """One interceptor of a server that has another one for each method, such as a limit of its own."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -42,6 +42,13 @@ class _Interceptors(Generic[L, T]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._names}>"
 
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        """Hand a call to the interceptor of its method; grpcio calls this, and awaits the answer on asyncio."""
+        found = self._of(handler_call_details.method)
+        if found is None:
+            return continuation(handler_call_details)
+        return found.intercept_service(continuation, handler_call_details)
+
     def _of(self, method: str) -> Any:
         """Return the interceptor of a method; None: calls pass."""
         if method in self._found:
@@ -75,13 +82,6 @@ class ByMethod(_Interceptors[ConcurrencyLimiter, grpc.ServerInterceptor], grpc.S
 
     _limiter, _kind, _made = ConcurrencyLimiter, grpc.ServerInterceptor, ConcurrencyInterceptor
 
-    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
-        """Hand a call to the interceptor of its method; grpcio calls this."""
-        found = self._of(handler_call_details.method)
-        if found is None:
-            return continuation(handler_call_details)
-        return found.intercept_service(continuation, handler_call_details)
-
 
 class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor], grpc.aio.ServerInterceptor):
     """Has an interceptor for each method of a server on asyncio, as ByMethod for threads.
@@ -100,10 +100,3 @@ class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterc
     """
 
     _limiter, _kind, _made = AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor, AsyncConcurrencyInterceptor
-
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """Hand a call to the interceptor of its method; grpcio calls this."""
-        found = self._of(handler_call_details.method)
-        if found is None:
-            return await continuation(handler_call_details)
-        return await found.intercept_service(continuation, handler_call_details)

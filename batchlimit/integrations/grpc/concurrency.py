@@ -20,6 +20,7 @@ from batchlimit.integrations.grpc.serving import (
     Handler,
     completing,
     ending_early,
+    refusing_async,
     served,
     served_async,
     streaming,
@@ -200,7 +201,7 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
             asked = self._permits.options(details, self._permits.is_sheddable(details))
             permit = await self._permits.acquire(details, **asked)
         except BatchLimitError as error:
-            return _refusing_async(refused_by_limiter(error))
+            return refusing_async(refused_by_limiter(error))
         handler = None
         try:
             if found := await continuation(details):
@@ -225,12 +226,3 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
                 await refused_by_limiter(error).end_async(context)
 
         return streaming(found, serve, found.request_deserializer)
-
-
-def _refusing_async(answer: CallRefusal) -> Handler:
-    """Return a handler that refuses, as the threaded server has it."""
-
-    async def refuse(requests: object, context: Any) -> None:
-        await answer.end_async(context)
-
-    return grpc.stream_unary_rpc_method_handler(refuse)

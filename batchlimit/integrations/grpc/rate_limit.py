@@ -9,9 +9,18 @@ import grpc.aio
 from batchlimit.integrations.address import Identity
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.grpc.answer import CallResponse, address_of, fields_of, refused_by_rules
+from batchlimit.integrations.grpc.answer import CallRefusal, CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
-from batchlimit.integrations.grpc.serving import CallEnd, Ended, Handler, function_of, served, served_async, streaming
+from batchlimit.integrations.grpc.serving import (
+    CallEnd,
+    Ended,
+    Handler,
+    function_of,
+    refusing_async,
+    served,
+    served_async,
+    streaming,
+)
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
@@ -197,13 +206,6 @@ def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ende
     return ended
 
 
-_MISSING: Handler = grpc.stream_unary_rpc_method_handler(
-    lambda _, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-)
-
-
-async def _async_missing(requests: object, context: Any) -> None:
-    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-
-
-_ASYNC_MISSING: Handler = grpc.stream_unary_rpc_method_handler(_async_missing)
+_NO_METHOD = CallRefusal(grpc.StatusCode.UNIMPLEMENTED, "Method not found!", ())
+_MISSING: Handler = grpc.stream_unary_rpc_method_handler(lambda _, context: _NO_METHOD.end(context))
+_ASYNC_MISSING = refusing_async(_NO_METHOD)

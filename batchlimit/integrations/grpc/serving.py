@@ -13,7 +13,7 @@ from batchlimit import ConcurrencyLimited
 from batchlimit.admission.permit import give_back
 from batchlimit.errors import PermitLost
 from batchlimit.events import log_event
-from batchlimit.integrations.grpc.answer import OutcomeOf, refused_by_limiter, status
+from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, refused_by_limiter, status
 from batchlimit.integrations.grpc.details import HELD
 from batchlimit.integrations.permits import AnyPermit, judge
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
@@ -192,6 +192,15 @@ def _ended_by(permit: Any, context: Any) -> Iterator[None]:
             give_back(permit)
             refused_by_limiter(error).end(context)
         raise
+
+
+def refusing_async(answer: CallRefusal) -> Handler:
+    """Return a handler of a server on asyncio that refuses calls of any kind: as its requests stream it reads none."""
+
+    async def refuse(requests: object, context: Any) -> None:
+        await answer.end_async(context)
+
+    return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 def served_async(handler: Handler) -> Callable[[AsyncIterator[Any], Any, Ended], Awaitable[Any]]:
