@@ -13,9 +13,9 @@ Promises:
    for a moment: waiters are served sixteen at a time.
 4. No call blocks a thread or an event loop, except to wait in the queue.
 
-Parts: a limiter has a LockedGate and Rounds. The LockedGate has a CriticalSection (the lock and the Gate), a
-law under a LimitControl, a GateQueue, SheddablePermits and Counts. The Gate, its Partitions, its waiters and the laws
-are pure: they read no clock, take no lock and wake nobody. The locked gate does all of this for them.
+Parts: a limiter has a LockedGate and Rounds. The LockedGate has a CriticalSection (the lock, the Gate and its queue), a
+law under a LimitControl, SheddablePermits and Counts. The Gate, its Partitions, its waiters and the laws are pure: they
+read no clock, take no lock and wake nobody. The locked gate does all of this for them.
 
     state of a permit   it is                               what moves it on
     ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER
@@ -26,7 +26,7 @@ are pure: they read no clock, take no lock and wake nobody. The locked gate does
     OVER                complete, or not admitted           if it may wait: to WAITING in asyncio, to HELD in a thread
 
 A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
-GateQueue and waits to be woken. It leaves the queue in any case, with or without the permit held.
+queue and waits to be woken. It leaves the queue in any case, with or without the permit held.
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the tally of a partition,
 changes with no call in between. Whoever is refused compares the two. So it finds the calls that nobody ended, though

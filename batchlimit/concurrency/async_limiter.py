@@ -112,7 +112,7 @@ class AsyncPermit(BasePermit):
     async def _wait(self, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        queue = locked_gate.gate_queue
+        queue = locked_gate.section
         wakeup = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_wakeup()
         waiter = GateWaiter(wakeup.waker(), self.priority)
         self._state = WAITING

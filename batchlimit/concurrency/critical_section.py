@@ -30,19 +30,20 @@ _SOONEST = 0.001
 
 
 class CriticalSection:
-    """Holds one gate and its lock, and lets one change happen at a time, within one thread too.
+    """Holds one gate, its lock and its queue, and lets one change happen at a time, within one thread too.
 
     The garbage collector and signal handlers run in any thread, also in the one that holds the lock, and may complete
     permits there. So the lock is reentrant, and a change that is asked for during another one is deferred until after
-    it.
+    it. A caller that was refused entry may `join`; then it waits to be woken, and is to `leave` in any case.
     """
 
-    __slots__ = ("clock", "deferred", "gate", "is_changing", "lock")
+    __slots__ = ("clock", "counts", "deferred", "gate", "is_changing", "lock")
 
-    def __init__(self, gate: Gate, clock: Callable[[], int]) -> None:
+    def __init__(self, gate: Gate, counts: Counts, clock: Callable[[], int]) -> None:
         # Held to touch the gate, the law and the counts; never while a waiter is woken or a line is logged.
         self.lock = threading.RLock()
-        self.gate, self.clock = gate, clock  # ns, which never run backwards; a forked child gets a gate of its own
+        self.gate, self.counts = gate, counts  # a forked child gets a gate of its own
+        self.clock = clock  # ns, which never run backwards
         self.is_changing = False  # while the thread that holds the lock makes a change
         self.deferred: deque[Callable[[], None]] = deque()  # changes that were asked for during another one
 
@@ -99,6 +100,80 @@ class CriticalSection:
     def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
         is_ours = waiter.served and waiter.gate is self.gate
         return self.gate.take_back(waiter, self.clock()) if is_ours else ()
+
+    # Its queue
+
+    def join(self, waiter: GateWaiter, partition: str) -> None:
+        """Begin to wait, or raise why not; from now on any thread may wake the waiter, once.
+
+        Its `wake` raises RuntimeError if nobody can be woken any more.
+        """
+        whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
+        self.wake(self.do(lambda: self._join(waiter, partition)))
+
+    def _join(self, waiter: GateWaiter, partition: str) -> Sequence[GateWaiter]:
+        gate = self.gate
+        if gate.is_closed:
+            raise LimiterClosed(CLOSED)
+        displaced = gate.make_room(waiter.priority)
+        if reason := gate.line_up(gate.partitions.of(partition), waiter):
+            raise self.counts.refusal(gate, reason, self.clock())
+        now = waiter.since_ns = self.clock()
+        return [*displaced, *gate.serve(now)]
+
+    def leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
+        """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
+        is_held = self.do(lambda: self._leave(permit, waiter))
+        if (gate := self.gate).behind:
+            self.change(lambda: gate.serve(self.clock()))
+        return is_held
+
+    def _leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
+        if permit._state is HELD or waiter.gate is not self.gate:  # the gate of this process's parent
+            return permit._state is HELD
+        if waiter.since_ns is not None:
+            self.counts.waited(self.clock() - waiter.since_ns)
+            waiter.since_ns = None
+        if is_held := not self.gate.give_up(waiter):
+            permit._hold(self.gate, waiter)
+        return is_held
+
+    def in_vain(self, waiter: GateWaiter) -> ConcurrencyLimited | LimiterClosed:
+        """Count the refusal of a caller that waited in vain; return the error to raise."""
+        if self.gate.is_closed:
+            return LimiterClosed(CLOSED)
+        reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
+        return self.do(lambda: self.counts.refusal(self.gate, reason, self.clock()))
+
+    def look(self) -> None:
+        """Serve, and do what nobody does who was interrupted: take back places, and wake who is not woken yet."""
+        self.change(self._left_behind)
+        while self.gate.has_lost and not self.is_changing:  # of waiters that nobody else knew
+            self.change(self._left_behind)
+
+    def _left_behind(self) -> Sequence[GateWaiter]:
+        self.reclaim()
+        self.gate.serve(self.clock())
+        return [*self.gate.leaving]
+
+    def reclaim(self) -> int:
+        """Take back the places of permits that are no more; return how many. Requires the lock.
+
+        Waiters are served, and are to be woken by `look`.
+        """
+        gate, counts = self.gate, self.counts
+        if lost := gate.reclaim():
+            counts.abandoned += lost
+            counts.ignored += lost
+            gate.serve(self.clock())
+        return lost
+
+    def pause(self) -> float:
+        """Return after how many seconds a waiter is to `look`: time alone frees places that strict shares kept."""
+        partitions = self.gate.partitions
+        if not partitions.is_strict:
+            return HEARTBEAT
+        return min(HEARTBEAT, max(_SOONEST, partitions.lent_in(self.clock(), _SECOND) / _SECOND))
 
 
 Changed = Callable[..., object]
@@ -167,97 +242,13 @@ class LimitControl:
         log_event("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))
 
 
-class GateQueue:
-    """Lets a caller that was refused entry wait for a place: `join`, wait to be woken, and `leave` in any case."""
-
-    __slots__ = ("_counts", "_section")
-
-    def __init__(self, section: CriticalSection, counts: Counts) -> None:
-        self._section, self._counts = section, counts
-
-    def join(self, waiter: GateWaiter, partition: str) -> None:
-        """Begin to wait, or raise why not; from now on any thread may wake the waiter, once.
-
-        Its `wake` raises RuntimeError if nobody can be woken any more.
-        """
-        whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
-        self._section.wake(self._section.do(lambda: self._join(waiter, partition)))
-
-    def _join(self, waiter: GateWaiter, partition: str) -> Sequence[GateWaiter]:
-        gate, clock = self._section.gate, self._section.clock
-        if gate.is_closed:
-            raise LimiterClosed(CLOSED)
-        displaced = gate.make_room(waiter.priority)
-        if reason := gate.line_up(gate.partitions.of(partition), waiter):
-            raise self._counts.refusal(gate, reason, clock())
-        now = waiter.since_ns = clock()
-        return [*displaced, *gate.serve(now)]
-
-    def leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
-        """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
-        is_held = self._section.do(lambda: self._leave(permit, waiter))
-        if (gate := self._section.gate).behind:
-            self._section.change(lambda: gate.serve(self._section.clock()))
-        return is_held
-
-    def _leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
-        section = self._section
-        if permit._state is HELD or waiter.gate is not section.gate:  # the gate of this process's parent
-            return permit._state is HELD
-        if waiter.since_ns is not None:
-            self._counts.waited(section.clock() - waiter.since_ns)
-            waiter.since_ns = None
-        if is_held := not section.gate.give_up(waiter):
-            permit._hold(section.gate, waiter)
-        return is_held
-
-    def in_vain(self, waiter: GateWaiter) -> ConcurrencyLimited | LimiterClosed:
-        """Count the refusal of a caller that waited in vain; return the error to raise."""
-        section = self._section
-        if section.gate.is_closed:
-            return LimiterClosed(CLOSED)
-        reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
-        return section.do(lambda: self._counts.refusal(section.gate, reason, section.clock()))
-
-    def look(self) -> None:
-        """Serve, and do what nobody does who was interrupted: take back places, and wake who is not woken yet."""
-        section = self._section
-        section.change(self._left_behind)
-        while section.gate.has_lost and not section.is_changing:  # of waiters that nobody else knew
-            section.change(self._left_behind)
-
-    def _left_behind(self) -> Sequence[GateWaiter]:
-        self.reclaim()
-        self._section.gate.serve(self._section.clock())
-        return [*self._section.gate.leaving]
-
-    def reclaim(self) -> int:
-        """Take back the places of permits that are no more; return how many. Requires the lock.
-
-        Waiters are served, and are to be woken by `look`.
-        """
-        gate, counts = self._section.gate, self._counts
-        if lost := gate.reclaim():
-            counts.abandoned += lost
-            counts.ignored += lost
-            gate.serve(self._section.clock())
-        return lost
-
-    def pause(self) -> float:
-        """Return after how many seconds a waiter is to `look`: time alone frees places that strict shares kept."""
-        partitions = self._section.gate.partitions
-        if not partitions.is_strict:
-            return HEARTBEAT
-        return min(HEARTBEAT, max(_SOONEST, partitions.lent_in(self._section.clock(), _SECOND) / _SECOND))
-
-
 class SheddablePermits:
     """Holds the sheddable permits under way, weakly, and tells some of them to give up."""
 
-    __slots__ = ("_counts", "_section", "permits")
+    __slots__ = ("_section", "permits")
 
-    def __init__(self, section: CriticalSection, counts: Counts) -> None:
-        self._section, self._counts = section, counts
+    def __init__(self, section: CriticalSection) -> None:
+        self._section = section
         self.permits: weakref.WeakSet[BasePermit] = weakref.WeakSet()  # touched under the lock
 
     def excess(self) -> int:
@@ -284,7 +275,7 @@ class SheddablePermits:
     def _tell(self, chosen: Sequence[BasePermit]) -> list[BasePermit]:
         left = set(self._not_told())
         told = [permit for permit in chosen if permit in left]
-        self._counts.shed += len(told)
+        self._section.counts.shed += len(told)
         for permit in told:
             permit._is_shed = True
         return told

@@ -52,7 +52,7 @@ class Caller:
             admitted, refused = self._calls.pop()
         except IndexError:
             return
-        queue = self.gate.gate_queue
+        queue = self.gate.section
         is_held = queue.leave(self._permit, self.waiter)
         self._deadlines.note_end(self)
         try:
@@ -99,7 +99,7 @@ class Deadlines:
                 gate.sheddable.add(permit)
             return permit
         caller = Caller(gate, permit, self, *back)
-        gate.gate_queue.join(caller.waiter, partition)
+        gate.section.join(caller.waiter, partition)
         self.add(caller, self._clock() + seconds * _SECOND)
         return None
 
@@ -140,7 +140,7 @@ class Deadlines:
                 while self._waiting and self._waiting[0][0] <= now:
                     due.append(heapq.heappop(self._waiting)[2])
             for gate in gates:
-                gate.gate_queue.look()
+                gate.section.look()
             for caller in due:
                 caller.settle()
 
@@ -151,7 +151,7 @@ class Deadlines:
         if not self._waiting:
             return set()
         at, _, first = self._waiting[0]
-        seconds = min((at - self._clock()) / _SECOND, first.gate.gate_queue.pause())
+        seconds = min((at - self._clock()) / _SECOND, first.gate.section.pause())
         if seconds > 0 and self._bell.wait(seconds):
             return {first.gate}
         return {each.gate for _, _, each in self._waiting}

@@ -13,7 +13,6 @@ from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import (
     CLOSED,
     CriticalSection,
-    GateQueue,
     LimitControl,
     SheddablePermits,
     checked,
@@ -78,21 +77,20 @@ class LockedGate:
         self.time: Any = None  # makes the wakeups of threads and tasks; None: in real time
         self._classify, self._bypass = classify, bypass
         self._partitions, self._queue = partitions, queue
-        self._section = CriticalSection(Gate(checked(law.limit), partitions, queue), clock)
         self.counts = Counts(key)
-        self.gate_queue = GateQueue(self._section, self.counts)
-        self.sheddable = SheddablePermits(self._section, self.counts)
-        self.control = LimitControl(self._section, law)  # for changes that no call brings
+        self.section = CriticalSection(Gate(checked(law.limit), partitions, queue), self.counts, clock)
+        self.sheddable = SheddablePermits(self.section)
+        self.control = LimitControl(self.section, law)  # for changes that no call brings
         self._update = self.control.law.update
         self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
         live_gates.add(self)
 
     def __repr__(self) -> str:
-        return f"<LockedGate of {self.control.law!r}: {self._section.gate!r}>"
+        return f"<LockedGate of {self.control.law!r}: {self.section.gate!r}>"
 
     @property
     def limit(self) -> int:
-        return self._section.gate.limit
+        return self.section.gate.limit
 
     def enter(self, permit: BasePermit, partition: str, wait: float) -> float:
         """Enter if there is room, and return 0; else return how long the call may wait (seconds, at most `wait`).
@@ -103,12 +101,12 @@ class LockedGate:
             LimiterClosed: The limiter was closed.
         """
         if self._bypass is not None and self._bypass(permit.operation, partition):
-            with self._section.lock:
+            with self.section.lock:
                 self.counts.bypassed += 1
             permit._state = BYPASS
             return 0.0
         now = self.clock()
-        section = self._section
+        section = self.section
         seconds, refusal = 0.0, None
         with section.lock:
             gate = section.gate
@@ -141,12 +139,12 @@ class LockedGate:
 
     def tell_time(self, clock: Callable[[], int], wakeups: Any) -> None:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
-        self.clock = self._section.clock = clock
+        self.clock = self.section.clock = clock
         self.time = wakeups
 
     def _place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
-        gate = self._section.gate
+        gate = self.section.gate
         if self._partitions is None or gate.is_closed:
             return gate.partitions.rest
         self.counts.unknown += 1
@@ -159,7 +157,7 @@ class LockedGate:
 
     def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
         """Enter as Gate.enter says, or return why not; no permit is completed meanwhile. Requires the lock."""
-        section = self._section
+        section = self.section
         gate, nested = section.gate, section.is_changing
         if gate.is_closed:
             permit._state = OVER
@@ -172,22 +170,22 @@ class LockedGate:
             permit._tally = None
             if nested:
                 return gate.reason
-            lost = gate.has_lost and self.gate_queue.reclaim()
+            lost = gate.has_lost and self.section.reclaim()
             if gate.leaving:
-                section.deferred.append(self.gate_queue.look)
+                section.deferred.append(self.section.look)
             return self._enter_slowly(permit, place, now) if lost else gate.reason
         finally:
             section.is_changing = nested
 
     def refusal(self, reason: Reason) -> ConcurrencyLimited:
         """Count a refusal; return the error to raise."""
-        with self._section.lock:
-            return self.counts.refusal(self._section.gate, reason, self.clock())
+        with self.section.lock:
+            return self.counts.refusal(self.section.gate, reason, self.clock())
 
     def leave(self, permit: BasePermit, outcome: Outcome) -> None:
         """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""
         now = self.clock()
-        section = self._section
+        section = self.section
         served: Sequence[GateWaiter] = ()
         try:
             with section.lock:
@@ -243,28 +241,28 @@ class LockedGate:
 
     def abandon(self, permit: BasePermit) -> None:
         """Complete a held permit that the garbage collector found."""
-        if permit._gate is self._section.gate:
-            with self._section.lock:
+        if permit._gate is self.section.gate:
+            with self.section.lock:
                 self.counts.abandoned += 1
             self.leave(permit, IGNORED)
 
     def close(self) -> None:
         """Let no call enter any more, and wake every waiter. Calls under way go on, and leave as ever."""
-        section = self._section
+        section = self.section
         with section.lock:
             section.gate.is_closed, section.gate.open_to = True, 0  # at once, also amid another change
         section.change(section.gate.close)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
-        self.gate_queue.look()
-        with self._section.lock:
+        self.section.look()
+        with self.section.lock:
             law = self.control.law
-            return self.counts.statistics(self._section.gate, watchers, baselines_of(law), state_of(law))
+            return self.counts.statistics(self.section.gate, watchers, baselines_of(law), state_of(law))
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""
-        section, parents = self._section, self._section.gate
+        section, parents = self.section, self.section.gate
         section.gate = Gate(parents.limit, self._partitions, self._queue)
         if parents.is_closed:
             section.gate.close()

@@ -178,7 +178,7 @@ class Permit(BasePermit):
     def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        queue = locked_gate.gate_queue
+        queue = locked_gate.section
         warn_in_loop()
         wakeup = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_wakeup()
         waiter = GateWaiter(wakeup.wake, self.priority)

@@ -105,10 +105,6 @@ class FailurePolicy:
 
         Raises:
             ValueError, TypeError: `instances` is no whole number of at least 1.
-
-        Example:
-            >>> FailurePolicy.local(instances=48)
-            FailurePolicy(kind='local', instances=48)
         """
         return cls("local", instances)
 

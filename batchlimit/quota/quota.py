@@ -81,10 +81,6 @@ class Quota:
 
         Returns:
             The quota.
-
-        Example:
-            >>> str(Quota.per_minute(100))
-            '100/m'
         """
         return cls._per(n, grammar.SECONDS["m"], burst)
 
@@ -97,10 +93,6 @@ class Quota:
 
         Returns:
             The quota.
-
-        Example:
-            >>> str(Quota.per_hour(100))
-            '100/h'
         """
         return cls._per(n, grammar.SECONDS["h"], burst)
 
@@ -113,10 +105,6 @@ class Quota:
 
         Returns:
             The quota.
-
-        Example:
-            >>> str(Quota.per_day(100))
-            '100/d'
         """
         return cls._per(n, grammar.SECONDS["d"], burst)
 

@@ -125,16 +125,6 @@ class RuleFile(Unique):
 
         Returns:
             Whether it says something else, which is obeyed from now on. False also if it is refused: see `problem`.
-
-        Example:
-            >>> import os, tempfile
-            >>> from batchlimit.rules import RuleFile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = os.path.join(folder, "limits.toml")
-            ...     with open(path, "w") as file:
-            ...         _ = file.write('limits = {"*" = "1000/s"}')
-            ...     RuleFile(path).look()
-            False
         """
         with self._looking:
             try:

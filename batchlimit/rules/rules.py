@@ -98,15 +98,6 @@ class Rules:
             RulesError: a rule cannot work; the message names file, line, column and rule.
             OSError: the file cannot be read.
             ModuleNotFoundError: the file is YAML, and PyYAML is not installed.
-
-        Example:
-            >>> import os, tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = os.path.join(folder, "rules.toml")
-            ...     with open(path, "w") as file:
-            ...         _ = file.write('rules = [{name = "all", quota = "5000/s", key = "all"}]')
-            ...     Rules.load(path)
-            <Rules all>
         """
         source = fspath(path)
         found = format_of(source)
@@ -200,12 +191,6 @@ class Rules:
 
         Returns:
             The rules in their order, each with the path parameters of its pattern.
-
-        Example:
-            >>> from batchlimit.rules import Rule, Rules
-            >>> rules = Rules([Rule("items", "100/s", key="item:{id}", match="/items/{id}")])
-            >>> [dict(match.parameters) for match in rules.matching("GET", "/items/7")]
-            [{'id': '7'}]
         """
         return tuple([Match(rule, parameters) for (rule, _), parameters in self._matching[method, path, ""]])
 
@@ -218,12 +203,6 @@ class Rules:
         Returns:
             Both; neither has rules that do not match or are replaced, or any of a path that a pattern exempts. A rule
             whose key could not be made replaces no other.
-
-        Example:
-            >>> from batchlimit.rules import Request, Rule, Rules
-            >>> rules = Rules([Rule("api", "100/s", key="user:{user}", match="/api/*")])
-            >>> rules.applicable(Request("GET", "/api/items", {"user": None})).unmade[0].reason
-            'there is no {user}'
         """
         return self._finder.applicable(request)
 
@@ -277,12 +256,5 @@ class Rules:
 
         Returns:
             A verdict for each rule; `str` makes a table of them.
-
-        Example:
-            >>> from batchlimit.rules import Request, Rule, Rules
-            >>> rules = Rules([Rule("login", "5/minute", key="login:{ip}", match="POST /login")])
-            >>> print(rules.explain(Request("POST", "//login", {"ip": "203.0.113.9"})))
-            POST //login
-              applies  login  login:203.0.113.9  5/m  POST /login matches; ip from the identity
         """
         return explain(self, request, self.exemption.why(request), self._finder.replaced(request))

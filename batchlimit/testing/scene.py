@@ -57,7 +57,7 @@ def _opened(gate: LockedGate) -> Undo:
     def passes(_operation: str, _partition: str) -> bool:
         """Let everybody pass, as long as the limiter is not closed."""
         gate = find()
-        return gate is not None and not gate._section.gate.is_closed
+        return gate is not None and not gate.section.gate.is_closed
 
     def undo() -> None:
         if (gate := find()) is not None:

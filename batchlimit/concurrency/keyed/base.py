@@ -89,14 +89,6 @@ class BaseKeyedLimiter(Unique):
 
         Raises:
             TypeError: `changed` is no function.
-
-        Example:
-            >>> from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-            >>> from batchlimit.laws import AIMD
-            >>> with KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1))}) as limiter:
-            ...     limiter.listen(lambda key, before, after, why: print(key, before, "->", after, why), why=True)
-            ...     limiter.acquire("repo:42").drop()
-            repo:42 20 -> 18 loss
         """
         self._gates.listen(function("changed", changed), why)
 

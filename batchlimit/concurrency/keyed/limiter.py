@@ -103,9 +103,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """Return a permit of a key at once, if there is room; else return None, wait without a thread, be called back.
 
         Args:
-            admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
-                quick.
-            refused: Called with the error instead, in a background thread, if the call waited in vain.
+            admitted, refused: As of `ConcurrencyLimiter.acquire_later`.
             key, partition, timeout, operation, priority, sheddable: As of `acquire`, with the same defaults.
 
         Returns:
@@ -150,13 +148,6 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `key` says which key had no room.
             LimiterClosed, TypeError, ValueError: As `acquire`; or a key is named twice, or there is none.
-
-        Example:
-            >>> limiter = KeyedConcurrencyLimiter({"user:*": 2, "all": 100})
-            >>> with limiter.acquire_all(["user:ann", "all"], timeout=0):
-            ...     limiter.statistics().patterns["all"].in_flight
-            1
-            >>> limiter.close()
         """
         order, held = self._order(keys), list[Permit]()
         permit_of = partial(Permit, operation=operation, priority=priority, sheddable=sheddable)
