@@ -68,8 +68,11 @@ class _Front(Generic[E]):
             near = get_close_matches(name, WebOptions.__annotations__, 1)
             meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"
             raise TypeError(f"there is no option {name!r}{f': {meant}' if meant else ''}")
-        if not isinstance(enabled, bool):
-            raise TypeError(f"enabled is True or False, not {enabled!r}")
+        for name, given in (("enabled", enabled), ("limit_preflight", limit_preflight)):
+            if not isinstance(given, bool):
+                raise TypeError(f"{name} is True or False, not {given!r}")
+        if not (identify is None or callable(identify)):
+            raise TypeError(f"identify is a function that returns values for keys, not {identify!r}")
         of_requests = rules if isinstance(rules, RuleFile) else rules_of(rules)
         of_messages = rules_of(messages)
         every = _together(of_requests, of_messages)
@@ -104,9 +107,7 @@ def _together(of_requests: RuleFile | Rules, of_messages: Rules) -> Rules:
     known = rules_of(of_requests)
     every = Rules([*known, *of_messages], limits={**known.own_quotas, **of_messages.own_quotas})
     if not every:
-        raise ValueError(
-            "there are no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')"
-        )
+        raise ValueError("no rules, so nothing would be limited: add one, as Rule('all', '100/s', key='all:{ip}')")
     return every
 
 

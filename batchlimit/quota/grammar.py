@@ -120,10 +120,14 @@ def _own(found: re.Match[str]) -> str:
 
 def spell(rate: float, burst: int, reads_back: Callable[[str], bool]) -> str:
     """Return the shortest text that reads back, of the first group of spellings that has one; the last always does."""
-    plain, told = "", f" burst {burst}"
-    for digits, tail in ((12, plain), (12, told), (17, plain), (17, told)):
-        fixed = [(format(Decimal(f"{rate * seconds:.{digits}g}"), "f"), unit) for unit, seconds in SECONDS.items()]
-        texts = [f"{amount}/{unit}{tail}" for amount, unit in fixed]  # the grammar has no exponents
+    told, units = f" burst {burst}", SECONDS.items()
+    short, exact = (  # the grammar has no exponents
+        [f"{format(Decimal(f'{rate * seconds:.{digits}g}'), 'f')}/{unit}" for unit, seconds in units]
+        for digits in (12, 17)
+    )
+    whole = [text + told for text in short if "." not in text and not text.endswith("w")]
+    periods = [f"{burst}/{burst / rate / seconds:.0f}{unit}" for unit, seconds in units if rate]
+    for texts in (short, whole, periods, [text + told for text in short], exact, [text + told for text in exact]):
         if fitting := [text for text in texts if reads_back(text)]:
             return min(fitting, key=len)
     raise AssertionError(f"17 digits hold every double, but not {shown(rate)}")

@@ -10,15 +10,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
-from batchlimit.rules.conflicts import (
-    by_key,
-    by_pattern,
-    check_limits,
-    check_names,
-    check_replaced,
-    check_values,
-    unasked,
-)
+from batchlimit.rules import conflicts
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.finder import Exempt, Exemption, Finder
@@ -62,17 +54,19 @@ class Rules:
         exempt: Exempt = (),
         limits: Mapping[str, Quota | str] = MappingProxyType({}),
     ) -> None:
-        if isinstance(rules, str | PathLike):
+        if isinstance(rules, str | PathLike) or not isinstance(rules, Iterable):
             raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
         self._rules, self.exemption = tuple(rules), Exemption(exempt)
-        check_names(self._rules)
+        conflicts.check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
-        self._by_pattern = by_pattern(self._rules, keys)
-        self._limits = check_limits(limits, self._by_pattern)
-        self._of_routes = by_key(self._rules)
-        check_replaced(self._rules)
+        self._by_pattern = conflicts.by_pattern(self._rules, keys)
+        self._limits = conflicts.check_limits(limits, self._by_pattern)
+        self._of_routes = conflicts.by_key(self._rules)
+        conflicts.check_replaced(self._rules)
         if identities is not None:
-            check_values(self._rules, keys, frozenset(identities))
+            conflicts.check_values(
+                self._rules, keys, frozenset([identities] if isinstance(identities, str) else identities)
+            )
         self._finder = Finder(self._rules, keys, self.exemption)
         self._matching = self._finder.found
 
@@ -245,7 +239,7 @@ class Rules:
         """
         rule = self._of_routes.get(key)
         if rule is None:
-            raise unasked(key, self._of_routes, self._rules)
+            raise conflicts.unasked(key, self._of_routes, self._rules)
         return rule
 
     def explain(self, request: Request) -> Explanation:

@@ -55,9 +55,15 @@ def test_what_is_switched_off_makes_no_limiter_and_asks_no_function() -> None:
     assert front.statistics().rules["all"].matched == 0
 
 
-def test_a_switch_is_a_bool_and_no_text_of_an_environment() -> None:
-    with pytest.raises(TypeError, match="enabled is True or False, not '0'"):
-        asgi("memory://", RULES, enabled="0")
+@pytest.mark.parametrize("name", ["enabled", "limit_preflight"])
+def test_a_switch_is_a_bool_and_no_text_of_an_environment(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is True or False, not '0'"):
+        asgi("memory://", RULES, **{name: "0"})
+
+
+def test_an_identify_that_no_request_could_call_is_an_error_at_the_start() -> None:
+    with pytest.raises(TypeError, match="identify is a function that returns values for keys, not "):
+        asgi("memory://", RULES, identify={"user": "ann"})
 
 
 def test_exempt_belongs_to_the_rules() -> None:

@@ -269,6 +269,17 @@ def test_the_name_of_a_file_is_no_rules_and_load_is_named(name: str | Path) -> N
         Rules(name)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", [None, Rule("all", "5/s", key="all")])
+def test_what_is_no_list_of_rules_is_named(given: object) -> None:
+    with pytest.raises(TypeError, match=r"Rules are made of Rule objects, not of (None|Rule)"):
+        Rules(given)  # type: ignore[arg-type]
+
+
+def test_one_name_of_an_identity_is_not_read_letter_by_letter() -> None:
+    with pytest.raises(RulesError, match=r"did you mean \{ip\}"):
+        Rules([Rule("all", "5/s", key="all:{ipp}")], identities="ip")
+
+
 @pytest.mark.parametrize("read", [Rules.load, RuleFile])
 def test_a_missing_file_says_where_it_was_looked_for(read: Callable[[str], object]) -> None:
     with pytest.raises(FileNotFoundError, match=f"by its whole path, .* in {re.escape(os.getcwd())}: 'nowhere.toml'"):
