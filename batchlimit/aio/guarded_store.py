@@ -101,7 +101,7 @@ class GuardedStore(Timeouts):
         if self._outages.breakers[part].opened_at is not None or (answer := send()) is None:
             return False
         began, took_time = time.perf_counter(), self._outages.took
-        timer = asyncio.get_running_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
+        timer = answer.get_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             timer.cancel()

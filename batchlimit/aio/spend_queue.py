@@ -43,14 +43,16 @@ class SpendQueue:
         """Forget what was not sent: its loop is closed."""
         self._waiting, self._loop = [], None
 
-    def spend(self, begun: Begun, answer: "asyncio.Future[Outcome]") -> None:
-        """Spend; whoever waits for `answer` has to be told by `heard`."""
-        self._waiting.append((begun, answer))
+    def spend(self, begun: Begun) -> "asyncio.Future[Outcome]":
+        """Spend, and return what its caller waits for: `heard` has to settle it."""
         loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Outcome] = loop.create_future()
+        self._waiting.append((begun, answer))
         if loop is not self._loop or self._lost_at < loop.time():
             loop.call_soon(self._flush, context=Context())
             self._lost_at = loop.time() + HEARTBEAT
             self._loop = loop  # last: a signal handler may raise between any two lines
+        return answer
 
     def _flush(self) -> None:
         self._loop = None

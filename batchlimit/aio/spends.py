@@ -87,8 +87,7 @@ class Spends:
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store, and take in what it says."""
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.queue.spend(begun, answer)
+        answer = self.queue.spend(begun)
         try:
             outcome = await answer
         except BaseException:
