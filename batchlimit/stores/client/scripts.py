@@ -168,9 +168,8 @@ class SpendScript:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:
                 names.append(bucket_name(prefix, key))
-                found.append(spelled(quota))
                 numbers = cost, size, age * _SECOND, fill, rules, revision
-                found.append("%d %d %d %s %d %d" % numbers)  # noqa: UP031  as in take_arguments
+                found += spelled(quota), "%d %d %d %s %d %d" % numbers  # noqa: UP031  as in take_arguments
         return "spend", names, found
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
@@ -180,12 +179,15 @@ class SpendScript:
         for group in groups:
             spent = []
             for each in group:
-                ends = at + 4 + len(each.quota.also)
-                verdict, wait, epoch, *levels = reply[at:ends]
+                verdict, wait, epoch, level = reply[at : at + 4]
+                levels: tuple[float, ...] = (level / 1000,)
+                at += 4
+                if each.quota.also:  # apart, for nearly no quota has any
+                    ends = at + len(each.quota.also)
+                    levels += tuple([level / 1000 for level in reply[at:ends]])
+                    at = ends
                 if verdict != _ELSE:
-                    told = tuple([level / 1000 for level in levels])
-                    spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, told))
-                at = ends
+                    spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, levels))
             found.append(tuple(spent) if len(spent) == len(group) else None)
         return SpendReply(reply[0], found)
 
