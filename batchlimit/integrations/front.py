@@ -127,17 +127,9 @@ class Front(_Front[Enforcer]):
         super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
 
     def admit(
-        self,
-        method: str,
-        path: str,
-        peer: str | None,
-        headers: Iterable[Header],
-        native: object = None,
-        *,
-        root: str = "",
-        is_answered: bool = False,
-        timeout: float | None = 0.0,
-    ) -> Outcome:
+        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None, *,
+        root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
+    ) -> Outcome:  # fmt: skip
         """Charge a request to all rules that apply, or to none of them.
 
         The path is the whole one, percent-decoded once and without the query. Of the header fields those that are
@@ -175,17 +167,9 @@ class AsyncFront(_Front[AsyncEnforcer]):
         self.open, self.close = self.home.limiter, self.home.close
 
     async def admit(
-        self,
-        method: str,
-        path: str,
-        peer: str | None,
-        headers: Iterable[Header],
-        native: object = None,
-        *,
-        root: str = "",
-        is_answered: bool = False,
-        timeout: float | None = 0.0,
-    ) -> Outcome:
+        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None, *,
+        root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
+    ) -> Outcome:  # fmt: skip
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)
         identity = identity_of(self.addresses.of(peer, 1, headers), self.identify, native, may_await=True)

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from batchlimit import RateLimiter
+from batchlimit import Quota, RateLimiter
 from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.enforcement.plan import Bill, Plans
+from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
+from tests.integrations.enforcers import Make
 from tests.integrations.garbage import kept
 
 RULES = Rules(
@@ -91,3 +93,29 @@ def test_the_memory_is_bounded_in_number_and_in_length() -> None:
             planned.bill("/", {"user": str(len(planned.bills))})
         planned.bill("/", {"user": "x" * (256 if number == 4097 else 257)})
         assert len(planned.bills) == remembered
+
+
+def test_rules_that_take_a_field_of_one_name_from_other_parts_of_the_path_have_keys_of_their_own(make: Make) -> None:
+    rules = [
+        Rule("first", "9/hour", key="first:{id}", match="/a/{id}/*"),
+        Rule("second", "9/hour", key="second:{id}", match="/a/{of}/b/{id}"),
+    ]
+    admitted = make(*rules).admit("GET", "/a/1/b/2")
+    assert [key for _, key, _ in admitted.bill.charged] == ["first:1", "second:2"]
+    refused = make(*rules, Rule("all", "9/hour", key="all:{id}")).admit("GET", "/a/1/b/2").refusal
+    assert refused is not None
+    assert (refused.status, refused.rules) == (403, ("all",)), "the path of another rule's pattern says nothing to it"
+
+
+def test_a_bill_tells_the_quota_that_holds_whether_it_is_remembered_or_not() -> None:
+    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    assert plan is not None
+    own, other, lone = Quota.parse("9/s"), Quota.parse("5/s; 90/m"), Quota.parse("7/m")
+    bill = plan.bill(identity)
+    for quota, binding in (own, None), (other, 1), (other, 1), (other, 0), (lone, None), (lone, None), (own, None):
+        for each in bill, plan.bill(identity):
+            left = dict.fromkeys(each.costs, (3, quota, binding))
+            told = [(rule.name, quota, key, 3, binding) for rule, key, _ in each.charged]
+            assert each.fields(left, fields) == fields.of(told)
+        plan.remember(bill, identity)
+    assert plan.bill(identity) is bill

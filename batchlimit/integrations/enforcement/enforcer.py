@@ -63,12 +63,9 @@ class Enforcer(Enforcement["RateLimiter"]):
         return begun if isinstance(begun, Outcome) else run(begun)
 
     def ask(
-        self,
-        limit: RouteLimit,
-        outcome: Outcome,
-        identity: Mapping[str, object] = NOTHING,
-        parameters: Mapping[str, object] = NOTHING,
-    ) -> Refusal | None:
+        self, limit: RouteLimit, outcome: Outcome,
+        identity: Mapping[str, object] = NOTHING, parameters: Mapping[str, object] = NOTHING,
+    ) -> Refusal | None:  # fmt: skip
         """Charge a request to the rule that its route asks for, and to nothing else.
 
         Args:
@@ -126,12 +123,9 @@ class AsyncEnforcer(Enforcement["AsyncRateLimiter"]):
         return begun if isinstance(begun, Outcome) else await drive(begun)
 
     async def ask(
-        self,
-        limit: RouteLimit,
-        outcome: Outcome,
-        identity: Mapping[str, object] = NOTHING,
-        parameters: Mapping[str, object] = NOTHING,
-    ) -> Refusal | None:
+        self, limit: RouteLimit, outcome: Outcome,
+        identity: Mapping[str, object] = NOTHING, parameters: Mapping[str, object] = NOTHING,
+    ) -> Refusal | None:  # fmt: skip
         """Charge a request to the rule that its route asks for, and to nothing else; as Enforcer.ask."""
         found = self.asked(limit, outcome, identity, parameters)
         return found if found is None or isinstance(found, Refusal) else outcome.add(await drive(found), self.fields)
