@@ -49,7 +49,7 @@ def _never() -> bool:
 class CallTimeout:
     """`async with CallTimeout(seconds)`: TimeoutError when they are over, as from asyncio.timeout.
 
-    The time during which the call waits for a connection does not count (see stores/client/watch.py), but for
+    The time during which the call waits for a connection does not count (see stores/client/deadline.py), but for
     `connecting` seconds, or as soon as the store is `failing`: asked each `seconds`.
     """
 

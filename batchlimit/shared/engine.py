@@ -105,10 +105,6 @@ class Engine:
         else:
             holdings.leave(key, place)
 
-    def retire(self) -> None:
-        """Close soon: for a limiter that was dropped unclosed. This may interrupt any code, and takes no lock."""
-        self.renewer.retire()
-
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""
         parents = self.renewer

@@ -57,7 +57,7 @@ class BaseSharedLimiter(Unique):
         shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
         guarded = GuardedStore(store, min(deadline, shortest / 4))
         self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=steady_ns)
-        self._end = weakref.finalize(self, self._engine.retire)
+        self._end = weakref.finalize(self, lambda engine: engine.renewer.retire(), self._engine)
         self._end.atexit = False  # at exit the engines close by themselves
 
     @classmethod

@@ -13,7 +13,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory
-from batchlimit.stores.client.address import Address, look, sure_redis
+from batchlimit.stores.client.address import OWN, Address, look, sure
 from batchlimit.stores.client.rulebook import RedisRules, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
@@ -66,6 +66,7 @@ class BaseRedisStore(Unique):
         self._inherited: object = None
         self._connect_timeout, self.is_prompt = 0.0, False
         self._use(client)
+        self.is_cluster = isinstance(client, self._of_cluster)  # by the URL or the client
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
         self.spends_together = not self.is_cluster
@@ -96,7 +97,10 @@ class BaseRedisStore(Unique):
         """
         found = look(url)
         del url  # no frame of a traceback holds the password
-        return cls.at(sure_redis(found), prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
+        address = sure(found)
+        if address.scheme in OWN:
+            raise ValueError(f"no Redis has a URL of the scheme {address.scheme!r}")
+        return cls.at(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
 
     @classmethod
     def at(
@@ -125,11 +129,6 @@ class BaseRedisStore(Unique):
     def address(self) -> str:
         """Hosts, ports and database, or the socket's path; without a password."""
         return str(self._transport.address)
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether it is a cluster, by the URL or the client."""
-        return isinstance(self._transport, self._of_cluster)
 
     @property
     def rules(self) -> RedisRules:

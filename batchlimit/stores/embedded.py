@@ -16,7 +16,7 @@ from urllib.parse import quote
 from batchlimit.errors import StoreUnavailable
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.base_redis import BaseRedisStore
-from batchlimit.stores.client.address import look, sure_redis
+from batchlimit.stores.client.address import read_url
 from batchlimit.stores.redis import RedisStore
 
 # macOS has room for 104 bytes of a socket's path, the last one being 0; Linux for 108.
@@ -166,7 +166,7 @@ class _OnServer(BaseRedisStore):
         self._server = EmbeddedServer()
         self.url = self._server.url  # by which other processes of this user use the same buckets, while this lives
         try:
-            address = sure_redis(look(self._server.url))
+            address = read_url(self.url)
             connect = self._connector(address, connect_timeout, deadline)
             super().__init__(connect(), prefix=prefix)
             self._owning(connect, connect_timeout, address)

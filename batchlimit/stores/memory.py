@@ -200,6 +200,7 @@ class AsyncMemoryStore(Unique):
     """An AsyncStore on a MemoryStore, which threads may use at the same time."""
 
     __slots__ = ("_store",)
+    address = MemoryStore.address
     is_prompt = spends_together = True
     _instead = MemoryStore._instead
 
@@ -208,11 +209,6 @@ class AsyncMemoryStore(Unique):
 
     def __repr__(self) -> str:
         return f"<AsyncMemoryStore on {self._store!r}>"
-
-    @property
-    def address(self) -> str:
-        """The address, for messages."""
-        return self._store.address
 
     def part(self, key: str) -> str:
         return self._store.part(key)

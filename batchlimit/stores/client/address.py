@@ -109,14 +109,6 @@ def sure(found: Address | Exception) -> Address:
     return found
 
 
-def sure_redis(found: Address | Exception) -> Address:
-    """Return an address of Redis or Valkey, or raise the exception that `look` found."""
-    address = sure(found)
-    if address.scheme in OWN:
-        raise ValueError(f"no Redis has a URL of the scheme {address.scheme!r}")
-    return address
-
-
 def read_url(url: object) -> Address:
     """Return the address in `url`. The ValueError for a wrong one shows nothing of it but names of options."""
     if not isinstance(url, str):

@@ -171,29 +171,22 @@ _PATIENCE = 100.0
 """Seconds that an answer may take; generous, for a slow machine is no fault of the store."""
 
 
-class _Loop:
-    """One event loop for all stores, in a thread of its own that ends with the process."""
-
-    def __init__(self) -> None:
-        self._starting = threading.Lock()  # held to start the loop once
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def run(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        async def work() -> T:
-            return await call(*args, **kwargs)
-
-        return asyncio.run_coroutine_threadsafe(work(), self._started()).result(_PATIENCE)
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True).start()
-            return self._loop
+_starting = threading.Lock()  # held to start the loop once
+_loops: list[asyncio.AbstractEventLoop] = []
+"""The one event loop of all stores, in a thread of its own that ends with the process."""
 
 
-awaited = _Loop().run
-"""Calls something on the loop, and returns what it returns when it is awaited."""
+def awaited(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call something on the loop, and return what it returns when it is awaited."""
+    with _starting:
+        if not _loops:
+            _loops.append(asyncio.new_event_loop())
+            threading.Thread(target=_loops[0].run_forever, daemon=True).start()
+
+    async def work() -> T:
+        return await call(*args, **kwargs)
+
+    return asyncio.run_coroutine_threadsafe(work(), _loops[0]).result(_PATIENCE)
 
 
 class Blocking:
