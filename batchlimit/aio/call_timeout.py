@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Token
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from batchlimit.stores.client.deadline import WATCH, Watch
+from batchlimit.stores.client.deadline import WATCH
 
 _ROUNDS = 10
 """Rounds of the event loop that a call still gets when its time is over. A loop that was blocked has not yet read an
@@ -61,7 +61,7 @@ class CallTimeout:
         self._scope = asyncio.timeout(None)
 
     async def __aenter__(self) -> Self:
-        self._token: Token[Watch | None] = WATCH.set(self)
+        self._token: Token[Any] = WATCH.set(self)
         self._wind()
         await self._scope.__aenter__()
         return self
@@ -74,13 +74,13 @@ class CallTimeout:
         await self._scope.__aexit__(kind, error, trace)
 
     def pause(self) -> None:
-        """See Watch."""
+        """Let the call wait for a connection, or open one."""
         self._left = self._connecting
         self._countdown.stop()
         self._wind()
 
     def resume(self) -> None:
-        """See Watch."""
+        """From here on the time is the server's."""
         self._left = 0.0
         self._countdown.stop()
         self._wind()

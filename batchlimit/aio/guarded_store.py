@@ -15,7 +15,7 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.optional import AsyncPausable, AsyncPauses, AsyncSpender, AsyncSpendSender, no_pauses
+from batchlimit.stores.optional import AsyncPausable, AsyncSpender, AsyncSpendSender, no_pauses
 from batchlimit.stores.outage import (
     ANY,
     Breaker,
@@ -147,7 +147,7 @@ class GuardedStore(Timeouts):
         return await self.call(key, self._store.peek, key, quota)
 
     @property
-    def pauses(self) -> AsyncPauses:
+    def pauses(self) -> Any:
         """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
         if isinstance(self._store, AsyncPausable):
             return self._store.pauses

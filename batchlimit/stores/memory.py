@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.base.unique import Unique
@@ -11,10 +11,6 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory_parts import Expiring, MemoryRules, MemorySlots
-
-if TYPE_CHECKING:
-    from batchlimit.stores.optional import AsyncPauses
-    from batchlimit.stores.protocols import AsyncRuleStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -214,12 +210,12 @@ class AsyncMemoryStore(Unique):
         return self._store.part(key)
 
     @property
-    def rules(self) -> "AsyncRuleStore":
-        return cast("AsyncRuleStore", _Awaited(self._store.rules))
+    def rules(self) -> Any:
+        return _Awaited(self._store.rules)
 
     @property
-    def pauses(self) -> "AsyncPauses":
-        return cast("AsyncPauses", _Awaited(self._store.pauses))
+    def pauses(self) -> Any:
+        return _Awaited(self._store.pauses)
 
     take = _awaited(MemoryStore.take)
     spend = _awaited(MemoryStore.spend)

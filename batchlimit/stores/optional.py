@@ -106,16 +106,6 @@ class Pausable(Protocol):
         """The pauses of its keys."""
 
 
-class AsyncPauses(Protocol):
-    """Pauses whose methods are awaited."""
-
-    async def pause(self, key: str, quota: Quota, seconds: float, why: str) -> float: ...
-
-    async def resume(self, key: str) -> bool: ...
-
-    async def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float: ...
-
-
 @runtime_checkable
 class AsyncPausable(Protocol):
     """Optional for an AsyncStore, as Pausable is for a Store.
@@ -128,8 +118,8 @@ class AsyncPausable(Protocol):
     """
 
     @property
-    def pauses(self) -> AsyncPauses:
-        """The pauses of its keys."""
+    def pauses(self) -> Any:
+        """The pauses of its keys: Pauses whose methods are awaited."""
 
 
 def no_pauses(store: object) -> TypeError:

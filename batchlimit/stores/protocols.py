@@ -148,7 +148,7 @@ class AsyncRemote(_Parted, Protocol):
 
     @property
     def is_prompt(self) -> bool:
-        """Whether it pauses a call's `Watch` while the call waits for a connection or opens one."""
+        """Whether it pauses the watch of a call while the call waits for a connection or opens one."""
 
     async def probe(self, key: str) -> None:
         """See Remote.probe."""
@@ -204,25 +204,13 @@ class Ruled(Protocol):
         """The overrides of all its buckets."""
 
 
-class AsyncRuleStore(Protocol):
-    """A RuleStore whose methods are awaited."""
-
-    async def read(self, known: int) -> Published: ...
-
-    async def change(self, change: Change) -> tuple[bool, int]: ...
-
-    async def log(self, count: int) -> list[Entry]: ...
-
-    async def remind(self, overrides: Overrides) -> None: ...
-
-
 @runtime_checkable
 class AsyncRuled(Protocol):
     """Optional for an AsyncStore, as Ruled is for a Store."""
 
     @property
-    def rules(self) -> AsyncRuleStore:
-        """The overrides of all its buckets."""
+    def rules(self) -> Any:
+        """The overrides of all its buckets: a RuleStore whose methods are awaited."""
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:

@@ -14,7 +14,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisSlots, first, probe_name
 from batchlimit.stores.client import factory
-from batchlimit.stores.client.address import Address
+from batchlimit.stores.client.address import Address, client_address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
@@ -205,7 +205,7 @@ class RedisStore(BaseRedisStore):
 def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
     """Return the transport of a client."""
     if isinstance(client, redis.RedisCluster):
-        return ClusterTransport.of(client)
+        return ClusterTransport(client_address(client), lambda: client)
     return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 

@@ -109,8 +109,9 @@ class Script:
         refused = {key: each for key, each in told.items() if not each}
         return dict(list(refused.items())[:1]) or told
 
-    def _acquire_all(self, costs: object, timeout: float | None) -> None:
+    def _acquire_all(self, costs: object, timeout: float | None, priority: int) -> None:
         """Note a call for several keys; RateLimited if one of them is refused."""
+        check_priority(priority)
         for key, told in self._decide_all(costs, patience(timeout)).items():
             if not told:
                 raise RateLimited(key, told.retry_after, told)
@@ -155,8 +156,7 @@ class FakeLimiter(RateLimiter):
 
     def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
-        check_priority(priority)
-        self.script._acquire_all(costs, timeout)
+        self.script._acquire_all(costs, timeout, priority)
 
     def decide_all(self, costs: object) -> dict[str, Decision]:
         """See RateLimiter."""
@@ -181,8 +181,7 @@ class AsyncFakeLimiter(AsyncRateLimiter):
 
     async def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
-        check_priority(priority)
-        self.script._acquire_all(costs, timeout)
+        self.script._acquire_all(costs, timeout, priority)
 
     async def decide_all(self, costs: object) -> dict[str, Decision]:
         """See RateLimiter."""

@@ -41,13 +41,6 @@ class ClusterTransport:
         self._client: redis.RedisCluster | None = None
         self._lock = own_lock()  # held while the client is made: many callers make one
 
-    @classmethod
-    def of(cls, client: "redis.RedisCluster") -> "ClusterTransport":
-        """Return the transport of a client that the caller made."""
-        transport = cls(client_address(client), lambda: client)
-        transport._client = client
-        return transport
-
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
         client: Any = self._client or self._connected()
         reply: Sequence[Any]

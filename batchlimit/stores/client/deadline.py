@@ -5,7 +5,7 @@ and writes of an exchange share what is left of the caller's deadline. It also t
 in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout. So none is opened
 within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
 
-A task's call has a Watch, which stands still while the call waits for a connection, or opens one: a deadline is for an
+A task's call has a watch, which stands still while the call waits for a connection, or opens one: a deadline is for an
 answer, and that time is not the server's.
 """
 
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 from redis._parsers import BaseParser
@@ -187,18 +187,9 @@ class DeadlineUnixConnection(Deadlined, UnixDomainSocketConnection):
     port = 0  # redis-py 8.1 reads it when connecting times out
 
 
-class Watch(Protocol):
-    """Measures how long a task's call has waited for the server."""
-
-    def pause(self) -> None:
-        """The call waits for a connection, or opens one."""
-
-    def resume(self) -> None:
-        """The call has a connection: from here on the time is the server's."""
-
-
-WATCH: ContextVar[Watch | None] = ContextVar("batchlimit_watch", default=None)
-"""The watch of the call that this task makes."""
+WATCH: ContextVar[Any] = ContextVar("batchlimit_watch", default=None)
+"""What measures how long this task's call has waited for the server: `pause` while it waits for a connection or opens
+one, `resume` from when it has one."""
 
 
 class WatchPaused:
