@@ -69,5 +69,5 @@ class BaseRegistry:
     def _counted(self, census: Census, give_way: Callable[[], None]) -> Statistics:
         """Take a census that has begun."""
         census.take(give_way)
-        failures = self.rules.known.trouble.count + (0 if self.file is None else self.file.failures)
+        failures = self.rules.known.failures + (0 if self.file is None else self.file.failures)
         return self._keyspace.statistics(census, self.store.health, failures)

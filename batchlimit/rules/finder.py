@@ -1,21 +1,20 @@
-"""Which rules apply to a request: those that match it, without those that are replaced; none, if it is exempt.
+"""What lets a request off, and what is remembered of requests.
 
 A rule matches every spelling of a path, so that no client gets around it. What lets a request off is the other way
 round: no client may choose a spelling of its path that is exempt, and that the application reads as another path.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from typing import NamedTuple, TypeVar
 
 from batchlimit.base.redaction import shown
-from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.matcher import Found, Matcher, is_odd
+from batchlimit.rules.matcher import is_odd
 from batchlimit.rules.pattern import Pattern
-from batchlimit.rules.request import Applicable, Request, keyed
-from batchlimit.rules.rule import Rule, RulesError
+from batchlimit.rules.request import Request
+from batchlimit.rules.rule import RulesError
 
 Exempts = Callable[[Request], bool]
 Exempt = str | Exempts | Sequence[str | Exempts]
@@ -119,56 +118,4 @@ class Memory(dict[Asked, T]):
             self[asked] = found
         else:
             self._once.add(name)
-        return found
-
-
-FoundRules = Found[tuple[Rule, KeyTemplate]]
-
-
-class Finder:
-    """Finds the rules of requests; `keys` make the key of each.
-
-    A rule replaces others where one of its patterns matches a path exactly as it is written. A rule in shadow mode
-    replaces none: else nothing would be limited while it is tried.
-    """
-
-    __slots__ = ("_exemption", "_matcher", "_replacing", "found")
-
-    def __init__(self, rules: Sequence[Rule], keys: Sequence[KeyTemplate], exemption: Exemption) -> None:
-        self._exemption = exemption
-        replacing = [rule for rule in rules if rule.replaces and rule.mode == "enforce"]
-        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
-        self._matcher = Matcher(
-            ((rule, key), [Pattern.parse(text) for text in rule.match]) for rule, key in zip(rules, keys, strict=True)
-        )
-        self.found = Memory(self._find)  # the rules that apply if all of them have a key
-
-    def applicable(self, request: Request) -> Applicable:
-        """Return the rules that apply, each with its key or why it has none; one without a key replaces no other."""
-        method, path, identity, _, root = request
-        found = keyed(self.found[method, path, root], identity)
-        if found.unmade and self._replacing:
-            found = keyed(self._find(method, path, root, found.without_key), identity)
-        return found
-
-    def replaced(self, request: Request) -> Mapping[str, str]:
-        """Return the names of the rules that are replaced, each with the name of one that applies in its place."""
-        method, path, _, _, root = request
-        return self._replaced(method, path, root, self.applicable(request).without_key)
-
-    def _replaced(self, method: str, path: str, root: str, without: Collection[str]) -> Mapping[str, str]:
-        return {
-            name: rule.name
-            for rule, patterns in self._replacing
-            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
-            for name in rule.replaces
-        }
-
-    def _find(self, method: str, path: str, root: str, without: Collection[str] = ()) -> FoundRules:
-        """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
-        if self._exemption.by_path(method, path, root):
-            return ()
-        found = self._matcher.find(method, path, root)
-        if self._replacing and (replaced := self._replaced(method, path, root, without)):
-            return tuple([each for each in found if each[0][0].name not in replaced])
         return found

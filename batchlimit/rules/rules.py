@@ -1,6 +1,6 @@
 """Several rules, checked against each other, and which of them apply to a request."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -13,9 +13,11 @@ from batchlimit.quota.quota import Quota
 from batchlimit.rules import conflicts
 from batchlimit.rules.explanation import Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
-from batchlimit.rules.finder import Exempt, Exemption, Finder
+from batchlimit.rules.finder import Exactly, Exempt, Exemption, Memory
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.request import Applicable, Match, Request, Template
+from batchlimit.rules.matcher import Found, Matcher
+from batchlimit.rules.pattern import Pattern
+from batchlimit.rules.request import Applicable, Match, Request, Template, keyed
 from batchlimit.rules.rule import Mode, Rule
 
 
@@ -44,7 +46,7 @@ class Rules:
         ['login:203.0.113.9', 'all']
     """
 
-    __slots__ = ("_by_pattern", "_finder", "_limits", "_matching", "_of_routes", "_rules", "exemption")
+    __slots__ = ("_by_pattern", "_limits", "_matcher", "_matching", "_of_routes", "_replacing", "_rules", "exemption")
 
     def __init__(
         self,
@@ -67,8 +69,13 @@ class Rules:
             conflicts.check_values(
                 self._rules, keys, frozenset([identities] if isinstance(identities, str) else identities)
             )
-        self._finder = Finder(self._rules, keys, self.exemption)
-        self._matching = self._finder.found
+        replacing = [rule for rule in self._rules if rule.replaces and rule.mode == "enforce"]
+        self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
+        self._matcher = Matcher(
+            ((rule, key), [Pattern.parse(text) for text in rule.match])
+            for rule, key in zip(self._rules, keys, strict=True)
+        )
+        self._matching = Memory(self._found)  # the rules that apply if all of them have a key
 
     @classmethod
     def load(
@@ -198,7 +205,11 @@ class Rules:
             Both; neither has rules that do not match or are replaced, or any of a path that a pattern exempts. A rule
             whose key could not be made replaces no other.
         """
-        return self._finder.applicable(request)
+        method, path, identity, _, root = request
+        found = keyed(self._matching[method, path, root], identity)
+        if found.unmade and self._replacing:
+            found = keyed(self._found(method, path, root, found.without_key), identity)
+        return found
 
     def templates(self, method: str, path: str, root: str = "") -> tuple[Template, ...]:
         """Return the rules whose patterns match, each with what makes its key: for callers that remember it by path.
@@ -251,4 +262,29 @@ class Rules:
         Returns:
             A verdict for each rule; `str` makes a table of them.
         """
-        return explain(self, request, self.exemption.why(request), self._finder.replaced(request))
+        method, path, _, _, root = request
+        replaced = self._replaced(method, path, root, self.applicable(request).without_key)
+        return explain(self, request, self.exemption.why(request), replaced)
+
+    def _found(
+        self, method: str, path: str, root: str, without: Collection[str] = ()
+    ) -> Found[tuple[Rule, KeyTemplate]]:
+        """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
+        if self.exemption.by_path(method, path, root):
+            return ()
+        found = self._matcher.find(method, path, root)
+        if self._replacing and (replaced := self._replaced(method, path, root, without)):
+            return tuple([each for each in found if each[0][0].name not in replaced])
+        return found
+
+    def _replaced(self, method: str, path: str, root: str, without: Collection[str]) -> Mapping[str, str]:
+        """Return the names of rules that do not apply, each with one that replaces it where it matches exactly.
+
+        A rule in shadow mode replaces none: else nothing would be limited while it is tried.
+        """
+        return {
+            name: rule.name
+            for rule, patterns in self._replacing
+            if rule.name not in without and any(each.matches(method, path, root) for each in patterns)
+            for name in rule.replaces
+        }

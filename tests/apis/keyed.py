@@ -3,7 +3,6 @@
 from typing import Any
 
 from batchlimit.concurrency import KeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.base import KeyWatchers
 from tests.awaiting import awaited
 
 
@@ -23,7 +22,7 @@ class Told:
 
 def round_of(limiter: Any, *events: str) -> None:
     """A period ends, in which the watchers of all keys saw this."""
-    watchers = KeyWatchers(limiter._gates)
+    watchers = limiter._gates
     watchers.poll()
     watchers.end_period(events)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-from batchlimit.concurrency.keyed.base import KeyWatchers
 from batchlimit.errors import WatcherUnavailable
 from batchlimit.laws import AIMD, Gitaly, Knee, Settable
 from batchlimit.watchers import MemoryWatcher
@@ -109,7 +108,7 @@ def test_watchers_of_one_key_that_fail_are_told_of_and_change_nothing_for_the_ot
     limiter = kind({"repo:*": Keyed(gitaly, watchers=lambda key: [seen[key]])})
     limits_of(limiter, *seen)
     with caplog.at_level(logging.WARNING, "batchlimit"):
-        watchers = KeyWatchers(limiter._gates)
+        watchers = limiter._gates
         watchers.poll()
         watchers.poll()
         watchers.end_period(())

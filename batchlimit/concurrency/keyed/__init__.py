@@ -15,6 +15,6 @@ last look are kept no longer. A gate with a permit stays alive all the same, sin
 KeyedGates finds it by a weak reference. When the last permit ends, the gate is gone, and what it counted is added to
 its pattern.
 
-At the end of a period the thread of Rounds polls the watchers of all keys. KeyWatchers is one of them, and polls those
-of each key. KeyedGates passes to each law what its watchers saw. A law that keys share gets that once.
+At the end of a period the thread of Rounds polls the watchers of all keys. KeyedGates is one of them, polls those of
+each key, and passes to each law what its watchers saw. A law that keys share gets that once.
 """

@@ -1,6 +1,5 @@
 """What keyed limiters for threads and for tasks have in common."""
 
-import logging
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +16,6 @@ from batchlimit.concurrency.locked_gate import Bypass, check_functions
 from batchlimit.concurrency.shedding import Shedding, check_shedding
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
-from batchlimit.errors import WatcherUnavailable
-from batchlimit.events import log_event
 
 
 class BaseKeyedLimiter(Unique):
@@ -56,9 +53,8 @@ class BaseKeyedLimiter(Unique):
             clock=clock,
         )
         self._by_key = self._gates.by_key
-        of_keys = KeyWatchers(self._gates)
-        polled = (*watchers, of_keys) if self._gates.watches_keys else watchers
-        self._rounds = Rounds(polled, of_keys.end_period, every=every, alone=self._gates.sheds)
+        polled = (*watchers, self._gates) if self._gates.watches_keys else watchers
+        self._rounds = Rounds(polled, self._gates.end_period, every=every, alone=self._gates.sheds)
         self._rounds.start()
         weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
 
@@ -114,39 +110,3 @@ class BaseKeyedLimiter(Unique):
         if len(numbered) < len(found):
             raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
         return [key for _number, key in sorted(numbered)]
-
-
-class KeyWatchers:
-    """One watcher for the rounds, which polls those of all keys in turn. It sees nothing itself.
-
-    What it saw too late for its round counts in the next one, unless that saw other things.
-    """
-
-    name = "keys"
-
-    def __init__(self, gates: KeyedGates) -> None:
-        self._gates = gates
-        self._seen: dict[str, list[str]] = {}
-        self._has_failed = False
-
-    def poll(self) -> None:
-        """Poll the watchers of each key, making them first if there are none yet; what fails has seen nothing."""
-        seen = dict[str, list[str]]()
-        for known in self._gates.watched():
-            try:
-                if known.watchers is None and (make := known.pattern.keyed.watchers) is not None:
-                    known.watchers = tuple(make(known.key))
-                if events := [event for each in known.watchers or () if (event := each.poll()) is not None]:
-                    seen[known.key] = events
-            except WatcherUnavailable:  # there is no such group yet
-                pass
-            except Exception as error:  # noqa: BLE001  of one key: the others are to be polled all the same
-                level, self._has_failed = logging.DEBUG if self._has_failed else logging.WARNING, True
-                message, reason = "a watcher of key %r failed, which counts as nothing seen: %r", repr(error)
-                log_event("watcher.failed", message, known.key, error, level=level, watcher=self.name, reason=reason)
-        self._seen = seen
-
-    def end_period(self, events: tuple[str, ...]) -> None:
-        """Tell the laws of all keys what was seen."""
-        of_keys, self._seen = self._seen, {}
-        self._gates.calibrate(events, of_keys)

@@ -1,9 +1,10 @@
 """The gates of a keyed concurrency limiter: one for each key that is in use."""
 
+import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +26,7 @@ from batchlimit.concurrency.locked_gate import Bypass, LockedGate, prepared
 from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import ENDED, Counts
 from batchlimit.concurrency.watchers.watcher import Watcher
-from batchlimit.errors import LimiterClosed
+from batchlimit.errors import LimiterClosed, WatcherUnavailable
 from batchlimit.events import log_event
 
 _SECOND = 1_000_000_000
@@ -60,7 +61,12 @@ class KeyedGates:
 
     Every permit refers to its gate. So a gate is alive as long as a permit is from it, and as long as it is kept. It is
     kept in `by_key` until it was not used for a while, or others need the room. Once nothing refers to it, it is gone.
+
+    For the rounds it is one watcher, which polls those of all keys in turn, and sees nothing itself. What it saw too
+    late for its round counts in the next one, unless that saw other things.
     """
+
+    name = "keys"
 
     def __init__(
         self,
@@ -96,7 +102,8 @@ class KeyedGates:
         self._gone: deque[KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
-        self._is_closed = False
+        self._is_closed = self._has_failed = False  # closed; and whether a watcher of a key has failed
+        self._seen: dict[str, list[str]] = {}  # by the watchers of each key
         self._lock = threading.RLock()  # the garbage collector may run anywhere, and a destructor may acquire
         live_tables.add(self)
 
@@ -137,8 +144,28 @@ class KeyedGates:
         for known, gate in alive:  # without the lock: this takes the gates' own
             gate.control.listen(partial(changed, known.key), why)
 
-    def calibrate(self, events: Sequence[str], of_keys: Mapping[str, Sequence[str]]) -> None:
+    def poll(self) -> None:
+        """Poll the watchers of each key, making them first if there are none yet; what fails has seen nothing."""
+        seen = dict[str, list[str]]()
+        for known, _gate in self._alive():
+            if (make := known.pattern.keyed.watchers) is None:
+                continue
+            try:
+                if known.watchers is None:
+                    known.watchers = tuple(make(known.key))
+                if events := [event for each in known.watchers if (event := each.poll()) is not None]:
+                    seen[known.key] = events
+            except WatcherUnavailable:  # there is no such group yet
+                pass
+            except Exception as error:  # noqa: BLE001  of one key: the others are to be polled all the same
+                level, self._has_failed = logging.DEBUG if self._has_failed else logging.WARNING, True
+                message, reason = "a watcher of key %r failed, which counts as nothing seen: %r", repr(error)
+                log_event("watcher.failed", message, known.key, error, level=level, watcher=self.name, reason=reason)
+        self._seen = seen
+
+    def end_period(self, events: Sequence[str]) -> None:
         """Tell all laws what their watchers saw in a period, of all keys and of one; end calls if overload lasts."""
+        of_keys, self._seen = self._seen, {}
         with self._lock:
             alive, shared = self._alive(), list(self._shared.values())
         tells = [partial(law.end_period, events, self.clock()) for law in shared]
@@ -154,10 +181,6 @@ class KeyedGates:
                 tell()
             except Exception as error:  # noqa: BLE001  of one law: the others are to be told all the same
                 log_event("watchers.lost", "what the watchers saw was lost: %s", events, error=error, seen=events)
-
-    def watched(self) -> Iterable[KnownGate]:
-        """Return the keys that have watchers of their own."""
-        return [known for known, _gate in self._alive() if known.pattern.keyed.watchers is not None]
 
     def _alive(self) -> list[tuple[KnownGate, LockedGate]]:
         """Return the gates that are not gone. A destructor may add keys meanwhile."""

@@ -31,22 +31,6 @@ class Published(NamedTuple):
     fields: Mapping[str, str] | None  # of the hash; None: the revision is the one that the caller knows
 
 
-class Trouble:
-    """Faults of the overrides in the store: each is logged once, and counted."""
-
-    __slots__ = ("count", "last")
-
-    def __init__(self) -> None:
-        self.count, self.last = 0, ""
-
-    def is_news(self, error: Exception) -> bool:
-        """Count an error that is not the last one again."""
-        if (told := str(error)) == self.last:
-            return False
-        self.count, self.last = self.count + 1, told
-        return True
-
-
 class OverridesCache:
     """The overrides that an instance goes by, until it has read those of another revision.
 
@@ -57,13 +41,14 @@ class OverridesCache:
     """
 
     __slots__ = (
-        "_clock", "_looking_until", "_looks_after", "_offset", "_on_news", "_understood", "_useless", "in_force",
-        "looks_at", "trouble",
+        "_clock", "_looking_until", "_looks_after", "_offset", "_on_news", "_problem", "_understood", "_useless",
+        "failures", "in_force", "looks_at",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], on_news: Callable[[], None]) -> None:
         self._clock, self._on_news = clock, on_news
-        self.in_force, self.trouble = NONE, Trouble()
+        self.in_force = NONE
+        self.failures, self._problem = 0, ""  # how often they could not be understood, and why now
         self._looking_until = -math.inf  # somebody reads, or was interrupted before
         self.looks_at = -math.inf  # no answer needs to tell the revision before
         self._useless: int | None = None  # a revision that was told, and not found when it was looked for
@@ -101,14 +86,17 @@ class OverridesCache:
         if not published.fields:
             raise Lost("the store has lost them")
         overrides = Overrides.read(published.fields)
-        self.trouble.last = ""
+        self._problem = ""
         self._understood, self._offset = overrides.revision, published.now - sent
         self.in_force = InForce.at(overrides, published.now, self._offset)
 
     def fail(self, error: Exception) -> bool:
         """Take note that nothing could be read, or not understood; return whether that is news for people."""
         self._done()
-        return isinstance(error, NotUnderstood) and self.trouble.is_news(error)
+        if not isinstance(error, NotUnderstood) or str(error) == self._problem:
+            return False
+        self.failures, self._problem = self.failures + 1, str(error)
+        return True
 
     def after_fork(self) -> None:
         """In the child: whoever was reading is the parent's."""
@@ -198,7 +186,7 @@ class LimiterRules:
     @property
     def failures(self) -> int:
         """How often the overrides in the store were damaged, gone or of a later version; those known before stayed."""
-        return self._known.trouble.count
+        return self._known.failures
 
     def explain(self, key: str) -> QuotaExplanation:
         """Say which quota counts for a key.

@@ -128,8 +128,8 @@ def test_damage_leaves_the_overrides_that_were_known_in_force_and_is_news_once(f
         with pytest.raises(NotUnderstood) as raised:
             limiter.known.learn(Published(9, 1000.0, fields), limiter.now)
         news.append(limiter.known.fail(raised.value))
-    assert (news, limiter.known.trouble.count, limiter.rate) == ([True, False, False], 1, 5.0)
-    told = NotUnderstood(limiter.known.trouble.last)
+    assert (news, limiter.known.failures, limiter.rate) == ([True, False, False], 1, 5.0)
+    told = NotUnderstood(limiter.known._problem)
     limiter.learn(10, FIVE)
     assert limiter.known.fail(told), "what was mended is news when it is damaged again"
 
