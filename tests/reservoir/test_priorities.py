@@ -156,7 +156,7 @@ def test_an_ask_weighs_as_much_as_the_most_urgent_that_waits(priorities: list[in
     assert [each.weight for each in asks] == [weight]
 
 
-@pytest.mark.parametrize(("priority", "step"), [(1, Wait), (URGENT, Fetch)])
+@pytest.mark.parametrize(("priority", "step"), [(1, Wait), (2, Fetch), (URGENT, Fetch)])
 def test_urgent_callers_ask_on_after_a_part_of_what_they_need(priority: int, step: type) -> None:
     entry = Entry()
     first, second = [Waiter(1, math.inf, Waking(), priority=priority) for _ in range(2)]
