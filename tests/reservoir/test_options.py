@@ -45,6 +45,18 @@ def test_bounds_of_options_are_options(options: Any) -> None:
     assert (made.max_keys, made.revision) == (options.get("max_keys", 100_000), options.get("revision", 0))
 
 
+def test_options_have_the_defaults_that_a_limiter_names() -> None:
+    assert Options() == Options(
+        idle_after=10.0, fill="share", weight=1, max_keys=100_000, deadline=0.05, on_failure="closed", revision=0
+    )
+
+
+@pytest.mark.parametrize(("seconds", "why"), [(0, ""), (True, ""), (1.0, "two\nlines")])
+def test_a_pause_without_a_time_or_of_two_lines_is_refused(seconds: Any, why: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        check_pause(seconds, why)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -55,6 +67,10 @@ def test_bounds_of_options_are_options(options: Any) -> None:
         ({"revision": 2**53}, ValueError, "revision must be from 0"),
         ({"revision": True}, TypeError, "revision must be a whole number, not True"),
         ({"revision": 0.5}, TypeError, "revision must be a whole number, not 0.5"),
+        ({"idle_after": True}, TypeError, "idle_after must be a number of seconds, not True"),
+        ({"idle_after": -0.5}, ValueError, "idle_after must be at least 0 seconds, not -0.5"),
+        ({"deadline": 0}, ValueError, "deadline must be more than 0 seconds"),
+        ({"weight": 0}, ValueError, "weight"),
         ({"mode": "off"}, ValueError, "mode"),
         ({"on_failure": "off"}, ValueError, "a failure policy is"),
     ],

@@ -222,6 +222,14 @@ def test_a_look_before_it_is_time_fetches_nothing() -> None:
     assert look < entry.reservoir.lifecycle.due() < 1.0
 
 
+def test_what_begins_later_is_looked_at_before_its_end() -> None:
+    entry = Entry()
+    gone = entry.join(5)
+    entry.grant(entry.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
+    entry.reservoir.leave(gone, 0.0)
+    assert entry.reservoir.lifecycle.due() == about(1.4)
+
+
 def test_at_a_bucket_that_was_short_nobody_looks() -> None:
     """What is refilled there is asked for at its pace."""
     entry = Entry(Quota(4000.0, 4000), sizer=FixedBatch(BATCH))

@@ -6,6 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.quota.failure_policy import CLOSED
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import DenialCache
+from batchlimit.reservoir.fallback import Fallback
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Waiter
 from tests.reservoir.entry import DEAD, Entry
@@ -35,6 +39,34 @@ def test_each_use_puts_that_off() -> None:
     assert entry.reservoir.at_rest_until == 1.9
 
 
+def may_have_a_refund_of_what_the_bucket_never_gave(entry: Entry) -> None:
+    entry.reservoir.state.fallback = fallback = Fallback(CLOSED)
+    fallback.unrefunded = 1
+
+
+def lost_an_answer(entry: Entry) -> None:
+    entry.reservoir.requests.lost_number = 1
+
+
+def goes_by_a_quota_that_the_bucket_told_of(entry: Entry) -> None:
+    entry.reservoir.admission.obey(Quota(50.0, 50))
+
+
+@pytest.mark.parametrize(
+    ("begin", "due"),
+    [
+        (lambda entry: None, 1.0),
+        (may_have_a_refund_of_what_the_bucket_never_gave, 10.0),
+        (lost_an_answer, 10.0),
+        (goes_by_a_quota_that_the_bucket_told_of, 10.0),
+    ],
+)
+def test_a_key_retires_soon_unless_it_knows_what_no_snapshot_keeps(begin: Callable[[Entry], None], due: float) -> None:
+    entry = empty()
+    begin(entry)
+    assert entry.reservoir.lifecycle.due() == due
+
+
 def is_waited_for(entry: Entry) -> None:
     entry.join(1)
 
@@ -60,6 +92,13 @@ def test_a_key_with_anything_to_do_is_not_left_alone(begin: Callable[[Entry], No
     begin(entry)
     assert entry.reservoir.at_rest_until == -math.inf
     assert entry.reservoir.lifecycle.due() < math.inf or entry.reservoir.state.queue
+
+
+def test_a_debt_is_asked_for_though_a_larger_cost_was_refused() -> None:
+    entry = Entry()
+    entry.reservoir.corrections.debit(5, 0.0)
+    entry.reservoir.state.denials = DenialCache.dry(0.3, 2, 0.0)
+    assert entry.reservoir.lifecycle.due() <= 0.0
 
 
 @pytest.mark.parametrize(
