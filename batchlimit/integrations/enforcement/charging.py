@@ -67,17 +67,16 @@ class Charging:
                 refusal = self._failed(rules, error, shadows)
             else:
                 if all(map(_is_allowed, decisions.values())):
-                    if "fallback" not in map(_source, decisions.values()) or not (closed := _closed(bill, decisions)):
+                    is_away = "fallback" in map(_source, decisions.values())
+                    refusal = (yield from self._taken_back(bill, decisions)) if is_away else None
+                    if refusal is None:
                         return self._charged(request, bill, decisions, shadows)
-                    for rule, key, cost in bill.charged:
-                        yield from self._correct(rule.name, key, cost, 0)
-                    refusal = self._refused_away(*closed, StoreUnavailable("the store is away", key=closed[1]))
-                    return Outcome(refusal, request=request, shadows=shadows)
-                short = next(key for key, decision in decisions.items() if not decision.allowed)
-                until = until or self.underway.patience()
-                if (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
-                    continue
-                refusal = self._over(rules, short, decisions[short], shadows)
+                else:
+                    short = next(key for key, decision in decisions.items() if not decision.allowed)
+                    until = until or self.underway.patience()
+                    if (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
+                        continue
+                    refusal = self._over(rules, short, decisions[short], shadows)
             if refusal is not None:
                 return Outcome(refusal, request=request, shadows=shadows)
             bill = Bill(rules)
@@ -145,6 +144,16 @@ class Charging:
             for key, quota in found.items()
         }
 
+    def _taken_back(self, bill: Bill, decisions: dict[str, Decision]) -> Steps[Refusal | None]:
+        """Take back what was charged if one of the rules admits nothing while the store is away; return a refusal."""
+        for rule, key, _ in bill.charged:
+            is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
+            if is_closed and decisions[key].source == "fallback":
+                for each, charged, cost in bill.charged:
+                    yield from self._correct(each.name, charged, cost, 0)
+                return self._closed(rule, key, StoreUnavailable("the store is away", key=key))
+        return None
+
     def _charged(
         self, request: Request, bill: Bill, decisions: dict[str, Decision], shadows: dict[str, Decision]
     ) -> Outcome:
@@ -208,13 +217,13 @@ class Charging:
         concerned = [each for each in rules if each[1] == error.key] or list(rules)
         for rule, key, _ in concerned:
             if rule.mode == "enforce" and (rule.on_failure is None or rule.on_failure.kind != "open"):
-                return self._refused_away(rule, key, error)
+                return self._closed(rule, key, error)
         for each in concerned:
             self._count_away(each[0], error)
             rules.remove(each)
         return None
 
-    def _refused_away(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
+    def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
         self._count_away(rule, error)
         return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
@@ -225,12 +234,3 @@ class Charging:
 
 def _names(some: Sequence[Charged]) -> list[str]:
     return [rule.name for rule, _, _ in some]
-
-
-def _closed(bill: Bill, decisions: dict[str, Decision]) -> tuple[Rule, str] | None:
-    """Return the first rule, with its key, that admits nothing while the store is away, which it is."""
-    for rule, key, _ in bill.charged:
-        is_closed = rule.on_failure is not None and rule.on_failure.kind == "closed" and rule.mode == "enforce"
-        if is_closed and decisions[key].source == "fallback":
-            return rule, key
-    return None
