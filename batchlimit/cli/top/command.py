@@ -19,7 +19,7 @@ from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
 from batchlimit.cli.output import AWAY, NOTHING_DONE, Row, cell, end, opened, say, show
 from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.sampler import BUDGET, Cost, Sampler
-from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, live
+from batchlimit.cli.top.screen import FRAME, ScreenScene, Sort, View, drawn, live, table_of
 
 Pages = Annotated[
     list[str] | None,
@@ -200,23 +200,20 @@ def top(
         before = look()
         time.sleep(interval)
         cost = look()
-        rows = [_sampled(row) for row in view.chosen(board.rows())[:count]]
+        chosen = view.chosen(board.rows())[:count]
     if output is not Output.TABLE:
-        show({"store": address, "looked": cost._asdict(), "keys": rows}, output)
+        show({"store": address, "looked": cost._asdict(), "keys": list(map(_sampled, chosen))}, output)
         return
-    show(rows, output, empty="no buckets: nobody asks, or the prefix is another one")
+    if chosen and sys.stdout.isatty():
+        console = Console(highlight=False)
+        console.print(table_of(chosen, view, console.width))
+    else:
+        show(list(map(_sampled, chosen)), output, empty="no buckets: nobody asks, or the prefix is another one")
     calls, ms = before.calls + cost.calls, before.ms + cost.ms
     say(f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen")
 
 
 def _sampled(row: boards.Row) -> dict[str, Any]:
-    return {
-        "key": row.key,
-        "quota": row.quota,
-        "used_per_second": round(row.used, 1),
-        "refused_per_second": round(row.refused, 1),
-        "shadow_refused_per_second": round(row.shadow, 1),
-        "level": round(row.level, 3),
-        "held": row.held,
-        "instances": row.instances,
-    }
+    rates = {"used": row.used, "refused": row.refused, "shadow_refused": row.shadow}
+    found = {"key": row.key, "quota": row.quota} | {f"{name}_per_second": round(rates[name], 1) for name in rates}
+    return found | {"level": round(row.level, 3), "held": row.held, "instances": row.instances}

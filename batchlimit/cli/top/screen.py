@@ -159,7 +159,7 @@ class ScreenScene(NamedTuple):
 def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width: int) -> RenderableType:
     """Return the whole screen of so many columns, with `room` rows at most."""
     shown = view.chosen(rows)
-    table = _table(shown[: max(1, room)], view, width)
+    table = table_of(shown[: max(1, room)], view, width)
     cost, clock = scene.cost, datetime.fromtimestamp(scene.at, UTC).strftime("%H:%M:%S UTC")
     sums = f"{len(rows):,} keys, {number(sum(row.used for row in rows))} used/s, "
     seen = "all buckets seen" if cost.part >= 1.0 else f"round of all buckets: {cost.part:.0%}"
@@ -173,7 +173,8 @@ def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width:
     return Group(heading, Text(""), table, _footing(len(shown), room, view))
 
 
-def _table(rows: Sequence[Row], view: View, width: int) -> Table:
+def table_of(rows: Sequence[Row], view: View, width: int) -> Table:
+    """Return rows with the columns that have room."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column(_title("KEY", Sort.KEY, view), ratio=1, no_wrap=True, overflow="ellipsis")
     shown = _columns(rows, view, width)

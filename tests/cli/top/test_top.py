@@ -132,6 +132,16 @@ def test_a_terminal_shows_a_screen_that_obeys_keys(environment: dict[str, str], 
         assert terminal.status() == 0
 
 
+def test_a_sample_at_a_narrow_terminal_has_a_row_for_each_key(
+    environment: dict[str, str], valkey_store: RedisStore
+) -> None:
+    key = "search:a-tenant-with-a-long-name@example.org"
+    use(valkey_store, key, 300)
+    with Terminal(environment, "top", "--once", "--interval", "0.1", columns=80) as terminal:
+        terminal.await_text("USED/S▼", key[:25], "…", "ms of the server")
+        assert terminal.status() == 0
+
+
 @pytest.mark.parametrize("columns", [40, 80, 100])
 def test_a_narrow_terminal_shows_keys_and_what_they_use_and_refuse(
     environment: dict[str, str], valkey_store: RedisStore, columns: int
