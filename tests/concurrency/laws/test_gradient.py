@@ -37,42 +37,6 @@ def test_a_step_follows_the_gradient(told: Sample, estimate: float) -> None:
     assert law.estimated_limit == estimate
 
 
-@pytest.mark.parametrize(
-    ("given", "told", "estimate"),
-    [
-        ({"maximum": 102}, sample(10), 102.0),
-        ({"minimum": 99}, drop(), 99.0),
-        ({"minimum": 97}, drop(), 98.0),
-        ({"maximum": 50}, sample(10), 50.0),  # an initial out of bounds stands until the first step
-        ({"minimum": 150}, drop(), 150.0),
-        ({"minimum": 150}, sample(10), 104.0),  # only what falls is held to the minimum
-        ({"initial": 4}, drop(), 4.0),  # 3.92: no less than may wait
-        ({"initial": 3, "maximum": 3}, sample(10), 4.0),
-        ({"initial": 5, "maximum": 5, "queue_size": 9}, drop(), 9.0),
-    ],
-)
-def test_the_bounds_yield_to_the_queue(given: dict[str, int], told: Sample, estimate: float) -> None:
-    law = hundred(**given)
-    law.update(told)
-    assert law.estimated_limit == estimate
-    assert isinstance(law.estimated_limit, float)
-
-
-def test_the_least_rtt_is_kept_where_the_limit_stays() -> None:
-    law = hundred()
-    limits(law, [sample(30, in_flight=0), sample(7, in_flight=0), sample(8, in_flight=0)])
-    assert law.rtt_noload_ns == 7 * MS
-    assert law.update(sample(28)) == int(0.8 * 100 + 0.2 * 54)
-
-
-def test_ratio_tolerance_and_smoothing_are_the_callers() -> None:
-    law = Gradient(initial=100, smoothing=0.5, tolerance=1.0, backoff_ratio=0.5, probe_interval=None, queue_size=4)
-    law.update(drop(10))
-    assert law.estimated_limit == 75.0
-    law.update(sample(12.5))
-    assert law.estimated_limit == 75 * 0.5 + 0.5 * (75 * 0.8 + 4)
-
-
 def test_a_step_to_the_same_limit_is_not_one_down() -> None:
     law = Gradient(initial=10, minimum=20, backoff_ratio=1.0)
     assert law.update(drop()) == 10

@@ -50,42 +50,6 @@ def test_windows_show_what_is_in_them() -> None:
     assert repr(filled(PercentileWindow(0.95, 9), [sample()])) == "<PercentileWindow of 1: p95>"
 
 
-def test_the_call_that_ends_after_the_window_closes_it() -> None:
-    law = Listener()
-    windowed = opened(law)
-    for at in range(0, 900, 100):
-        assert windowed.update(sample(2, at, at=at)) == 1
-    windowed.update(sample(2, 5, at=999))  # ends as the window does
-    assert law.told == []
-    assert windowed.update(Sample(999 * MS, 2 * MS + 11, 5)) == windowed.limit == 2
-    assert law.told == [Sample(999 * MS, 2 * MS + 1, 800)]
-
-
-def test_one_drop_in_a_window_is_one() -> None:
-    law = Listener()
-    windowed = opened(law)
-    for at in range(0, 1200, 100):
-        windowed.update(sample(2, dropped=at in (300, 500), at=at))
-    assert [each.dropped for each in law.told] == [True]
-
-
-@pytest.mark.parametrize(("calls", "told"), [(9, 0), (10, 1)])
-def test_a_window_of_few_calls_is_thrown_away(calls: int, told: int) -> None:
-    law = Listener()
-    windowed = opened(law)
-    for _ in range(calls - 1):
-        windowed.update(sample(2))
-    windowed.update(sample(2, at=1000))
-    assert len(law.told) == told
-    windowed.update(sample(2, at=2002.1))  # and a new one has begun
-    assert len(law.told) == told
-
-
-def test_at_nine_calls_a_window_nothing_ever_moves() -> None:
-    windowed = Windowed(AIMD(minimum=1, timeout=5))
-    assert {windowed.update(drop()._replace(start_ns=at * 112 * MS)) for at in range(1000)} == {20}
-
-
 @pytest.mark.parametrize(
     ("shortest", "given", "lasts"),
     [
@@ -110,18 +74,6 @@ def test_a_window_lasts_twice_its_shortest_call_within_bounds(
     assert law.told == []
     windowed.update(sample(1.001, at=shortest + lasts - 1))
     assert len(law.told) == 1
-
-
-def test_calls_shorter_than_the_least_rtt_are_left_out_dropped_ones_too() -> None:
-    law = Listener()
-    windowed = opened(law, min_rtt=0.001)
-    for _ in range(10):
-        windowed.update(Sample(0, MS, 5))
-        windowed.update(Sample(0, MS - 1, 9, True))
-    windowed.update(Sample(5000 * MS, MS - 1, 9))
-    assert law.told == []
-    windowed.update(Sample(5000 * MS, MS, 5))
-    assert law.told == [Sample(5000 * MS, MS, 5)]
 
 
 def test_the_least_rtt_is_a_tenth_of_a_millisecond_unless_told() -> None:
