@@ -112,13 +112,15 @@ def test_the_very_instant_at_which_tokens_are_there_is_soon_enough() -> None:
 
 
 def test_levels_of_another_quota_are_told_as_far_as_there_are_bandwidths() -> None:
-    assert view(2, TWO, level=10, levels=(30.0, 10.0)).levels(HUNDRED, 2, 0.0) == [32.0]
+    found = view(2, TWO, level=10, levels=(30.0, 10.0))
+    assert found.levels(HUNDRED, 2, 0.0) == [32.0]
+    assert found.fits_in(50, HUNDRED, 0.0) == about(0.2)
 
 
 @pytest.mark.parametrize(("now", "levels"), [(0.0, [32.0, 12.0]), (0.5, [82.0, 12.5]), (9.0, [100.0, 21.0])])
 def test_levels_are_those_of_now_with_what_is_held_here(now: float, levels: list[float]) -> None:
-    found = view(2, TWO, level=10, levels=(30.0, 10.0))
-    assert found.levels(TWO, 2, now) == about(levels)
+    found = view(2, TWO, 5.0, level=10, levels=(30.0, 10.0))
+    assert found.levels(TWO, 2, 5.0 + now) == about(levels)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,7 @@ def test_levels_are_those_of_now_with_what_is_held_here(now: float, levels: list
         (TWO, {"level": -1, "levels": (-1.0, 5.0)}, -math.inf),
         (TWO, {"level": -1, "levels": (5.0, -1.0)}, -math.inf),  # one second
         (Quota(0.5, 1), {"level": -1}, 2.0),
+        (HUNDRED, {"level": -1, "levels": (-200.0, -1.0)}, 2.0),  # an answer by another quota
     ],
 )
 def test_more_than_is_granted_for_later_is_a_pause(quota: Quota, told: dict[str, Any], paused_until: float) -> None:

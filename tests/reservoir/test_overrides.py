@@ -53,6 +53,7 @@ def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
     rules.looks_at = 1.0
     caller.grant(caller.fetch(caller.join(1), 0.5), 0.5, tokens=1, rules=-1)
     assert rules.heard == [9]
+    assert caller.fetch(caller.join(1), 1.0).ask.look, "from then on"
 
 
 def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:

@@ -109,6 +109,14 @@ def test_nobody_saves_turns_up() -> None:
     assert batch[0] not in queue
 
 
+def test_who_comes_alone_after_many_urgent_ones_has_no_turn_saved_up() -> None:
+    queue = WaitQueue()
+    joined(queue, 1000, URGENT)
+    serve(queue, 500)
+    (one,) = joined(queue, 1, 1)
+    assert one not in serve(queue, 5)
+
+
 def test_a_caller_that_was_served_in_vain_returns_to_its_place_in_its_line() -> None:
     queue = WaitQueue()
     joined(queue, 50, 1)

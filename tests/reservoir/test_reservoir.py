@@ -209,6 +209,17 @@ def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
         assert entry.held == 0
 
 
+def test_a_refund_that_is_too_little_for_who_waits_has_it_ask_at_once() -> None:
+    entry = Entry()
+    first, second = entry.join(2), entry.join(10)
+    entry.grant(entry.fetch(first), tokens=7, level=0)
+    entry.reservoir.state.denials = DenialCache.dry(0.5, 1, 0.0)
+    entry.woken()
+    assert entry.refund(2, 0.1) is None
+    assert entry.woken() == [second]
+    assert isinstance(entry.step(second, 0.1), Fetch)
+
+
 @pytest.mark.parametrize(("late", "trip"), [(0.0, 0.05), (0.02, 0.05), (0.3, 0.3), (0.9, 0.9), (60.0, 1.0)])
 def test_a_caller_who_wakes_too_late_has_the_next_lease_last_longer(late: float, trip: float) -> None:
     """A lease lasts at least twice as long as the bucket is told that an answer takes."""

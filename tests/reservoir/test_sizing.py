@@ -139,6 +139,21 @@ def test_a_sizer_that_makes_no_sense_is_an_error_where_it_is_made(
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (TimeBatch, {"seconds": 0, "plenty": 0}),
+        (FixedBatch, {"tokens": 0}),
+        (FractionBatch, {"fraction": 0}),
+        (FractionBatch, {"fraction": 1}),
+        (GrowingBatch, {"first": 1, "grow": 1, "shrink": 0}),
+        (GrowingBatch, {"shrink": 1}),
+    ],
+)
+def test_the_bounds_of_a_sizer_make_one(kind: Callable[..., object], arguments: dict[str, Any]) -> None:
+    kind(**arguments)
+
+
 class Says:
     """A sizer of the user's own."""
 
@@ -199,6 +214,12 @@ def test_demand_decays_by_e_in_a_kernel_of_silence() -> None:
     assert [demand.left(at) for at in (-1.0, 0.0, KERNEL)] == pytest.approx([before, before, before / math.e])
     demand.observe(0, KERNEL)
     assert demand.rate == pytest.approx(before / math.e)
+
+
+def test_one_call_is_not_repeated_demand() -> None:
+    demand = Demand(0.0)
+    demand.observe(5, 0.0)
+    assert [demand.is_repeated(cost) for cost in (4, 5)] == [True, False]
 
 
 def test_what_comes_at_one_instant_counts_as_if_it_had_come_within_a_kernel() -> None:

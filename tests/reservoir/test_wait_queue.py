@@ -20,7 +20,7 @@ from tests.reservoir.world import Waking, figures
 
 TOKEN = 0.25
 """Seconds in which one is refilled: binary fractions add up exactly."""
-DEADLINES = st.sampled_from([NO_WAIT, math.inf, *(each / 4 for each in range(40))])
+DEADLINES = st.one_of(st.just(NO_WAIT), st.just(math.inf), st.sampled_from([each / 4 for each in range(40)]))
 HORIZONS = st.one_of(
     st.sampled_from([NONE_LATE, ALL_LATE]),
     st.builds(lambda until, since: Horizon(until / 4, since / 4, TOKEN), st.integers(0, 40), st.integers(-40, 40)),
@@ -117,6 +117,34 @@ def test_the_first_late_waiter_is_not_one_that_is_just_in_time() -> None:
     assert both.line.first_late(now) is both.plain.claims[2]
 
 
+def test_a_debt_that_grew_is_ahead_of_those_behind_it() -> None:
+    both, horizon = Both(), Horizon(1.0, 0.0, TOKEN)
+    both.join(Waiter(1, 9.0, Waking()))
+    both.owe(3, 2)
+    for _ in range(2):
+        both.join(Waiter(1, 9.0, Waking()))
+    for _ in range(2):
+        both.check(horizon)
+        both.owe(5, 40)
+
+
+def test_all_are_late_also_who_would_wait_for_ever() -> None:
+    both = Both()
+    for _ in range(2):
+        both.join(Waiter(1, math.inf, Waking()))
+    both.check(ALL_LATE)
+
+
+def test_who_was_interrupted_before_it_was_in_the_line_of_its_priority_leaves_all_the_same() -> None:
+    line, urgent = WaitQueue(), Waiter(1, math.inf, Waking(), priority=10)
+    line.join(leader := Waiter(1, math.inf, Waking()))
+    urgent.number = line.last = 2
+    line.waiters[2] = urgent
+    assert line.ahead_of(urgent) == 0
+    line.withdraw(urgent)
+    assert list(line) == [leader]
+
+
 def test_a_tree_tells_how_many_waiters_are_in_it() -> None:
     depths = Depths([1, 2, 3], TOKEN)
     depths.update({number: Waiter(1, math.inf, NOBODY) for number in (1, 2, 3)})
@@ -145,7 +173,7 @@ def test_the_numbers_of_those_who_left_do_not_pile_up() -> None:
     for _ in range(200):
         line.join(waiter := Waiter(1, math.inf, Waking()))
         line.withdraw(waiter)
-    assert len(line._numbers) <= 2 * len(line) + 64
+        assert len(line._numbers) <= 2 * len(line) + 64
     assert (line.first, line.leader) == (debtor, leader)
 
 
@@ -171,9 +199,11 @@ def _leave(entry: Entry, waiter: Waiter, leader: Waiter) -> None:
 def test_a_leader_that_is_to_look_for_several_reasons_looks_once() -> None:
     line, leader = WaitQueue(), Waiter(1, math.inf, Waking())
     line.join(leader)
+    line.join(other := Waiter(1, math.inf, Waking()))
+    line.wake(other)
     for _ in range(3):
         line.wake_leader()
-    assert line.to_wake() == [leader]
+    assert line.to_wake() == [other, leader]
     line.wake_leader()
     assert line.to_wake() == [leader], "for what comes later it looks again"
 
