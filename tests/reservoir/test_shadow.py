@@ -164,7 +164,7 @@ def test_what_was_counted_stays_when_a_trial_ends() -> None:
         (Quota(0.5, 1), 3, [(0.0, 1), (0.0, 1), (0.0, 1)], [0, 1, 1]),  # parts of a token are carried on
         (Quota(0.5, 1), 3, [(0.0, 1), (0.0, -1)], [0, 0]),
         (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 10)], [0, 10]),  # a clock that steps back refills nothing
-        (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 0), (5.0, 1)], [0, 0, 1]),
+        (Quota(10.0, 10), 1, [(5.0, 60), (4.0, 0), (6.0, 10)], [0, 0, 0]),
         (Quota(10.0, 10), 1, [(0.0, 13), (0.0, -3), (0.0, 1)], [3, -3, 1]),  # what is taken back was not admitted
     ],
 )
