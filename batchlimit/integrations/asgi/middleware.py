@@ -220,7 +220,7 @@ class RateLimitMiddleware:
                 scope.setdefault(LATE_KEY, []).append(limits)
             await limits.run(self.app, scope)
         else:
-            scope[SHOWN] = outcome.shown
+            scope[SHOWN] = outcome.bill, outcome.left, outcome.decided, outcome.shadows  # `shown`, without its 200 ns
             await self.app(scope, receive, with_fields(send, outcome.headers) if outcome.headers else send)
 
     def statistics(self) -> EnforcementStatistics:

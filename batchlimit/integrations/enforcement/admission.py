@@ -168,7 +168,8 @@ class Enforcement(Generic[L]):
         None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
         was charged to nothing yet takes what is charged by tokens that are here.
         """
-        if not plan.tariff.rules:
+        tariff = plan.tariff
+        if not tariff.rules:
             return self._exempt(request) if plan is EXEMPT else self._unmatched(request)
         try:
             bill = plan.bill(identity)
@@ -179,10 +180,10 @@ class Enforcement(Generic[L]):
             left = self._limiter().take_leased(bill.costs)
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
             pass
-        next(plan.tariff.tally.matched)
+        next(tariff.tally.matched)
         if not left:
             return self._charging.charge(request, bill, timeout)
-        next(plan.tariff.tally.acquired)
+        next(tariff.tally.acquired)
         if bill.settled:
             self._charging.underway.begin(bill.settled)
         fields = bill.fields(left, self.fields)

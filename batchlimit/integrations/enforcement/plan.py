@@ -13,8 +13,6 @@ Charged = tuple[Rule, str, int]
 """A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
 Left = Mapping[str, tuple[int, Quota | None, int | None]]
 """What remains by key, the quota that holds (None: that of the rule), and which of its bandwidths binds."""
-
-
 _key, _price = itemgetter(1), itemgetter(1, 2)
 """Of a Charged: its key; its key and cost."""
 
