@@ -72,25 +72,6 @@ SEQUENCE = 1 << 14
 """Permits are numbered within a token of the store, up to so many; later ones have the last number."""
 
 
-class FencingTokens:
-    """The numbers of a key's permits: the store's token, which grows with each ask, and their order within it."""
-
-    __slots__ = ("_sequence", "last")
-
-    def __init__(self) -> None:
-        self.last = self._sequence = 0
-
-    def learn(self, token: int) -> None:
-        """Take over what the store told; an older token changes nothing."""
-        if token > self.last:
-            self.last, self._sequence = token, 0
-
-    def next(self) -> int:
-        """Return the number of the next permit."""
-        self._sequence = min(self._sequence + 1, SEQUENCE - 1)
-        return self.last * SEQUENCE + self._sequence
-
-
 class HeldSlots:
     """The slots under one lease, counted as the store does: all that were granted, and all that went back. Pure.
 
@@ -98,12 +79,14 @@ class HeldSlots:
     """
 
     __slots__ = (
-        "_allowance", "_granted", "_keep", "_leaving", "_most", "_tokens", "first_ask", "lease", "name", "places",
-        "returned",
+        "_allowance", "_granted", "_keep", "_leaving", "_most", "_sequence", "first_ask", "last", "lease", "name",
+        "places", "returned",
     )  # fmt: skip
 
-    def __init__(self, name: str, tokens: FencingTokens) -> None:
-        self.name, self._tokens, self.lease = name, tokens, SlotLease()
+    def __init__(self, name: str, last: int = 0, sequence: int = 0) -> None:
+        """The numbers of permits go on: by the store's `last` token, which grows with each ask, and within it."""
+        self.name, self.lease = name, SlotLease()
+        self.last, self._sequence = last, sequence
         self._granted = self.returned = 0
         self._leaving = 0  # slots that are free here, and go back with the next ask
         self.places: dict[Place, None] = {}
@@ -133,7 +116,8 @@ class HeldSlots:
 
     def take(self, claim: Claim | None, waiter: "SlotWaiter | None" = None) -> Place:
         """Let a permit have a slot that is free, or a waiter of that permit."""
-        place = Place(self.lease, self._tokens.next(), claim)
+        self._sequence = min(self._sequence + 1, SEQUENCE - 1)
+        place = Place(self.lease, self.last * SEQUENCE + self._sequence, claim)
         if waiter is not None:
             waiter.place = place
         self.places[place] = None  # no call since the line above: a signal handler that raises finds both done, or none
@@ -173,14 +157,15 @@ class HeldSlots:
 
     def hear(self, push: SlotPush) -> bool:
         """Take over what the store told without being asked; return whether it is for this lease."""
-        if push.instance != self.name or push.token < self._tokens.last:
+        if push.instance != self.name or push.token < self.last:
             return False
         self._granted = max(self._granted, push.granted)
         self._learn(push)
         return True
 
     def _learn(self, told: SlotReply | SlotPush) -> None:
-        self._tokens.learn(told.token)
+        if told.token > self.last:
+            self.last, self._sequence = told.token, 0
         self._keep = told.keep
         while len(self.places) > max(0, self.count):
             place, _ = self.places.popitem()

@@ -10,7 +10,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import Claim, FencingTokens, HeldSlots, Place, SlotLease
+from batchlimit.shared.held_slots import Claim, HeldSlots, Place, SlotLease
 from batchlimit.shared.line import Asks, Line, SlotWaiter
 
 _SECOND = 1_000_000_000
@@ -70,10 +70,10 @@ class LocalSlots:
     def __init__(self, key: str, shared: Shared, new_name: Callable[[], str], weight: int) -> None:
         self.key, self._shared, self._new_name, self._weight = key, shared, new_name, weight
         self.limit = shared.limit  # as this instance was told
-        self.line, self._tokens = Line(shared.queue), FencingTokens()
+        self.line = Line(shared.queue)
         # Places without a slot, of which nothing is promised; their lease is over in a forked child alone.
         self.outage, self.outage_lease = dict[Place, None](), SlotLease(math.inf)
-        self.asks, self.held = Asks(self.line), HeldSlots(new_name(), self._tokens)
+        self.asks, self.held = Asks(self.line), HeldSlots(new_name())
         self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False
         self.admitted = 0
@@ -226,7 +226,7 @@ class LocalSlots:
         if not (lease.is_over(now) if lease.until else unanswered):
             return []
         lost = list(self.held.places)
-        self.held = HeldSlots(self._new_name(), self._tokens)
+        self.held = HeldSlots(self._new_name(), self.held.last, self.held._sequence)
         self.due = now if self.line else math.inf
         return lost
 

@@ -117,15 +117,15 @@ SLOTS = [
     ),
     Break(
         "numbers of permits stand still",
-        "shared.held_slots:FencingTokens.next",
+        "shared.held_slots:HeldSlots.take",
         "min(self._sequence + 1,",
         "min(self._sequence,",
         "one slot",
     ),
     Break(
         "numbers of permits begin anew",
-        "shared.held_slots:FencingTokens.learn",
-        "self.last, self._sequence = token, 0",
+        "shared.held_slots:HeldSlots._learn",
+        "self.last, self._sequence = told.token, 0",
         "self._sequence = 0",
         "one slot",
     ),

@@ -507,7 +507,7 @@ class _Told:
             at: turn for turn, at in enumerate(sorted({each.since for each in scene.table._by_name.values()}))
         }
         self._next_token = max(scene.table.token + 1, (scene.now + scene.skew) // TICK)
-        tokens = {each.slots._tokens.last for each in scene.processes} | {self._next_token}
+        tokens = {each.slots.held.last for each in scene.processes} | {self._next_token}
         tokens |= {token for each in scene.post for token in _tokens_of(each)} | {scene.watch.most // SEQUENCE}
         self._ranks = {token: rank for rank, token in enumerate(sorted(tokens))}
         self.values = (
@@ -527,7 +527,7 @@ class _Told:
         return who, int(last) - int(number), 0
 
     def _process(self, process: Process) -> tuple[Any, ...]:
-        slots, held, asks, tokens = process.slots, process.slots.held, process.slots.asks, process.slots._tokens
+        slots, held, asks = process.slots, process.slots.held, process.slots.asks
         now, line = self._scene.now * 1000, process.slots.line
         lease = (held.lease.until and held.lease.until - now, held.lease.renewal - now, held.lease.ended)
         permits = [(each in held.places, each.lease is held.lease, is_lost(each, now)) for each in process.permits]
@@ -535,13 +535,13 @@ class _Told:
             (each.is_patient, each.asks < asks.sent, each.asks < asks._answered, each in line)
             for each in process.waiting
         ]
-        next_token = tokens.last * SEQUENCE + tokens._sequence + 1
+        next_token = held.last * SEQUENCE + held._sequence + 1
         return (
             held.count, held._leaving, held._most, held._keep, held._allowance, len(held.places),
             held.first_ask - now if held.lease.until == 0 else 0, "over" if is_over(lease) else lease,
             tuple(permits), tuple(waiting), len(line), asks._told,
             max(slots.due - now, -1), slots._is_closing, next_token > self._scene.watch.most,
-            self._ranks[tokens.last], max(0, tokens.last + 1 - self._next_token),
+            self._ranks[held.last], max(0, held.last + 1 - self._next_token),
             process.asking > 0, process.is_stopped, process.is_closed, process.name,
         )  # fmt: skip
 

@@ -32,7 +32,7 @@ from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.stores.memory_parts import MemorySlots
+from batchlimit.stores.memory_parts import Expiring, MemorySlots
 
 Shot = tuple[Any, Any]
 """An object, and what its fields, or its members, were."""
@@ -206,6 +206,22 @@ class _Pairs(_Plan):
         thing.update(was)
 
 
+class _Ending(_Plan):
+    """A dict of what ends; in which order it is looked at does not matter."""
+
+    def walk(self, walk: Walk, thing: Any) -> None:
+        if walk.photograph(thing, (list(thing.items()), thing._forgot_at)):
+            walk.values.append(len(thing))
+            for key in sorted(thing):
+                walk.see(key)
+                walk.see(thing[key])
+
+    def put(self, thing: Any, was: Any) -> None:
+        thing.clear()
+        items, thing._forgot_at = was
+        thing.update(items)
+
+
 class _Object(_Plan):
     """Fields that may change."""
 
@@ -336,7 +352,7 @@ _OBJECTS: dict[type, type[_Object]] = {
 _PLANS: dict[type, _Plan] = {
     dict: _Pairs(), list: _Members(), deque: _Members(), set: _Members(), Ask: _Numbered(), GiveBack: _Numbered(),
     tuple: _Value(lambda thing: thing, "tuple"), bytes: _Packed(), Spend: _Spent(), Quota: _Rate(),
-    Overrides: _Edition(),
+    Overrides: _Edition(), Expiring: _Ending(),
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotReply
-from batchlimit.shared.held_slots import SEQUENCE, FencingTokens, HeldSlots
+from batchlimit.shared.held_slots import SEQUENCE, HeldSlots
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -12,7 +12,7 @@ LEASE = 10
 
 def held(granted: int, busy: int, keep: int = -1, spare: int = 100, idle: int = 0) -> HeldSlots:
     """So many slots, of which so many are in use; `spare` more are free at the store, which heard of `idle` ones."""
-    slots = HeldSlots("a.1", FencingTokens())
+    slots = HeldSlots("a.1")
     ask = SlotAsk("a.1", limit=granted + spare, lease=LEASE * 1_000_000, idle=idle)
     slots.renew(ask, SlotReply(granted, 1, keep, False, granted, granted + spare, 1), START)
     for _ in range(busy):
@@ -75,13 +75,12 @@ def test_a_renewal_keeps_what_was_in_use_at_once_since_the_last_one() -> None:
 
 
 def test_permits_beyond_the_last_number_of_a_token_stay_below_the_next_token() -> None:
-    tokens = FencingTokens()
-    tokens.learn(7)
-    numbers = [tokens.next() for _ in range(SEQUENCE + 1)]
+    slots = HeldSlots("a.1", last=7)
+    numbers = [slots.take(None).token for _ in range(SEQUENCE + 1)]
     assert numbers == sorted(numbers)
     assert numbers[-1] == 7 * SEQUENCE + SEQUENCE - 1
-    tokens.learn(8)
-    assert numbers[-1] < tokens.next()
+    assert slots.hear(SlotPush("a.1", SEQUENCE + 2, 8, -1))
+    assert numbers[-1] < slots.take(None).token
 
 
 def test_tokens_fit_into_a_signed_64_bit_integer_until_2100() -> None:
@@ -121,7 +120,7 @@ def test_idle_slots_count_among_the_free_ones_of_which_a_part_stays() -> None:
 
 
 def test_a_slot_that_nobody_waits_for_any_more_goes_back_though_no_ask_was_answered() -> None:
-    slots = HeldSlots("a.1", FencingTokens())
+    slots = HeldSlots("a.1")
     assert not slots.is_contested
     assert slots.hear(SlotPush("a.1", 1, 1, -1))
     assert slots.surplus(is_closing=False) == 1

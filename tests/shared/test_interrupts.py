@@ -165,7 +165,7 @@ def test_a_waiter_that_has_a_place_since_an_interrupted_call_gets_no_second_one(
     world.leave("a", first)
     place = waiter.place
     slots.line.add(waiter)  # as if its removal had not been reached
-    told = SlotPush(slots.held.name, slots.held.count + 2, slots.held._tokens.last, -1)
+    told = SlotPush(slots.held.name, slots.held.count + 2, slots.held.last, -1)
     assert slots.hear(told, world.now) == [waiter]
     assert waiter.place is place
     assert slots.held.busy == 1
