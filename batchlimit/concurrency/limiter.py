@@ -42,9 +42,6 @@ class BaseLimiter(Unique):
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        law = Knee() if law is None else law
-        if isinstance(law, type) or not isinstance(law, Law):
-            raise TypeError(f"law must be a law, like Fixed(20), not {law!r}")
         if not isinstance(partitions, Partitions | None):
             raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {partitions!r}')
         if not isinstance(queue, Queue):
@@ -52,7 +49,7 @@ class BaseLimiter(Unique):
         check_functions(classify, bypass, clock)
         watchers = tuple(watchers)
         check_shedding(shedding, watchers)
-        law = prepared(law, clock, is_watched=bool(watchers))
+        law = prepared(Knee() if law is None else law, clock, is_watched=bool(watchers))
         self._locked_gate = LockedGate(
             law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, watchers=watchers, clock=clock
         )

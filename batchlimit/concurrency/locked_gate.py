@@ -38,8 +38,11 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
     """Return a law for a gate: it learns what watchers saw, and drains by the time of day, if the clock is a real one.
 
-    Raises ValueError for one that would stay still.
+    Raises ValueError for one that would stay still, and TypeError for what is no law.
     """
+    for each in (getattr(law, "law", law), law):  # what it wraps first
+        if isinstance(each, type) or not isinstance(each, Law):
+            raise TypeError(f"law must be a law, like Fixed(20), not {each!r}")
     if isinstance(law, Gitaly) and not is_watched:
         raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
     if isinstance(law, Knee) and clock is time.monotonic_ns:

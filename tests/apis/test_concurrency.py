@@ -25,7 +25,7 @@ from batchlimit import (
     RateLimited,
 )
 from batchlimit.concurrency import Outcome, Permit, Sample, Shedding
-from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Settable
+from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Periodic, Settable, Windowed
 from batchlimit.concurrency.permit import BasePermit
 from batchlimit.concurrency.watchers import LatencyWatcher
 from tests.awaiting import awaited
@@ -661,6 +661,8 @@ def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
     [
         (10, {}, r"law must be a law, like Fixed\(20\), not 10"),
         (AIMD, {}, "law must be a law"),
+        (Windowed(AIMD), {}, "law must be a law, like .*, not <class .*AIMD"),  # type: ignore[arg-type]
+        (Periodic(5), {}, r"law must be a law, like Fixed\(20\), not 5"),  # type: ignore[arg-type]
         (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
         (Fixed(1), {"classify": 3}, "classify must be a function, not 3"),
         (Fixed(1), {"bypass": 3}, "bypass must be a function, not 3"),

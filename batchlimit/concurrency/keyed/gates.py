@@ -86,7 +86,7 @@ class KeyedGates:
             lambda name, number, given: KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given)),
         )
         self._watchers = watchers
-        of_keys = [each for each in limits.values() if isinstance(each, Keyed)]
+        of_keys = [each if isinstance(each, Keyed) else Keyed(each) for each in limits.values()]
         self.watches_keys = any(each.watchers for each in of_keys)
         self.sheds = shedding is not None or any(each.shedding for each in of_keys)
         for each in of_keys:

@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit import Queue
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-from batchlimit.laws import AIMD, Fixed
+from batchlimit.laws import AIMD, Fixed, Gitaly
 
 LIMITS: dict[str, int | Keyed] = {"*": 1, "repo:*": 2, "repo:42": 3, "repo:4*": 4, "user:[ab]*": Keyed(5)}
 
@@ -43,6 +43,8 @@ def test_several_keys_are_acquired_in_the_order_of_the_limits() -> None:
         ({"a": True}, "a whole number, or makes a law, not True"),
         ({"a": "5"}, "a whole number, or makes a law, not '5'"),
         ({"a": Fixed(5)}, "give what makes one, since each key needs its own"),
+        ({"a": lambda: 5}, r"law must be a law, like Fixed\(20\), not 5"),
+        ({"a": Gitaly}, "needs watchers="),
         ({3: 5}, "names of type str"),
     ],
 )
