@@ -228,7 +228,6 @@ class Reservoir:
         if state.tokens.available:
             self.prefetch.set_watermark(now)
         if state.mode == "open":  # it was asked before that was known: its tokens go back
-            self.prefetch.stop()
             state.is_outdated = True
         self._wake_next()
 

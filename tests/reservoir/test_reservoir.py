@@ -209,6 +209,15 @@ def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
         assert entry.held == 0
 
 
+def test_who_asked_before_there_was_a_reservoir_asked_once() -> None:
+    before, entry, waiter = Entry(), Entry(), Waiter(1, NO_WAIT, Waking())
+    fetch = before.fetch(before.join(1, NO_WAIT))
+    assert entry.reservoir.adopt(waiter, fetch)
+    entry.grant(fetch, 1.0, 1, lease=1.0)
+    assert waiter.verdict is None, "the grant came too late, and it may ask once more"
+    assert entry.fetch(waiter, 1.0).ask.need == 1
+
+
 def test_a_refund_that_is_too_little_for_who_waits_has_it_ask_at_once() -> None:
     entry = Entry()
     first, second = entry.join(2), entry.join(10)
