@@ -81,10 +81,14 @@ class DormantKeys:
                 return KeySnapshot.unpack(packed)
         return None
 
-    def make_room(self, others: int) -> None:
-        """Forget keys, oldest shelf first, where they and the `others` are too many; eight at most at one time."""
+    def make_room(self, used: int, coming: int = 1) -> None:
+        """Forget keys, oldest shelf first, where they, those in use and the coming ones are too many.
+
+        As many as come at most, or eight: so too many become fewer, and no call takes long for that.
+        """
+        others = used + coming
         if self._at_most + others > self._most:
-            for _ in range(min(len(self) + others - self._most, _SHELVES)):
+            for _ in range(min(len(self) + others - self._most, max(coming, _SHELVES))):
                 self._drop_one()
 
     def forget_idle(self, now: float) -> float:

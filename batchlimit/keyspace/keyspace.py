@@ -98,7 +98,7 @@ class Keyspace(Generic[E]):
                 return entry
             self.let_go(entry)
         entry = self._make(name, self._reservoir(key, quota, self._clock(), self._dormant.take(place)))
-        self._dormant.make_room(len(self._entries) + 1)
+        self._dormant.make_room(len(self._entries))
         self._cache.enter(entry, self.evict)
         self._tallies.enter(entry)
         self._entries[place] = entry

@@ -131,7 +131,7 @@ class Spending(Generic[E]):
             self._answered(each)
             if each.snapshot is not None and each.place not in self._entries:
                 now, newer = self._clock(), self._dormant.take(each.place)
-                self._dormant.make_room(len(self._entries) + 1)
+                self._dormant.make_room(len(self._entries))
                 self._dormant.put(each.place, newer or each.snapshot, now)
 
     def clear(self) -> None:
@@ -195,7 +195,7 @@ class Spending(Generic[E]):
             self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
             if each.place not in self._entries:
                 kept[each.place] = each.packed(now)
-        self._dormant.make_room(len(self._entries) + len(kept))
+        self._dormant.make_room(len(self._entries), len(kept))
         return self._dormant.keep(kept, now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:

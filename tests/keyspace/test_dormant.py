@@ -79,7 +79,7 @@ def test_many_are_forgotten_a_few_at_a_time() -> None:
 def test_who_came_first_makes_room_first() -> None:
     """An eighth of them at a time: within it there is no order."""
     rest = filled(1000, most=1000)
-    rest.make_room(8)
+    rest.make_room(7)
     assert len(rest) == 992
     assert all(rest.take(f"key-{i}") is not None for i in range(125, 1000))
     assert len(rest) == 117
@@ -87,11 +87,19 @@ def test_who_came_first_makes_room_first() -> None:
 
 def test_too_many_leave_in_several_steps() -> None:
     rest = filled(100, most=100)
-    rest.make_room(50)
+    rest.make_room(49)
     assert len(rest) == 92
-    rest.make_room(8)
+    rest.make_room(7)
     assert len(rest) == 92
-    filled(0, most=5).make_room(10)
+    filled(0, most=5).make_room(9)
+
+
+def test_where_many_come_at_once_as_many_leave() -> None:
+    rest = filled(100, most=100)
+    rest.make_room(0, 20)
+    assert len(rest) == 80
+    rest.make_room(30, 5)
+    assert len(rest) == 72
 
 
 def test_the_garbage_collector_does_not_see_them() -> None:
@@ -150,7 +158,7 @@ def test_the_first_key_of_a_shelf_says_when_to_come_and_the_others_need_nobody()
     assert rest.keep({"b": packed}, 1.5, 1.5) == math.inf
     assert rest.keep({"c": packed}, 2.25, 2.25) == math.inf  # an eighth of the time later
     assert rest.keep({"d": packed}, 2.26, 2.26) == 12.26  # on a shelf of its own
-    rest.make_room(100)
+    rest.make_room(99)
     assert rest.keep({"e": packed}, 4.5, 4.5) == 14.5
     assert rest.keep({"f": packed}, 4.5, 20.0) == math.inf  # idle by now
 

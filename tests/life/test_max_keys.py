@@ -50,6 +50,13 @@ def test_a_flood_of_keys_leaves_no_more_than_that(api: Api, clock: Clock, most: 
     assert limiter.statistics().admitted == 300
 
 
+def test_so_does_a_flood_of_calls_for_many_keys(api: Api, clock: Clock) -> None:
+    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=50) as limiter:
+        for i in range(20):
+            assert all(limiter.decide_all({f"key-{i}-{n}": 1 for n in range(20)}).values())
+            assert limiter.statistics().keys <= 50
+
+
 def test_what_leaves_costs_no_call(api: Api, clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
