@@ -45,10 +45,10 @@ class AsyncSlowPath:
     async def spend_cold(self, costs: Any) -> dict[str, Decision] | None:
         """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
         registry, told = self._registry, None
+        registry.settle_in()  # first: the keys in use may be those of another loop
         if (charged := registry.memory.charge_hot(costs)) is None:
             return None
         try:
-            registry.settle_in()
             told = await registry.spends.all(charged.cold)
         finally:
             settled = registry.memory.settle(charged, told, registry.spends.refund)

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, Statistics
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.stores.memory import AsyncMemoryStore
@@ -53,6 +55,25 @@ async def spend(limiter: AsyncRateLimiter) -> int:
     while await limiter.try_acquire(KEY):
         spent += 1
     return spent
+
+
+async def test_nothing_is_taken_there_of_several_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter, taken = AsyncRateLimiter(MemoryStore(), TEN, sizer=FixedBatch(5)), list[str]()
+    assert await limiter.try_acquire(KEY)
+    assert limiter.statistics().held == 4
+
+    def take(entry: KeyEntry, _cost: int) -> float:
+        taken.append(entry.key)
+        return NO_WAIT
+
+    monkeypatch.setattr(KeyEntry, "take", take)
+    with pytest.raises(RuntimeError, match="in use on another event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(_of_two(limiter)))
+    assert taken == []
+
+
+async def _of_two(limiter: AsyncRateLimiter) -> None:
+    await limiter.decide_all({KEY: 2, "cold": 1})
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
