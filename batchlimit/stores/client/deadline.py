@@ -120,7 +120,8 @@ class RespSocket:
             try:
                 self._receive(until)
             except TimeoutError:
-                return None
+                if time.monotonic() >= until:  # else that was the socket's own timeout
+                    return None
         return message
 
     def _send(self, packed: bytes, until: float | None) -> None:

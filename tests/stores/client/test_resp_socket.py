@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import select
 import socket
 import threading
 import time
@@ -55,6 +56,26 @@ def test_a_push_message_is_no_reply() -> None:
     with pair() as (resp, _, far):
         far.sendall(b">2\r\n+invalidate\r\n*0\r\n:1\r\n")
         assert resp.exchange(b"ask", 1) == [1]
+
+
+class FirstInVain:
+    """A poll that ends at first before anything has come; only then something does."""
+
+    def __init__(self, poll: select.poll, arrive: Callable[[], object]) -> None:
+        self._poll, self._arrive = poll, [arrive]
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        if self._arrive:
+            self._arrive.pop()()
+            return []
+        return self._poll.poll(timeout)
+
+
+def test_who_listens_waits_for_longer_than_the_socket_has_patience() -> None:
+    with pair() as (resp, _, far):
+        resp._poll = FirstInVain(resp._poll, lambda: far.sendall(b"*1\r\n$4\r\nnews\r\n"))  # type: ignore[assignment]
+        assert resp.read(LONG) == [b"news"]
+        assert resp.read(0.0) is None
 
 
 def test_an_answer_may_be_larger_than_what_is_received_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
