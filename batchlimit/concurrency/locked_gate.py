@@ -52,7 +52,7 @@ def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
 
 def check_functions(classify: Classify, bypass: Bypass | None, clock: Callable[[], int]) -> None:
     """Raise TypeError for what cannot be called."""
-    for name, given in (("classify", classify), ("bypass", bypass or outcome_of), ("clock", clock)):
+    for name, given in (("classify", classify), ("bypass", outcome_of if bypass is None else bypass), ("clock", clock)):
         function(name, given)
 
 

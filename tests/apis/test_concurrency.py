@@ -665,6 +665,7 @@ def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
         (Periodic(5), {}, r"law must be a law, like Fixed\(20\), not 5"),  # type: ignore[arg-type]
         (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
         (Fixed(1), {"classify": 3}, "classify must be a function, not 3"),
+        (Fixed(1), {"bypass": False}, "bypass must be a function, not False"),
         (Fixed(1), {"bypass": 3}, "bypass must be a function, not 3"),
         (Fixed(1), {"clock": 3}, "clock must be a function, not 3"),
         (Fixed(1), {"queue": 5}, r"queue must be like Queue\(100\), not 5"),
