@@ -1,13 +1,13 @@
 """What a request is charged is remembered by the values in its keys, and by nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from batchlimit import Quota, RateLimiter
 from batchlimit.integrations.enforcement import Enforcer
 from batchlimit.integrations.enforcement.plan import Bill, Plans
-from batchlimit.integrations.headers import Fields
+from batchlimit.integrations.headers import Fields, Prepared
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
 from tests.integrations.enforcers import Make
@@ -119,3 +119,21 @@ def test_a_bill_tells_the_quota_that_holds_whether_it_is_remembered_or_not() -> 
             assert each.fields(left, fields) == fields.of(told)
         plan.remember(bill, identity)
     assert plan.bill(identity) is bill
+
+
+def test_who_comes_while_another_quota_is_written_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    assert plan is not None
+    bill, held = plan.bill(identity), Quota.parse("0/s")
+    bill.fields(dict.fromkeys(bill.costs, (3, None, None)), fields)
+    plan.remember(bill, identity)
+    left, found = dict.fromkeys(bill.costs, (0, held, None)), []
+
+    def keyed(prepared: Prepared, keys: Sequence[str]) -> tuple[bytes, bytes]:
+        monkeypatch.undo()
+        found.append(bill.fields(left, fields))  # by another thread
+        return prepared.keyed(keys)
+
+    monkeypatch.setattr(Prepared, "keyed", keyed)
+    found.append(bill.fields(left, fields))
+    assert found == [fields.of([(rule.name, held, key, 0, None) for rule, key, _ in bill.charged])] * 2

@@ -51,18 +51,20 @@ class Bill:
             self.costs = {each: sum(cost for _, key, cost in self.charged if key == each) for each in self.costs}
         self.tariff = tariff
         self.prepared: Prepared | None = None if tariff is None else tariff.prepared
-        self.keyed: tuple[bytes, bytes] | None = None  # `prepared` by the keys, where that is kept
+        self.keyed: tuple[Prepared, tuple[bytes, bytes]] | None = (
+            None  # and what it says of the keys, where that is kept
+        )
 
     def fields(self, left: Left, fields: Fields) -> list[Header]:
         """Return the header fields that tell of it, and of what remains by key."""
-        prepared = self.prepared
-        if prepared is None or (found := prepared.of(self.keys, left, None, self.keyed)) is None:
+        prepared, said = self.keyed or (self.prepared, None)
+        if prepared is None or (found := prepared.of(self.keys, left, None, said)) is None:
             rules = [(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key, _ in self.told]
             self.prepared = prepared = fields.prepare(rules)
             if self.tariff is not None:
                 self.tariff.prepared = prepared
             if self.keyed is not None:
-                self.keyed = prepared.keyed(self.keys)
+                self.keyed = prepared, prepared.keyed(self.keys)
             found = prepared.of(self.keys, left)
         return found or []
 
@@ -115,7 +117,7 @@ class RequestPlan:
             if len(self._bills) >= _MOST:
                 self._bills.clear()
             self._bills[of] = bill
-            bill.keyed = None if bill.prepared is None else bill.prepared.keyed(bill.keys)
+            bill.keyed = (prepared, prepared.keyed(bill.keys)) if (prepared := bill.prepared) else None
 
 
 EXEMPT = RequestPlan(Tariff((), (), Tally()), {}, {})
