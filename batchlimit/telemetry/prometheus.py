@@ -229,12 +229,15 @@ _paused = threading.local()
 
 def _before_fork() -> None:
     """Wait for the looks: prometheus-client has one lock for all counters, and in a child it would stay locked."""
-    _paused.deltas = [deltas for deltas in _living if deltas.lock.acquire(timeout=_PATIENCE)]
+    _paused.deltas = []
+    for deltas in _living:
+        if deltas.lock.acquire(timeout=_PATIENCE):
+            _paused.deltas.append(deltas)
 
 
 def _after_in_parent() -> None:
-    for deltas in _paused.deltas:
-        deltas.lock.release()
+    while _paused.deltas:
+        _paused.deltas.pop().lock.release()
 
 
 @atexit.register
