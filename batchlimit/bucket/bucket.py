@@ -11,28 +11,8 @@ here are theirs, and tests/lua holds the two copies against each other.
 
 import math
 
-from batchlimit.bucket.fair_share import (
-    FAR,
-    HEARD,
-    LATER,
-    LONGEST,
-    PACE,
-    REMEMBERED,
-    SILENT,
-    SLOWEST,
-    SOONEST,
-    ahead_of,
-    bands_of,
-    division,
-    lease_of,
-    lease_of_grant,
-    lease_of_spend,
-    pace_of,
-    quickest,
-    rounded,
-    spends,
-    waits_for,
-)
+from batchlimit.bucket import fair_share
+from batchlimit.bucket.fair_share import FAR, HEARD, LATER, LONGEST, PACE, REMEMBERED, SILENT, SLOWEST, SOONEST
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.bucket.spendable import InstanceEntry, Reserved, SpendableBucket
 from batchlimit.quota.quota import Quota
@@ -50,7 +30,7 @@ class Bucket(SpendableBucket):
 
     def take(self, quota: Quota, ask: Ask, now: int) -> Grant:
         """Lease whole tokens to one instance, from every bandwidth or from none, within the instance's fair share."""
-        self._refill_to(now, ask.instance, lease_of(self._bands))
+        self._refill_to(now, ask.instance, fair_share.lease_of(self._bands))
         instance = self._table.instances.get(ask.instance) or self._table.enter(ask.instance, self._now)
         if ask.seq < instance.seq:
             return self._grant(quota, instance, 0, 0, 0, 0)
@@ -88,7 +68,7 @@ class Bucket(SpendableBucket):
 
     def reset(self, now: int, *, forget: bool) -> tuple[float, ...]:
         """Fill up to what is leased; return the tokens there were. `forget`: the next asker's quota holds."""
-        self._refill_to(now, "", lease_of(self._bands))
+        self._refill_to(now, "", fair_share.lease_of(self._bands))
         before = self._told()
         if forget:
             self._reserved, self._since, self._rank, self._heard, self._paused = None, -FAR, (0, 0), None, None
@@ -120,11 +100,11 @@ class Bucket(SpendableBucket):
 
     @property
     def _gate(self) -> int:
-        return quickest(self._bands)
+        return fair_share.quickest(self._bands)
 
     @property
     def _pace(self) -> float:
-        pace = pace_of(self._bands, self._table.active)
+        pace = fair_share.pace_of(self._bands, self._table.active)
         return pace if self._paused is None else min(pace, SOONEST + LATER * max(0, self._now - self._paused))
 
     def _refill_to(self, now: int, own: str, every: float) -> None:
@@ -164,7 +144,7 @@ class Bucket(SpendableBucket):
         left, gate = self._left, self._gate
         self._levels[gate] += left * self._bands[gate].rate
         shares = [level / band.burst for band, level in self._each()]
-        self._quota, self._version, self._bands = quota, self._version + 1, bands_of(quota)
+        self._quota, self._version, self._bands = quota, self._version + 1, fair_share.bands_of(quota)
         shares += [min(1, *shares)] * len(self._bands)
         self._levels = [
             min(share * band.burst, max(0, band.burst - self._table.outstanding))
@@ -232,21 +212,21 @@ class Bucket(SpendableBucket):
 
     def _offer(self, instance: InstanceEntry, ask: Ask) -> tuple[int, int, int, float]:
         claims, need = self._table.claims(instance), ask.need
-        is_spent = spends(self._bands, claims)
+        is_spent = fair_share.spends(self._bands, claims)
         granted: float = ask.queued if is_spent else ask.want
         wait, told, accrued = 0.0, 0.0, math.inf
         foreign = self._reserved if self._reserved and self._reserved.name != ask.instance else None
         for band, whole in self._each():
             level = whole - (foreign.tokens if foreign else 0)
-            part, mine, fair = division(band, level, claims, self._now, need, is_spent)
-            ahead = ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
+            part, mine, fair = fair_share.division(band, level, claims, self._now, need, is_spent)
+            ahead = fair_share.ahead_of(band, level, part, mine, instance.held, self._table.outstanding)
             granted = min(granted, level, fair, max(ask.queued, ahead))
-            by_share, beside = waits_for(need, band, level, part, fair)
+            by_share, beside = fair_share.waits_for(need, band, level, part, fair)
             short = (need - whole) / band.rate
             if foreign and foreign.ends > self._now + short:  # else it takes nothing from the need
                 short = (need - level) / band.rate
             wait, told, accrued = max(wait, by_share), max(told, short, 0 if is_spent else beside), min(accrued, mine)
-        return max(0, math.floor(granted)), rounded(wait), rounded(told), accrued
+        return max(0, math.floor(granted)), fair_share.rounded(wait), fair_share.rounded(told), accrued
 
     def _later(self, instance: InstanceEntry, ask: Ask, wait: int, overweight: int) -> tuple[int, int]:
         max_wait = round(ask.max_wait * _SECOND)
@@ -257,26 +237,26 @@ class Bucket(SpendableBucket):
             return 0, 0
         granted: float = ask.queued
         claims, ahead = self._table.claims(instance), max(wait, math.ceil(min(self._pace, max_wait)))
-        is_spent = spends(self._bands, claims)
-        parts = [(*each, *division(*each, claims, self._now, ask.need, is_spent)) for each in self._each()]
+        is_spent = fair_share.spends(self._bands, claims)
+        parts = [(*each, *fair_share.division(*each, claims, self._now, ask.need, is_spent)) for each in self._each()]
         for band, level, part, _, fair in parts:
             flow = band.rate * ahead
             granted = min(granted, level + flow, fair + flow * part, band.burst - self._table.outstanding)
         tokens = math.floor(granted)
         if overweight > 0:
-            waits = [waits_for(tokens, band, level, part, fair)[0] for band, level, part, _, fair in parts]
-            ahead = rounded(max(waits))
+            waits = [fair_share.waits_for(tokens, band, level, part, fair)[0] for band, level, part, _, fair in parts]
+            ahead = fair_share.rounded(max(waits))
         return tokens, ahead
 
     def _lend(self, instance: InstanceEntry, ask: Ask, granted: int, starts: int) -> None:
-        is_spent = spends(self._bands, self._table.claims(instance))
+        is_spent = fair_share.spends(self._bands, self._table.claims(instance))
         waits = is_spent or granted == ask.queued
         trip = min(round(ask.round_trip * _SECOND), SLOWEST)
-        lease = lease_of_grant(list(self._each()), granted, trip, waits=waits, is_later=starts > self._now)
+        lease = fair_share.lease_of_grant(list(self._each()), granted, trip, waits=waits, is_later=starts > self._now)
         self._levels = [level - granted for level in self._levels]
         self._used += granted
         if is_spent and starts == self._now and instance.held == 0:
-            self._table.spend(instance, granted, starts, starts + lease_of_spend(self._bands, lease))
+            self._table.spend(instance, granted, starts, starts + fair_share.lease_of_spend(self._bands, lease))
         else:
             self._table.lend(instance, granted, starts, starts + lease)
 

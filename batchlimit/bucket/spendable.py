@@ -8,21 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from batchlimit.bucket.fair_share import (
-    ACTIVE,
-    FAR,
-    HEARD,
-    MARGIN,
-    OVER,
-    QUIET,
-    SETTLES,
-    SWEEP,
-    Band,
-    Claims,
-    bands_of,
-    lease_of,
-    rounded,
-)
+from batchlimit.bucket import fair_share
+from batchlimit.bucket.fair_share import ACTIVE, FAR, HEARD, MARGIN, OVER, QUIET, SETTLES, SWEEP, Band, Claims
 from batchlimit.bucket.messages import Spend, Spent
 from batchlimit.quota.quota import Quota
 
@@ -171,7 +158,7 @@ class SpendableBucket:
         self._since: int | None = None  # when the quota was set that the bucket obeys; None: not yet asked
         self._rank = 0, 0  # of that quota: rules, and revision
         self._heard: int | None = None  # when an instance of this rank asked for it; None: all agree, at rank 0
-        self._bands = bands_of(quota)
+        self._bands = fair_share.bands_of(quota)
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
         self._reserved: Reserved | None = None
@@ -191,7 +178,7 @@ class SpendableBucket:
         before, self._now = (self._levels[:], self._now, self._time), instant
         self._flow()
         wait = max((spend.cost - level) / band.rate for band, level in self._each())
-        told = Spent(wait <= 0, rounded(wait) / _SECOND if wait > 0 else 0.0, self._epoch, self._told())
+        told = Spent(wait <= 0, fair_share.rounded(wait) / _SECOND if wait > 0 else 0.0, self._epoch, self._told())
         self._levels, self._now, self._time = before
         return None if is_young and wait > 0 else told
 
@@ -216,7 +203,7 @@ class SpendableBucket:
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
         to_full = max((band.burst - level) / band.rate for band, level in self._each())
-        return max(math.ceil(to_full + lease_of(self._bands)) + MARGIN, self._known - self._now)
+        return max(math.ceil(to_full + fair_share.lease_of(self._bands)) + MARGIN, self._known - self._now)
 
     @property
     def _is_leased(self) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from batchlimit.base.setting import between, bounds, whole
+
 
 class Outcome(Enum):
     """How a call ended, as far as it tells about the load.
@@ -134,9 +136,11 @@ class EstimatingLaw:
 
     __slots__ = ("_estimate", "_keep", "_maximum", "_minimum", "_noload_ns", "_smoothing")
 
-    def __init__(self, initial: int, bounds: tuple[int, int], smoothing: float) -> None:
-        self._estimate, self._smoothing, self._keep = float(initial), smoothing, 1 - smoothing
-        self._minimum, self._maximum = map(float, bounds)
+    def __init__(self, initial: int, minimum: int, maximum: int, smoothing: float) -> None:
+        self._estimate = float(whole("initial", initial))
+        self._minimum, self._maximum = map(float, bounds(minimum, maximum))
+        self._smoothing = between("smoothing", smoothing, 0.0, 1.0, "(]")
+        self._keep = 1 - self._smoothing
         self._noload_ns: float = 0
 
     @property

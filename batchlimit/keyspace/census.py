@@ -50,7 +50,7 @@ class Tallies:
 
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
         """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
-        row = self._spends[self._policies.numbers[id(quota)]]
+        row = self._spends[self._policies[id(quota)]]
         row[0] += 1
         row[1] += tokens
         if is_lost:

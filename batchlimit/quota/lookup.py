@@ -16,33 +16,26 @@ OTHER = "other"
 NOTHING: Mapping[str, Quota] = MappingProxyType({})
 
 
-class _Numbers(dict[int, int]):
-    """Numbers of policies by the identity of their quotas; of any other quota the last one."""
-
-    last = 0
-
-    def __missing__(self, _identity: int) -> int:
-        return self.last
-
-
-class Policies:
+class Policies(dict[int, int]):
     """Which policy a key went by, as its quota tells: each entry of a mapping has a Quota of its own, by identity."""
 
-    __slots__ = ("_before", "names", "numbers")
+    __slots__ = ("_before", "names")
 
     def __init__(self, quotas: Mapping[str, Quota] | None = None, before: Mapping[str, Quota] = NOTHING) -> None:
         """Number the policies of these quotas; keys may still go by what stood under some of their names `before`."""
         known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
         self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
-        self.numbers = _Numbers({id(quota): number for number, (_, quota) in enumerate(known)})
-        self.numbers.last = len(self.numbers)
+        super().__init__({id(quota): number for number, (_, quota) in enumerate(known)})
         number = {name: number for number, name in enumerate(self.names)}
-        self.numbers.update({id(quota): number[name] for name, quota in before.items() if name in number})
+        self.update({id(quota): number[name] for name, quota in before.items() if name in number})
         self._before = before  # no other quota may get the identity of one of these
 
     def number(self, quota: Quota) -> int:
         """Return the number of the policy that has this quota in the code."""
-        return self.numbers[id(quota)]
+        return self[id(quota)]
+
+    def __missing__(self, _identity: int) -> int:
+        return len(self.names) - 1
 
 
 def policies_of(rule: Callable[[str], Quota]) -> Policies:

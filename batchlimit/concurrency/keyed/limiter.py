@@ -73,11 +73,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             The permit, held until it is completed.
 
         Raises:
-            ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
-            LimiterClosed: The limiter was closed.
-            TypeError: The key is no str, `timeout` no number, or `priority` of a call that is sheddable or has to wait
-                is no whole number.
-            ValueError: The key has no limit or is empty, or `timeout` is below 0.
+            ConcurrencyLimited, LimiterClosed: As `ConcurrencyLimiter.acquire`.
+            TypeError, ValueError: Also; or the key is no str, is empty, or has no limit.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)

@@ -80,8 +80,7 @@ class Gradient(EstimatingLaw):
         probe_interval: int | None = 1000,
         jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
-        first, limits = setting.whole("initial", initial), setting.bounds(minimum, maximum)
-        super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
+        super().__init__(initial, minimum, maximum, smoothing)
         self._queue_size = setting.by_limit("queue_size", queue_size)
         self._tolerance = setting.between("tolerance", tolerance, 1.0, math.inf, "[)")
         self._backoff_ratio = setting.between("backoff_ratio", backoff_ratio, 0.5, 1.0, "[]")
@@ -185,8 +184,7 @@ class Gradient2(EstimatingLaw):
         warmup: int = 10,
         tolerance: float = 1.5,
     ) -> None:
-        first, limits = setting.whole("initial", initial), setting.bounds(minimum, maximum)
-        super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
+        super().__init__(initial, minimum, maximum, smoothing)
         self._queue_size = setting.by_limit("queue_size", queue_size)
         self._factor = 2.0 / (setting.whole("long_window", long_window) + 1)
         self._warmup, self._count, self._sum = setting.whole("warmup", warmup), 0, 0.0

@@ -83,8 +83,7 @@ class Vegas(EstimatingLaw):
         probe_multiplier: int = 30,
         jitter: Callable[[], float] = lambda: 0.75,
     ) -> None:
-        first, limits = setting.whole("initial", initial), (1, setting.whole("maximum", maximum))
-        super().__init__(first, limits, setting.between("smoothing", smoothing, 0.0, 1.0, "(]"))
+        super().__init__(initial, 1, maximum, smoothing)
         self._alpha = setting.by_limit("alpha", alpha)
         self._beta = setting.by_limit("beta", beta)
         self._threshold = setting.by_limit("threshold", threshold)
