@@ -63,6 +63,12 @@ def test_who_asks_is_what_a_function_of_either_kind_says(site: Make, identify: A
     assert service.call(user=None).status_code == 503  # it raised
 
 
+def test_the_client_behind_a_trusted_proxy_is_limited_and_not_the_proxy(site: Make) -> None:
+    service = site(Rule("ip", "1/hour", key="ip:{ip}"), PROXIES=[PEER])
+    clients = ["203.0.113.1", "203.0.113.2", "8.8.8.8, 203.0.113.1"]
+    assert [service.call(x_forwarded_for=client).status_code for client in clients] == [200, 200, 429]
+
+
 async def _own_async(request: Any, refusal: Any) -> Any:
     return HttpResponse(f"calm down, {refusal.rules}", status=420)
 
