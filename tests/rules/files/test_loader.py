@@ -284,3 +284,10 @@ def test_one_name_of_an_identity_is_not_read_letter_by_letter() -> None:
 def test_a_missing_file_says_where_it_was_looked_for(read: Callable[[str], object]) -> None:
     with pytest.raises(FileNotFoundError, match=f"by its whole path, .* in {re.escape(os.getcwd())}: 'nowhere.toml'"):
         read("nowhere.toml")
+
+
+def test_of_two_rules_with_one_name_the_second_is_placed() -> None:
+    text = "\n".join(f'[[rules]]\nname = "{name}"\nquota = "1/s"\nkey = "{key}"' for name, key in ("ab", "xy", "az"))
+    with pytest.raises(RulesError, match="two rules have this name") as caught:
+        Rules.loads(text, format="toml")
+    assert caught.value.line == 10
