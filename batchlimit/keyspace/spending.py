@@ -95,7 +95,8 @@ class Spending(Generic[E]):
 
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
-        code, begun = self.code, list[KeySpend]()
+        begun: list[KeySpend] = []
+        code = self.code
         now = self._clock()  # after the code was read: no code is from later than that
         try:
             for key, cost in costs.items():

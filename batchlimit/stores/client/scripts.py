@@ -162,7 +162,8 @@ class SpendScript:
 
         An instant of the server (us) goes with it, from which on nothing is charged.
         """
-        latest, names = self._clocks.latest(server, within), list[str]()
+        latest = self._clocks.latest(server, within)
+        names: list[str] = []
         found: list[str | bytes] = [self._seen if look else "", "%d" % latest if latest < math.inf else ""]  # noqa: UP031
         for group in groups:
             size = len(group)
@@ -175,7 +176,8 @@ class SpendScript:
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
         """Return what became of the groups; they were `sent` then, by time.monotonic()."""
         self._clocks.hear(server, reply[1], sent)
-        at, found = 2, list[tuple[Spent, ...] | None]()
+        found: list[tuple[Spent, ...] | None] = []
+        at = 2
         for group in groups:
             spent = []
             for each in group:
