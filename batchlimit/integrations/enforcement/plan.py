@@ -51,9 +51,7 @@ class Bill:
             self.costs = {each: sum(cost for _, key, cost in self.charged if key == each) for each in self.costs}
         self.tariff = tariff
         self.prepared: Prepared | None = None if tariff is None else tariff.prepared
-        self.keyed: tuple[Prepared, tuple[bytes, bytes]] | None = (
-            None  # and what it says of the keys, where that is kept
-        )
+        self.keyed: tuple[Prepared, tuple[bytes, bytes]] | None = None  # with what it says of the keys, if that is kept
 
     def fields(self, left: Left, fields: Fields) -> list[Header]:
         """Return the header fields that tell of it, and of what remains by key."""
