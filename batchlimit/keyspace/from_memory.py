@@ -44,21 +44,32 @@ class FromMemory:
 
     def take_leased(self, costs: Mapping[str, int]) -> dict[str, Remains] | None:
         """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
-        found, is_enough = self._find(costs, self._clock())
-        if not is_enough:
-            return None
+        entries, now = self._entries, self._clock()
+        found: Found = []  # a call of list[...] takes 200 ns more
+        for key, cost in costs.items():  # as `_find` and `_take`, without their calls: each web request comes here
+            if (entry := entries.get(key)) is None or (cost is not ONE and (cost.__class__ is not int or cost < 1)):
+                return None
+            if not entry.tokens.has(cost, now):
+                return None
+            found.append((key, entry, cost))
         left: dict[str, Remains] = {}
         ends: list[float] = []
-        for key, entry, cost in found:  # one loop, for each request of a web application comes here
+        until = math.inf
+        for key, entry, cost in found:
             tokens, state = entry.tokens, entry.reservoir.state
-            if state.lease.borrowed or (end := _take(entry, cost)) == NO_WAIT:
+            if state.lease.borrowed:
+                break
+            end = next(tokens.lock_free, NO_WAIT) if cost is ONE else NO_WAIT
+            if end == NO_WAIT and (end := entry.take(cost)) == NO_WAIT:
                 break
             ends.append(end)
+            if end < until:
+                until = end
             view = state.view
             level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Forecast.remaining adds them up
             left[key] = level + here if level > 0 else here, state.quota, view.binding
         else:
-            if self._clock() < min(ends, default=math.inf):
+            if self._clock() < until:
                 return left
         self._put_back(found, ends)
         return None
