@@ -122,10 +122,11 @@ def test_forwarding_fields_that_nobody_trusts_are_told_once(
 
 
 @pytest.mark.parametrize("face", [each for each in FACES if each != "flask"])  # whose error handlers answer
-def test_an_own_answer_that_raises_is_a_refusal_all_the_same(
-    serving: Serving, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("own", [lambda request, refusal: 1 / 0, lambda request, refusal: {"error": "later"}])
+def test_an_own_answer_that_raises_or_is_none_is_a_refusal_all_the_same(
+    serving: Serving, caplog: pytest.LogCaptureFixture, own: Any
 ) -> None:
-    with serving([OFF], on_rejected=lambda request, refusal: 1 / 0) as served:
+    with serving([OFF], on_rejected=own) as served:
         reply = served.get("/hello")
     assert (reply.status, reply.fields["content-type"]) == (429, "application/problem+json")
     assert "on_rejected raised" in caplog.text

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
-from django.http import HttpResponse
+from django.http.response import HttpResponse, HttpResponseBase
 
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import give_back_permit
@@ -97,8 +97,10 @@ def _answering(request: Any, refusal: Refusal, called: Callable[..., Any]) -> St
     spare(request)
     if (own := configuration().on_rejected) is not None:
         try:
-            if response := (yield called(own)(request, refusal)):
+            if isinstance(response := (yield called(own)(request, refusal)), HttpResponseBase):
                 return response
+            if response is not None:
+                raise TypeError(f"it returned {response!r}, which is no response")
         except Exception as error:  # noqa: BLE001  told in the log
             if (hold := hold_of(request)) is not None:
                 hold.front.enforcer.counters.unanswered(refusal.rules, error)

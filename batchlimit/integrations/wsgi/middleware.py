@@ -101,12 +101,13 @@ class RateLimitMiddleware:
             give_back_permit(environ)
             if self._on_rejected is not None:
                 try:
-                    app: WSGIApp | None = self._on_rejected(environ, outcome.refusal)
+                    told: WSGIApp | None = self._on_rejected(environ, outcome.refusal)
+                    app = None if told is None else partial(told, environ)  # TypeError: it is no application
                 except Exception as error:  # noqa: BLE001  told in the log
                     self.front.enforcer.counters.unanswered(outcome.refusal.rules, error)
                     app = None
                 if app is not None:
-                    return app(environ, with_headers(start_response, outcome.refusal.fields))
+                    return app(with_headers(start_response, outcome.refusal.fields))
             return answer(outcome.refusal, environ, start_response)
         environ[SHOWN] = outcome.shown
         if outcome.charges:
@@ -147,9 +148,6 @@ def do_later(function: Callable[..., object], *arguments: Any) -> None:
     """
     with suppress(RuntimeError):  # the interpreter ends
         start_new_thread(function, arguments)
-
-
-_FAILED = 500
 
 
 def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -240,4 +238,4 @@ class WSGIExchange:
             ended(self._response(error, complete=complete))
 
     def _response(self, error: BaseException | None, *, complete: bool = False) -> Response:
-        return Response(self._status or _FAILED, self._told, error, complete, self._sent)
+        return Response(self._status or 500, self._told, error, complete, self._sent)
