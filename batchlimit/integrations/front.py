@@ -127,8 +127,8 @@ class Front(_Front[Enforcer]):
         super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
 
     def admit(
-        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None, *,
-        root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
+        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None,
+        *, root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
     ) -> Outcome:  # fmt: skip
         """Charge a request to all rules that apply, or to none of them.
 
@@ -167,8 +167,8 @@ class AsyncFront(_Front[AsyncEnforcer]):
         self.open, self.close = self.home.limiter, self.home.close
 
     async def admit(
-        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None, *,
-        root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
+        self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None,
+        *, root: str = "", is_answered: bool = False, timeout: float | None = 0.0,
     ) -> Outcome:  # fmt: skip
         """Charge a request to all rules that apply, or to none of them; as Front.admit."""
         headers = tuple(headers)

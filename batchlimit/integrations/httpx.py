@@ -212,10 +212,17 @@ def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) ->
 
 
 LimitedTransport.library = Library(
-    limiter=RateLimiter, outgoing=_call, answer=_response, status=attrgetter("status_code"),
-    body=lambda response: run(_body(response, _read, again)), close=methodcaller("close"), hold=_hold,
-)  # fmt: skip
+    limiter=RateLimiter,
+    outgoing=_call,
+    answer=_response,
+    status=attrgetter("status_code"),
+    body=lambda response: run(_body(response, _read, again)),
+    close=methodcaller("close"),
+    hold=_hold,
+)
 AsyncLimitedTransport.library = LimitedTransport.library._replace(
-    limiter=AsyncRateLimiter, body=lambda response: drive(_body(response, _async_read, _async_again)),
-    close=methodcaller("aclose"), hold=partial(_hold, is_async=True),
-)  # fmt: skip
+    limiter=AsyncRateLimiter,
+    body=lambda response: drive(_body(response, _async_read, _async_again)),
+    close=methodcaller("aclose"),
+    hold=partial(_hold, is_async=True),
+)

@@ -211,9 +211,15 @@ def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
 
 
 NiquestsAdapter.library = Library(
-    limiter=RateLimiter, outgoing=_call, answer=_answered, status=attrgetter("status_code"),
-    body=lambda response: run(_body(response)), close=methodcaller("close"), hold=_hold, later=_later,
-)  # fmt: skip
+    limiter=RateLimiter,
+    outgoing=_call,
+    answer=_answered,
+    status=attrgetter("status_code"),
+    body=lambda response: run(_body(response)),
+    close=methodcaller("close"),
+    hold=_hold,
+    later=_later,
+)
 AsyncNiquestsAdapter.library = NiquestsAdapter.library._replace(
     limiter=AsyncRateLimiter,
     answer=lambda request, answer: AsyncHTTPAdapter().build_response(

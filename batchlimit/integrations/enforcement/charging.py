@@ -17,11 +17,8 @@ from batchlimit.rules import Request, Rule, Unmade
 
 AGAIN = 1.0
 """Retry-After (s) while the store is away."""
-_is_allowed, _source, _remains = (
-    attrgetter("allowed"),
-    attrgetter("source"),
-    attrgetter("remaining", "quota", "binding"),
-)
+_is_allowed, _source = attrgetter("allowed"), attrgetter("source")
+_remains = attrgetter("remaining", "quota", "binding")
 
 
 def checked_cost(cost: object) -> int:
