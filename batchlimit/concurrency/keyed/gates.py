@@ -241,7 +241,7 @@ class KeyedGates:
     def _law(self, pattern: KeyPattern) -> Law:
         keyed = pattern.keyed
         if isinstance(keyed.limit, int):
-            return Fixed(keyed.limit)
+            return prepared(Fixed(keyed.limit), self.clock, is_watched=self._is_watched(keyed))
         if (shared := self._shared.get(pattern)) is not None:
             return shared
         law = prepared(keyed.limit(), self.clock, is_watched=self._is_watched(keyed))

@@ -74,7 +74,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
 
         Raises:
             ConcurrencyLimited, LimiterClosed: As `ConcurrencyLimiter.acquire`.
-            TypeError, ValueError: Also; or the key is no str, is empty, or has no limit.
+            TypeError, ValueError: As there; or the key is no str, is empty, or has no limit.
         """
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)

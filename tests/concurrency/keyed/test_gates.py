@@ -56,6 +56,26 @@ def test_a_key_in_use_outlives_ones_that_were_used_once() -> None:
     assert law.seen == 100
 
 
+class Busy:
+    """A watcher that always sees something."""
+
+    name = "busy"
+
+    def poll(self) -> str:
+        return "busy"
+
+
+@pytest.mark.parametrize("limit", [5, Keyed(5)], ids=["bare", "keyed"])
+def test_what_watchers_see_changes_no_fixed_limit_and_is_no_fault(
+    limit: int | Keyed, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KeyedConcurrencyLimiter({"*": limit}, watchers=[Busy()], every=1e6) as limiter, limiter.acquire("a"):
+        limiter._gates.poll()
+        limiter._gates.end_period(("busy",))
+        assert limiter._gates.find("a").limit == 5
+    assert caplog.text == ""
+
+
 class Counting(Fixed):
     """A law that counts its samples."""
 
