@@ -97,12 +97,12 @@ def check_limits(limits: Mapping[str, Quota | str], rules: Mapping[str, Rule]) -
     rule_of, found = by_name(rules), dict[str, CodeLimit]()
     for name, given in limits.items():
         if name in rules or (rule := rule_of(name)) is None:
-            problem = "a rule has this quota already" if name in rules else f"no rule has keys such as {shown(name)}"
-            raise RulesError(f"{problem}; rules have {', '.join(map(shown, rules))}", rule=name, field="limits")
+            why = "a rule has this quota already" if name in rules else "no rule has such keys"
+            raise RulesError(f"limit {shown(name)}: {why}; rules have {', '.join(map(shown, rules))}", field="limits")
         try:
             quota = given if isinstance(given, Quota) else Quota.parse(given)
         except (ValueError, TypeError) as error:
-            raise RulesError(str(error), rule=name, field="limits") from error
+            raise RulesError(f"limit {shown(name)}: {error}", field="limits") from error
         fitting("limits", rule.cost, quota, rule.name)
         found[name] = CodeLimit(quota, rule.on_failure, rule.mode)
     return found

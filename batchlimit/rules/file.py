@@ -206,7 +206,7 @@ class RuleFile(Unique):
         rules = loader.together(Rules, found, self._identities)
         if doubled := rules.limits.keys() & limits.keys():
             name = sorted(doubled)[0]
-            raise RulesError(f"{name!r} is limited by a rule already", source=self._path, rule=name, field="limits")
+            raise RulesError(f"{name!r} is limited by a rule already", source=self._path, field="limits")
         of_rule = by_name(rules.limits)  # what is said of some keys of a rule comes before what the rule says of all
         own = {name: limit for name, limit in limits.items() if of_rule(name) is not None}
         return FileContents(rules, CodeLimits({**own, **rules.limits, **limits}, revision))

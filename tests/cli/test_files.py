@@ -56,7 +56,7 @@ def test_the_first_problem_of_each_rule_and_limit_is_told_with_its_place(tmp_pat
     done = typed("check", str(good), str(bad))
     assert done.exit_code == 1
     assert [line.removeprefix(f"{bad}:") for line in done.stdout.splitlines()] == [
-        "4:18: rule 'search:*': quota '50/z': expected a unit (s, m, h, d or w) at column 4: 'z'",
+        "4:18: limit 'search:*': quota '50/z': expected a unit (s, m, h, d or w) at column 4: 'z'",
         "8:12: rule 'login': quota '5/month': expected a unit (s, m, h, d or w) at column 3: 'month'; write 5/30d",
         "16:1: rule 'all': a rule has no field 'csot': did you mean cost?",
     ]

@@ -67,8 +67,8 @@ def test_a_face_goes_by_them_and_its_fields_tell_of_them(form: str, tmp_path: An
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        ({"usr:pro:*": "9/h"}, "no rule has keys such as 'usr:pro:*'; rules have 'user:*:*'"),
-        ({"user:*": "9/h"}, "no rule has keys such as 'user:*'"),
+        ({"usr:pro:*": "9/h"}, "limit 'usr:pro:*': no rule has such keys; rules have 'user:*:*'"),
+        ({"user:*": "9/h"}, "limit 'user:*': no rule has such keys"),
         ({"user:*:*": "9/h"}, "a rule has this quota already"),
         ({"user:pro:*": "9/month"}, "expected a unit"),
         ({"user:pro:*": 9}, "9"),

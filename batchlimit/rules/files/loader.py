@@ -174,18 +174,18 @@ class Loader:
         return [self._rule(number, item) for number, item in enumerate(data["rules"])]
 
     def _limit(self, path: Path, given: object) -> CodeLimit:
+        name, found = f"limit {shown(path[1])}", dict[str, Any]()
         fields: Any = given if isinstance(given, dict) else {"quota": given}
-        self._check_fields(path, fields, ("quota", "on_failure", "mode"), "a limit", str(path[1]))
+        self._check_fields(path, fields, ("quota", "on_failure", "mode"), name)
         if "quota" not in fields:
-            raise self._error("the limit has no quota", self.place(path), str(path[1]), "quota")
-        found: dict[str, Any] = {}
+            raise self._error(f"{name} has no quota", self.place(path), None, "quota")
         for field, value in fields.items():
             where = (*path, field) if fields is given else path
             try:
-                found[field] = checked(field, self._converted(where, field, value, str(path[1])), None)
+                found[field] = checked(field, self._converted(where, field, value, None), None)
             except RulesError as error:
                 place = self._where(where, field, value, error.problem)
-                raise self._error(error.problem, place, str(path[1]), field) from error
+                raise self._error(f"{name}: {error.problem}", place, None, field) from error
         return CodeLimit(**found)
 
     def together(self, make: Callable[..., R], rules: list[Rule], identities: Iterable[str] | None) -> R:

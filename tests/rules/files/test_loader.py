@@ -214,9 +214,9 @@ def test_a_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> No
     ("text", "problems"),
     [
         ("", [(None, "there are no rules and no limits")]),
-        ("{limits: {a: 1/x}, rules: [{key: a}]}", [(1, "rule 'a'"), (1, "the rule has no name")]),
-        ("{rules: [{key: a}], limits: {a: 1/x}}", [(1, "the rule has no name"), (1, "rule 'a'")]),
-        ("limits:\n  a: 1/x\nrules:\n- key: a", [(2, "rule 'a'"), (4, "the rule has no name")]),
+        ("{limits: {a: 1/x}, rules: [{key: a}]}", [(1, "limit 'a'"), (1, "the rule has no name")]),
+        ("{rules: [{key: a}], limits: {a: 1/x}}", [(1, "the rule has no name"), (1, "limit 'a'")]),
+        ("limits:\n  a: 1/x\nrules:\n- key: a", [(2, "limit 'a'"), (4, "the rule has no name")]),
     ],
 )
 def test_all_that_is_wrong_is_told_in_the_order_of_the_file(text: str, problems: list[tuple[int | None, str]]) -> None:
