@@ -48,6 +48,12 @@ def first(reply: Sequence[Any]) -> int:
 class BaseRedisStore(Unique):
     """A store on a transport: one server, the primary that sentinels name, or a cluster."""
 
+    is_cluster: bool
+    """Whether it is a cluster, by the URL or the client."""
+    is_prompt: bool
+    """See Remote.is_prompt and AsyncRemote.is_prompt."""
+    spends_together: bool
+    """See Spender."""
     _transport: Any
     _of_cluster: ClassVar[Any]
     _api: ClassVar[Any]
@@ -66,7 +72,7 @@ class BaseRedisStore(Unique):
         self._inherited: object = None
         self._connect_timeout, self.is_prompt = 0.0, False
         self._use(client)
-        self.is_cluster = isinstance(client, self._of_cluster)  # by the URL or the client
+        self.is_cluster = isinstance(client, self._of_cluster)
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
         self.spends_together = not self.is_cluster

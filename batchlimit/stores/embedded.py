@@ -156,6 +156,9 @@ def _stop(owner: int, keeper: subprocess.Popen[bytes], directory: str) -> None:
 class _OnServer(BaseRedisStore):
     """A store with a server of its own, which starts with the store, and stops when the store is closed."""
 
+    url: str
+    """The URL by which other processes of this user use the same buckets, while this store lives."""
+
     def __init__(self, *, prefix: str = "batchlimit", connect_timeout: float = 1.0, deadline: float = 0.05) -> None:
         """Start a server and wait until it answers; for tasks too this blocks. The arguments are as of `from_url`.
 
@@ -164,7 +167,7 @@ class _OnServer(BaseRedisStore):
             StoreUnavailable: the server cannot run here.
         """
         self._server = EmbeddedServer()
-        self.url = self._server.url  # by which other processes of this user use the same buckets, while this lives
+        self.url = self._server.url
         try:
             address = read_url(self.url)
             connect = self._connector(address, connect_timeout, deadline)
