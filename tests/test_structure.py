@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_452,
+    "lines": 50_454,
     "functions": 3_824,
     "files": 325,
     "classes of one name": 10,

@@ -13,8 +13,9 @@ from rest_framework.request import Request as RestRequest
 from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations import asgi, django, fastapi, wsgi
 from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions
-from batchlimit.integrations.enforcement.outcome import in_shadow
+from batchlimit.integrations.enforcement.outcome import Outcome, in_shadow
 from batchlimit.integrations.enforcement.plan import Bill
+from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
 from tests.integrations.everywhere import FACES
 
@@ -51,6 +52,17 @@ def test_tokens_in_memory_are_told_too(serving: Callable[..., Any]) -> None:
             "all": (True, 1000000, 0, "local"),
             "each": (True, 1000000, 0, "local"),
         }
+
+
+def test_what_a_route_takes_of_the_same_key_by_memory_is_told_by_both_rules() -> None:
+    first, second = (Rule(name, "9/hour", key="all") for name in ("first", "second"))
+    by_store = Decision(True, 9, 8, 0.0, 400.0, "store", first.quota)
+    outcome = Outcome(bill=Bill([(first, "all", 1)]), left={"all": (8, None, None)}, decided={"all": by_store})
+    assert outcome.add(Outcome(bill=Bill([(second, "all", 1)]), left={"all": (7, None, None)}), Fields()) is None
+    assert {name: each.remaining for name, each in decisions({SHOWN: outcome.shown}).items()} == {
+        "first": 7,
+        "second": 7,
+    }
 
 
 def test_a_rule_in_shadow_mode_refuses_nobody_and_says_when_it_would(serving: Callable[..., Any]) -> None:

@@ -120,6 +120,8 @@ class Outcome:
         if other.refusal is not None:
             self.headers[:] = other.refusal.fields
             return other.refusal
+        if self.decided:  # of a key that was charged again what is left since then counts
+            self.decided = {key: each for key, each in self.decided.items() if key not in other.left}
         if other.decided:
             self.decided = {**(self.decided or {}), **other.decided}
         if other.shadows:
