@@ -252,6 +252,14 @@ def test_prompt_answers_make_leases_short_again_after_a_caller_woke_late() -> No
     assert trips == sorted(trips, reverse=True)
 
 
+def test_a_caller_who_wakes_too_late_is_served_by_what_came_meanwhile() -> None:
+    entry = Entry()
+    late = entry.join(1)
+    entry.grant(entry.fetch(late), tokens=1)
+    entry.grant(entry.fetch(entry.join(1), 1.5), 1.5, 3)
+    assert entry.step(late, 1.6) == Admit(2.5)
+
+
 def test_a_caller_who_wakes_too_late_is_first_again() -> None:
     entry = Entry()
     late, other = entry.join(2), entry.join(9)
