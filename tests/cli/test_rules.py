@@ -89,8 +89,8 @@ def test_a_dry_run_shows_the_live_buckets_that_would_obey(run: Run, admin: Admin
     done = run("set", "search:*", "20/s", "--dry-run", "-o", "json")
     told = json.loads(done.stdout)
     assert [(each["key"], each["before"], each["after"]) for each in told["touches"]] == [
-        ("search:ann", "3.6/h burst 100", "20/s"),
-        ("search:bob", "3.6/h burst 100", "20/s"),
+        ("search:ann", "100/100000s", "20/s"),
+        ("search:bob", "100/100000s", "20/s"),
     ]
     assert told["warnings"] == ["calls of more than 20 tokens would be refused; up to 100 fit now"]
     table = run("set", "search:*", "20/s", "--dry-run")
@@ -298,7 +298,7 @@ def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: Redis
     assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10
     run("set", "search:*", "20/s")
     shown = json.loads(run("get", "search:ann", "-o", "json").stdout)
-    assert (shown["quota"], shown["level"], shown["tokens"], shown["held"]) == ("3.6/h burst 100", 0.9, [90.0], 10)
+    assert (shown["quota"], shown["level"], shown["tokens"], shown["held"]) == ("100/100000s", 0.9, [90.0], 10)
     assert (shown["revision"], shown["override"]) == (42, "search:* 20/s")
     assert [(each["instance"], each["held"]) for each in shown["instances"]] == [("one", 10)]
     assert "one" in run("get", "search:ann").stdout
