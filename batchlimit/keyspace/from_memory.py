@@ -20,8 +20,8 @@ Found = list[tuple[str, Any, int]]
 """Keys, their entries, and what is to be spent at each."""
 
 
-class Charged(NamedTuple):
-    """What was taken of the keys in use, for one call, until when that counts, and its keys that are not in use."""
+class HotCharge(NamedTuple):
+    """One call's keys in use, whose tokens were taken, until when those count, and its keys that are not in use."""
 
     costs: Mapping[str, int]
     found: Found
@@ -83,7 +83,7 @@ class FromMemory:
             return self._denied(costs, now)
         return None if self._charge(found) is None else _told(found, now)
 
-    def charge_hot(self, costs: Any) -> Charged | None:
+    def charge_hot(self, costs: Any) -> HotCharge | None:
         """Charge the keys in use by tokens that are here; None: they have too few, or all are in use.
 
         To be followed by a spend at the others, and by `settle`.
@@ -91,13 +91,13 @@ class FromMemory:
         if costs.__class__ is not dict or not (cold := {key: costs[key] for key in costs if key not in self._entries}):
             return None
         if len(cold) == len(costs):  # as where each request is another user
-            return Charged(costs, [], [], cold)
+            return HotCharge(costs, [], [], cold)
         found, is_enough = self._find({key: costs[key] for key in costs if key not in cold}, self._clock())
         ends = self._charge(found) if is_enough else None
-        return None if ends is None else Charged(costs, found, ends, cold)
+        return None if ends is None else HotCharge(costs, found, ends, cold)
 
     def settle(
-        self, charged: Charged, told: dict[str, Decision] | None, undo: Callable[[Mapping[str, int]], None]
+        self, charged: HotCharge, told: dict[str, Decision] | None, undo: Callable[[Mapping[str, int]], None]
     ) -> dict[str, Decision] | None:
         """Return what to tell, by what became of the cold keys; where nobody is admitted, put back all that was taken.
 
