@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_454,
-    "functions": 3_824,
+    "lines": 50_378,
+    "functions": 3_813,
     "files": 325,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -5,35 +5,24 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from tenacity import AsyncRetrying
 
 from batchlimit.aio.call_timeout import CallTimeout, Countdown
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.statistics import Health
-from batchlimit.stores.optional import AsyncPausable, AsyncSpender, AsyncSpendSender, no_pauses
-from batchlimit.stores.outage import (
-    ANY,
-    Breaker,
-    Outages,
-    Probe,
-    Timeouts,
-    addressed,
-    log_unreachable,
-    too_late,
-    unavailable,
-)
-from batchlimit.stores.protocols import AsyncRemote, AsyncSender, AsyncStore
+from batchlimit.stores.guard import Guard
+from batchlimit.stores.optional import AsyncSpendSender
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.protocols import AsyncSender, AsyncStore
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class GuardedStore(Timeouts):
+class GuardedStore(Guard):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
     After three consecutive failures the circuit breaker of that part of the store opens. A task then probes the part:
@@ -42,14 +31,9 @@ class GuardedStore(Timeouts):
 
     def __init__(self, store: AsyncStore, deadline: float) -> None:
         super().__init__(store, deadline)
-        self._store = store
         self._inherited: object = None
-        self._remote = store if isinstance(store, AsyncRemote) else _AsyncWhole(store)
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
         self._spend_sender = store if isinstance(store, AsyncSpendSender) and self._remote.is_prompt else None
-        self._spender = store if isinstance(store, AsyncSpender) else None
-        self.spends = self._spender is not None
-        self.spends_together = self._spender is not None and self._spender.spends_together
         self._begin()
 
     def _begin(self) -> None:
@@ -57,18 +41,6 @@ class GuardedStore(Timeouts):
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
         self.sent: set[asyncio.Future[Any]] = set()  # what was sent in a turn of the loop, and has no answer yet
-
-    def __repr__(self) -> str:
-        return f"<Guard of {self._store!r}: {self._outages}>"
-
-    @property
-    def health(self) -> Health:
-        """How the store has been."""
-        return self._outages.health
-
-    async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
-        return await self.call(key, self._store.take, key, quota, ask)
 
     def send(self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]") -> bool:
         """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
@@ -132,27 +104,6 @@ class GuardedStore(Timeouts):
                 self._outages.answered(part)
         return found
 
-    async def spend(self, groups: Groups, look: bool) -> SpendReply:
-        """See AsyncSpender; only for a store that is one. The first key says which part of the store is asked."""
-        store = self._spender
-        assert store is not None
-        return await self.call(groups[0][0].key, partial(store.spend, look=look, within=self._deadline), groups)
-
-    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return await self.call(key, self._store.give_back, key, quota, back)
-
-    async def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return await self.call(key, self._store.peek, key, quota)
-
-    @property
-    def pauses(self) -> Any:
-        """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
-        if isinstance(self._store, AsyncPausable):
-            return self._store.pauses
-        raise no_pauses(self._store)
-
     def after_fork(self) -> None:
         """In a forked child: begin without tasks, and with closed circuit breakers."""
         self._inherited = (self._inherited, self._tasks, self.sent)  # never let go of: they are another loop's
@@ -210,10 +161,6 @@ class GuardedStore(Timeouts):
         except TimeoutError as error:
             raise too_late(self.address, seconds) from error
 
-    def _answered(self, part: str) -> None:
-        self._has_answered = True
-        self._outages.answered(part)
-
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         before = self._outages.breakers[part].error
         if self._is_stopped:  # it tells of our end
@@ -260,18 +207,3 @@ class GuardedStore(Timeouts):
             await AsyncRetrying(sleep=asyncio.sleep, **probe.retries)(look)
         if probe.is_needed:
             self._answered(probe.part)
-
-
-class _AsyncWhole:
-    """A store that is no AsyncRemote: it has one part, and is not prompt."""
-
-    is_prompt = False
-
-    def __init__(self, store: AsyncStore) -> None:
-        self._store = store
-
-    def part(self, key: str) -> str:
-        return ""
-
-    async def probe(self, key: str) -> None:
-        await self._store.peek(key, ANY)

@@ -17,7 +17,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait
-from batchlimit.stores.outage import MANY
+from batchlimit.stores.guard import MANY
 
 T = TypeVar("T")
 _PATIENCE = 1.0

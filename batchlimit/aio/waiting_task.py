@@ -10,7 +10,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
-from batchlimit.stores.outage import MANY
+from batchlimit.stores.guard import MANY
 
 if TYPE_CHECKING:
     from batchlimit.aio.key_entry import KeyEntry

@@ -13,13 +13,12 @@ from batchlimit.quota.overrides.override import Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, Fill, InstanceCount
 from batchlimit.reservoir.denial_cache import NO_DENIALS
-from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback
+from batchlimit.reservoir.fallback import NO_FALLBACK, Fallback, Trial
 from batchlimit.reservoir.lease import Lease
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.statistics import Figures
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 

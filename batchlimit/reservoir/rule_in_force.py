@@ -9,12 +9,11 @@ from batchlimit.quota.overrides.override import KeyRule, Mode
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
-from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket
+from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket, Trial
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import NoRules
 from batchlimit.reservoir.outage import borrow
 from batchlimit.reservoir.prefetch import Prefetch
-from batchlimit.reservoir.trial import Trial
 from batchlimit.reservoir.waiter import Verdict, Waiter
 
 

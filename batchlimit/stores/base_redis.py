@@ -26,7 +26,7 @@ from batchlimit.stores.client.scripts import (
     read_slots,
 )
 from batchlimit.stores.client.transport import Subscription
-from batchlimit.stores.outage import TO_CONNECT
+from batchlimit.stores.guard import TO_CONNECT
 
 # A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
 # fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot

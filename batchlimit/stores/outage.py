@@ -1,10 +1,10 @@
-"""How long a call of a store may take; and its outages: circuit breakers, probes, and their lines in the log."""
+"""The outages of a store: circuit breakers, probes, their lines in the log, and what a call raises."""
 
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from random import uniform
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenacity import RetryCallState, retry_if_exception, wait_exponential, wait_random
 
@@ -13,55 +13,7 @@ from batchlimit.base.histogram import Durations
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
-
-if TYPE_CHECKING:
-    from batchlimit.stores.protocols import AsyncStore, Store
-
-TO_CONNECT = 5
-"""Deadlines that a call may wait for a connection if the store answered before and does not fail now. It is probably
-there, so the call should not be refused; but a connection that hangs should not cost `connect_timeout`."""
-MANY = 64
-"""A fetch that brings so many times what one caller wants serves all callers that wait at the refill gate."""
-_PART = 1 / 8
-
-
-class Timeouts:
-    """The time that a guarded store gives its store: `deadline` seconds for an answer, and more for a connection."""
-
-    def __init__(self, store: "Store | AsyncStore", deadline: float) -> None:
-        self._addressed, self._deadline, self._connecting = store, deadline, 1.0
-        self._has_answered = False
-
-    def allow(self, connect_timeout: float) -> None:
-        """Give a store that has not answered yet, and each probe, so many seconds more: they may have to connect."""
-        self._connecting = connect_timeout
-
-    @property
-    def address(self) -> str:
-        """See Store.address."""
-        return self._addressed.address
-
-    @property
-    def deadline(self) -> float:
-        """How long (s) an answer may take."""
-        return self._deadline
-
-    @property
-    def longest(self) -> float:
-        """How long (s) a call may take, with a connection that has to be made first."""
-        return self._deadline + self._connecting
-
-    @property
-    def brief(self) -> float:
-        """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
-        return self._deadline * _PART
-
-    def _to_connect(self) -> float:
-        """Return how long a call may wait for a connection, on top of its deadline (s)."""
-        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
-
 
 SOON = 10.0
 """Seconds. A breaker that opens again sooner has relapsed: each relapse doubles the pause before the first probe."""
@@ -124,8 +76,6 @@ SELDOM = 3.0
 took 9.8 s."""
 WITHOUT = 1.0
 """Seconds between two probes where no prober can be started: each of them costs a caller a deadline."""
-ANY = Quota(1.0, 1)
-"""A quota for a `peek` that only shows whether the store answers."""
 BACKOFF = wait_exponential(multiplier=0.1, max=1.0) + wait_random(0.0, 0.1)
 """Seconds between two probes: 0.1, 0.2, 0.4, 0.8 and then 1. Up to 0.1 is added to each at random, so that processes
 that lost a store at the same time do not all probe it at the same time."""

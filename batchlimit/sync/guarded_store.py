@@ -10,31 +10,20 @@ from typing import TypeVar, TypeVarTuple
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
 from batchlimit.base.blocking import not_reentered, own_lock
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
-from batchlimit.stores.optional import Pausable, Pauses, Spender, no_pauses
-from batchlimit.stores.outage import (
-    ANY,
-    Breaker,
-    Outages,
-    Probe,
-    Timeouts,
-    addressed,
-    log_unreachable,
-    too_late,
-    unavailable,
-)
-from batchlimit.stores.protocols import Pipelined, Remote, Store
+from batchlimit.stores.guard import Guard
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.protocols import Pipelined, Store
 from batchlimit.sync.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class GuardedStore(Timeouts):
+class GuardedStore(Guard):
     """Calls a store so that each call returns, or raises StoreUnavailable, within `deadline` seconds.
 
     A call runs in the caller's thread if the store keeps the deadline itself (`is_prompt`), else in a DaemonPool.
@@ -45,15 +34,8 @@ class GuardedStore(Timeouts):
 
     def __init__(self, store: Store, deadline: float) -> None:
         super().__init__(store, deadline)
-        self._store = store
-        self._remote = store if isinstance(store, Remote) else _Whole(store)
         self._is_prompt = self._remote.is_prompt
-        # Which protocols it keeps is looked at once: to look takes 10 us.
-        self._pipelined = store if isinstance(store, Pipelined) else None
-        self._spender = store if isinstance(store, Spender) else None
-        self.is_pipelined = self._pipelined is not None and self._is_prompt
-        self.spends = self._spender is not None
-        self.spends_together = self._spender is not None and self._spender.spends_together
+        self.is_pipelined = isinstance(store, Pipelined) and self._is_prompt
         self._begin()
 
     def _begin(self) -> None:
@@ -63,51 +45,16 @@ class GuardedStore(Timeouts):
         self._outages = Outages(lambda: self.address, lambda: not_reentered(self._lock))
         self._stopped = threading.Event()
 
-    def __repr__(self) -> str:
-        return f"<Guard of {self._store!r}: {self._outages}>"
-
-    @property
-    def health(self) -> Health:
-        """How the store has been."""
-        return self._outages.health
-
-    def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
-        """See Store.take."""
-        return self.call(key, self._store.take, key, quota, ask)
-
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> Sequence[Grant | StoreUnavailable]:
         """See Pipelined; only for a store that is one. It never raises. A failure of all asks counts as one failure."""
-        store = self._pipelined
-        assert store is not None
         try:
-            outcomes = self.call(asks[0][0], store.take_many, asks)
+            outcomes: Sequence[Grant | StoreUnavailable] = self.call(asks[0][0], self._store.take_many, asks)
         except StoreUnavailable as error:
             return [error] * len(asks)
         for (key, _, _), each in zip(asks, outcomes, strict=True):
             if isinstance(each, StoreUnavailable):
                 self._outages.unserved(key, addressed(each, self.address))
         return outcomes
-
-    def spend(self, groups: Groups, look: bool) -> SpendReply:
-        """See Spender; only for a store that is one. The first key says which part of the store is asked."""
-        store = self._spender
-        assert store is not None
-        return self.call(groups[0][0].key, partial(store.spend, look=look, within=self._deadline), groups)
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return self.call(key, self._store.give_back, key, quota, back)
-
-    def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return self.call(key, self._store.peek, key, quota)
-
-    @property
-    def pauses(self) -> Pauses:
-        """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
-        if isinstance(self._store, Pausable):
-            return self._store.pauses
-        raise no_pauses(self._store)
 
     def after_fork(self) -> None:
         """In a forked child: begin without threads, and with closed circuit breakers."""
@@ -155,10 +102,6 @@ class GuardedStore(Timeouts):
             return self._pool.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise too_late(self.address, self._deadline) from error
-
-    def _answered(self, part: str) -> None:
-        self._has_answered = True
-        self._outages.answered(part)
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if not self._stopped.is_set() and self._outages.failed(part, error):
@@ -212,18 +155,3 @@ def _told(work: Callable[[*Ts], T], *args: *Ts) -> T:
         raise
     except Exception as error:
         raise unavailable(error) from error
-
-
-class _Whole:
-    """A store that is no Remote: it has one part, and is not prompt."""
-
-    is_prompt = False
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def part(self, key: str) -> str:
-        return ""
-
-    def probe(self, key: str) -> None:
-        self._store.peek(key, ANY)

@@ -16,7 +16,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.pages import Page
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
-from batchlimit.stores.outage import MANY
+from batchlimit.stores.guard import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from batchlimit.base.blocking import not_reentered, own_lock
-from batchlimit.bucket.messages import Spend
+from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Outcome, of_each
 from batchlimit.keyspace.spending import Spending
@@ -132,7 +132,7 @@ class SpendQueue:
 
     def _ask(self, groups: Sequence[Sequence[Spend]]) -> Sequence[Outcome]:
         try:
-            reply = self._store.spend(groups, self._spending.looks)
+            reply: SpendReply = self._store.spend(groups, self._spending.looks)
         except StoreUnavailable as error:
             self._store.spends_together &= error.code != "CROSSSLOT"
             return [of_each(error, groups)] * len(groups)

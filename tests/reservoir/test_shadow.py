@@ -8,7 +8,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.trial import Trial
+from batchlimit.reservoir.fallback import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules

@@ -1,0 +1,119 @@
+"""What the guarded stores of both APIs share: how long a call may take, and which calls there are."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from batchlimit.bucket.messages import Ask, GiveBack, Groups
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.statistics import Health
+from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
+from batchlimit.stores.outage import Outages
+from batchlimit.stores.protocols import AsyncRemote, Remote
+
+TO_CONNECT = 5
+"""Deadlines that a call may wait for a connection if the store answered before and does not fail now. It is probably
+there, so the call should not be refused; but a connection that hangs should not cost `connect_timeout`."""
+MANY = 64
+"""A fetch that brings so many times what one caller wants serves all callers that wait at the refill gate."""
+_PART = 1 / 8
+_ANY = Quota(1.0, 1)
+"""For a `peek` that only shows whether the store answers."""
+
+
+class Guard:
+    """Calls a store within `deadline` seconds, or some more where a connection has to be made, and past its breakers.
+
+    Its calls return what `call` of the API does: in a thread the outcome, in a task something to await.
+    """
+
+    call: Callable[..., Any]
+    """Calls a function of the store for a key."""
+    _outages: Outages
+
+    def __init__(self, store: Any, deadline: float) -> None:
+        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        self._has_answered = False
+        # Which protocols it keeps is looked at once: to look takes 10 us.
+        self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else _Whole(store)
+        self._spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
+        self.spends = self._spender is not None
+        self.spends_together: bool = getattr(self._spender, "spends_together", False)
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._store!r}: {self._outages}>"
+
+    def allow(self, connect_timeout: float) -> None:
+        """Give a store that has not answered yet, and each probe, so many seconds more: they may have to connect."""
+        self._connecting = connect_timeout
+
+    @property
+    def address(self) -> str:
+        """See Store.address."""
+        return str(self._store.address)
+
+    @property
+    def health(self) -> Health:
+        """How the store has been."""
+        return self._outages.health
+
+    @property
+    def deadline(self) -> float:
+        """How long (s) an answer may take."""
+        return self._deadline
+
+    @property
+    def longest(self) -> float:
+        """How long (s) a call may take, with a connection that has to be made first."""
+        return self._deadline + self._connecting
+
+    @property
+    def brief(self) -> float:
+        """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
+        return self._deadline * _PART
+
+    def take(self, key: str, quota: Quota, ask: Ask) -> Any:
+        """See Store.take."""
+        return self.call(key, self._store.take, key, quota, ask)
+
+    def spend(self, groups: Groups, look: bool) -> Any:
+        """See Spender; only for a store that is one. The first key says which part of the store is asked."""
+        return self.call(groups[0][0].key, partial(self._spender.spend, look=look, within=self._deadline), groups)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
+        """See Store.give_back."""
+        return self.call(key, self._store.give_back, key, quota, back)
+
+    def peek(self, key: str, quota: Quota) -> Any:
+        """See Store.peek."""
+        return self.call(key, self._store.peek, key, quota)
+
+    @property
+    def pauses(self) -> Any:
+        """The pauses of the store, without a guard: they are for `call`. TypeError: it has none."""
+        if (pauses := getattr(self._store, "pauses", None)) is None:
+            raise no_pauses(self._store)
+        return pauses
+
+    def _to_connect(self) -> float:
+        """Return how long a call may wait for a connection, on top of its deadline (s)."""
+        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
+
+    def _answered(self, part: str) -> None:
+        self._has_answered = True
+        self._outages.answered(part)
+
+
+class _Whole:
+    """A store that is no Remote: it has one part, and is not prompt."""
+
+    is_prompt = False
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def part(self, key: str) -> str:
+        return ""
+
+    def probe(self, key: str) -> Any:
+        return self._store.peek(key, _ANY)
