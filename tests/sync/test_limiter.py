@@ -14,6 +14,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.sync import key_entry
+from tests.nodes import await_fact
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -175,7 +176,7 @@ def test_a_client_of_its_own_is_closed_with_the_limiter(valkey: Server, prefix: 
         limiter.acquire(KEY)
         assert name in [each["name"] for each in client.client_list()]
         limiter.close()
-        assert name not in [each["name"] for each in client.client_list()]
+        await_fact(lambda: name not in [each["name"] for each in client.client_list()], "the server knows of the end")
 
 
 CALLS: dict[str, Callable[[RateLimiter], object]] = {
