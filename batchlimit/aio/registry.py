@@ -102,7 +102,7 @@ class Registry(BaseRegistry):
     def _leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
             raise RuntimeError("this limiter is in use on another event loop; make one limiter for each loop")
-        self.spends.queue.clear()
+        self.spends.clear()
         self._keyspace.spending.clear()
         for entry in self.entries.values():
             entry.die()

@@ -1,22 +1,37 @@
-"""Calls of tasks for keys that are not in use: they spend at the store, and no entry is made."""
+"""Calls of tasks for keys that are not in use: they spend at the store, and no entry is made.
+
+What is asked in one turn of the event loop goes in one call.
+"""
 
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextvars import Context
+from functools import partial
+from itertools import repeat
+from typing import Any
 
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.spend_queue import SpendQueue, Start
 from batchlimit.base.blocking import check_recursion_depth
 from batchlimit.base.decision import Decision
+from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waking import HEARTBEAT
+from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
+
+Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
+Call = tuple[Sequence[KeySpend], "asyncio.Future[Outcome]"]
+"""The spends of one caller, and what it waits for."""
+_MOST = 128
+"""Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 
 
 class Spends:
@@ -45,11 +60,17 @@ class Spends:
             start: starts a task.
         """
         self._spending, self._store, self._clock = spending, store, clock
-        self._find, self._check_open, self._idle = find, check_open, idle
-        self.queue = SpendQueue(store, spending, start, self._heard)
+        self._find, self._check_open, self._idle, self._start = find, check_open, idle, start
+        self.clear()
 
     def __repr__(self) -> str:
-        return f"<Spends by {self.queue!r}>"
+        return f"<Spends at {self._store!r}: {len(self._waiting)} wait>"
+
+    def clear(self) -> None:
+        """Forget what was not sent: its loop is closed."""
+        self._waiting: list[Call] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
+        self._lost_at = 0.0  # by its time: a signal handler that raised may have made it forget to
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
@@ -58,7 +79,7 @@ class Spends:
         outcome = await self._spend(begun)
         if outcome is None:
             return None
-        return begun[0] if is_charged(outcome) else await self._in_vain(begun[0], outcome, until, priority)
+        return begun[0] if begun[0].spent.is_charged else await self._in_vain(begun[0], outcome, until, priority)
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
@@ -86,8 +107,14 @@ class Spends:
         return self._spending.begin(costs)
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
-        """Ask the store, and take in what it says."""
-        answer = self.queue.spend(begun)
+        """Ask the store at the end of this turn of the loop, and return what it says."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Outcome] = loop.create_future()
+        self._waiting.append((begun, answer))
+        if loop is not self._loop or self._lost_at < loop.time():
+            loop.call_soon(self._flush, context=Context())
+            self._lost_at = loop.time() + HEARTBEAT
+            self._loop = loop  # last: a signal handler may raise between any two lines
         try:
             outcome = await answer
         except BaseException:
@@ -98,11 +125,71 @@ class Spends:
         self._check_open()  # whoever closes the limiter meanwhile fails its callers
         return outcome
 
-    def _heard(self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+    def _flush(self) -> None:
+        self._loop = None
+        waiting, self._waiting = self._waiting, []
         try:
-            in_time, idle_at = self._spending.settle(begun, outcome)
-            if idle_at < math.inf:
+            while waiting:
+                self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
+                del waiting[: len(portion)]
+        finally:
+            if waiting:
+                self._tell(zip(waiting, repeat(store_calls.CANCELLED)))
+
+    def _send(self, calls: Sequence[Call]) -> None:
+        """Send in this turn of the loop if it can be, else by a task."""
+        groups, looks = _groups(calls), self._spending.looks
+        try:
+            is_sent = self._store.send_spend(groups, looks, partial(self._told, calls))
+        except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
+            self._told(calls, store_calls.uncounted(error))
+            return
+        if not is_sent:
+            self._send_by_task(calls)
+
+    def _send_by_task(self, calls: Sequence[Call]) -> None:
+        work = store_calls.outcome(self._store.spend, _groups(calls), self._spending.looks)
+        try:
+            task = self._start(work)
+        except Exception as error:  # noqa: BLE001  a task factory of the user's own
+            self._told(calls, store_calls.uncounted(error))
+            return
+        task.add_done_callback(partial(self._done, calls))
+
+    def _done(self, calls: Sequence[Call], task: "asyncio.Task[Any]") -> None:
+        reply = store_calls.CANCELLED if task.cancelled() or task.exception() is not None else task.result()
+        if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
+            reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
+        self._told(calls, reply)
+
+    def _told(self, calls: Sequence[Call], reply: SpendReply | StoreUnavailable | None) -> None:
+        if reply is None:
+            self._send_by_task(calls)
+        elif isinstance(reply, StoreUnavailable):
+            self._store.spends_together &= reply.code != "CROSSSLOT"
+            self._tell(zip(calls, repeat(of_each(reply, _groups(calls)))))
+        else:
+            self._spending.hear(reply.rules)
+            self._tell(zip(calls, reply.groups, strict=True))
+
+    def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
+        """Settle calls, and wake their callers."""
+        kept: dict[str, bytes] = {}
+        try:
+            for (begun, answer), outcome in those:
+                self._settle(begun, answer, outcome, kept)
+        except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
+            asyncio.get_running_loop().call_soon(self._tell, those, context=Context())
+            raise
+        finally:
+            if (idle_at := self._spending.keep(kept)) < math.inf:
                 self._idle(idle_at)
+
+    def _settle(
+        self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome, kept: dict[str, bytes]
+    ) -> None:
+        try:
+            in_time = self._spending.hear_of(begun, outcome, kept)
         except BaseException:  # a signal handler of the user's own: the caller asks again
             if not answer.done():
                 answer.set_result(None)
@@ -129,3 +216,28 @@ class Spends:
             return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
         return await caller.result()
+
+
+def _portion(waiting: Sequence[Call], most: int) -> Sequence[Call]:
+    """Return the first of them, with no more buckets than that, or one call."""
+    calls = buckets = 0
+    for begun, _ in waiting:
+        buckets += len(begun)
+        if calls and buckets > most:
+            break
+        calls += 1
+    return waiting[:calls]
+
+
+def _groups(calls: Sequence[Call]) -> Groups:
+    return [[each.message for each in begun] for begun, _ in calls]
+
+
+def _answers(reply: object, calls: Sequence[Call]) -> bool:
+    """Whether it is an answer to all of these: a store of the user's own may say whatever it likes."""
+    if not isinstance(reply, SpendReply) or len(reply.groups) != len(calls):
+        return False
+    for told, (begun, _) in zip(reply.groups, calls, strict=True):
+        if told is not None and len(told) != len(begun):
+            return False
+    return True

@@ -3,8 +3,9 @@
 Tuples, for every miss makes some of them: an Ask as a frozen dataclass took 1.5 us, so it takes 0.3.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from batchlimit.quota.quota import Quota
 
@@ -137,6 +138,8 @@ class Spend(NamedTuple):
     revision: int = 0
 
 
+spend_of: Callable[[tuple[str, Quota, int, float, float, int, int]], Spend] = partial[Any](tuple.__new__, Spend)
+"""Makes a Spend of a tuple of all of its fields, in three fifths of the time."""
 Groups = Sequence[Sequence[Spend]]
 """Spends, in groups of which each is charged whole or not at all."""
 
@@ -161,6 +164,10 @@ class Spent(NamedTuple):
     retry_after: float
     epoch: int
     levels: tuple[float, ...]
+
+
+spent_of: Callable[[tuple[bool, float, int, tuple[float, ...]]], Spent] = partial[Any](tuple.__new__, Spent)
+"""Makes a Spent, as `spend_of` does a Spend."""
 
 
 class SpendReply(NamedTuple):

@@ -13,7 +13,7 @@ import random
 import time
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from hashlib import blake2s
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote
@@ -155,7 +155,8 @@ class Fields:
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
         secret = os.urandom(16) if secret is None else secret
-        self._partitions = blake2b(digest_size=_PARTITION_BYTES, key=secret[:64]) if self._draft else None
+        # Of a secret the first 32 bytes count. Its blocks are half as long as those of blake2b, and so are most keys.
+        self._partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret[:32]) if self._draft else None
         self._chance, self._wall = chance, wall
         self._policies: dict[tuple[str, Quota], Policy] = {}  # of a function, each key has an equal quota of its own
 
@@ -211,7 +212,7 @@ class Prepared:
         self,
         rules: Sequence[tuple[str, Quota, int | None]],
         policy_of: Callable[[str, Quota], Policy],
-        partitions: blake2b | None,
+        partitions: blake2s | None,
         legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
     ) -> None:
         self._partitions, self._legacy = partitions if rules else None, legacy if rules else None

@@ -44,7 +44,7 @@ class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
     __slots__ = (
-        "__weakref__", "code", "demand", "epoch", "key", "level", "message", "place", "sent", "snapshot", "spent",
+        "__weakref__", "code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent",
     )  # fmt: skip
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
@@ -68,26 +68,27 @@ class KeySpend:
         self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
         self.demand, self.snapshot = demand, snapshot
         self.spent = _UNHEARD
-        self.level = 0  # whole tokens in the bucket, once it was heard of
 
     def __repr__(self) -> str:
         return f"<KeySpend of {self.message.cost}: {self.spent}>"
 
-    def hear(self, spent: Spent) -> None:
-        """Take in what came of it."""
-        self.spent, self.level = spent, math.floor(min(spent.levels))
+    @property
+    def level(self) -> int:
+        """Whole tokens in the bucket, as it told."""
+        return math.floor(min(self.spent.levels))
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         trip = (self.snapshot is not None and self.snapshot.round_trip) or now - self.sent  # the first is good enough
-        epoch, cost = self.spent.epoch, self.message.cost
-        return pack(now, self.demand.rate, self.demand.at, cost, epoch, self.level, 0.0, trip, now)
+        spent, demand = self.spent, self.demand
+        level = math.floor(min(spent.levels))
+        return pack(now, demand.rate, demand.at, self.message.cost, spent.epoch, level, 0.0, trip, now)
 
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""
         quota, levels = self.message.quota, self.spent.levels
         binding = binding_of(levels, quota) if quota.also else None
-        return decision(quota, self.level, 0.0, "store", binding, levels)
+        return decision(quota, math.floor(min(levels)), 0.0, "store", binding, levels)
 
     def fetch(self, instance: str, number: int) -> Fetch:
         """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""

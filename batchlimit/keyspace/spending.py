@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
-from batchlimit.bucket.messages import Spend
+from batchlimit.bucket.messages import spend_of
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
@@ -109,22 +109,43 @@ class Spending(Generic[E]):
                 self.end(begun)
 
     def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
-        """Take in what became of spends.
+        """Do what `hear_of` and `keep` do, for the spends of one call, and return what both do."""
+        kept: dict[str, bytes] = {}
+        outcome = self.hear_of(begun, outcome, kept)
+        return outcome, self.keep(kept)
 
-        Returns:
-            What became of them, which is None where it came too late to be of use; and the instant at which to come and
-            forget a key (inf: no need).
+    def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, kept: dict[str, bytes]) -> Outcome:
+        """Take in what became of spends, and return it; None: it came too late to be of use.
+
+        What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
         now = self._clock()
         if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
             outcome = None
         if isinstance(outcome, tuple):
             for each, spent in zip(begun, outcome, strict=True):
-                each.hear(spent)
+                each.spent = spent
             if is_charged(outcome):
-                return outcome, self._keep(begun, now)
+                for each in begun:
+                    self._answered(each)
+                    self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
+                    kept[each.place] = each.packed(now)
+                return outcome
         self.end(begun)
-        return outcome, math.inf
+        return outcome
+
+    def keep(self, kept: dict[str, bytes]) -> float:
+        """Remember keys that were spent at just now; return the instant at which to forget one (inf: no need)."""
+        if not kept:
+            return math.inf
+        now, used = self._clock(), self._entries
+        if now >= self._counts_at:
+            self._instance.count.learn(1, now)
+            self._counts_at = now + _COUNTED
+        if not used.keys().isdisjoint(kept):
+            kept = {place: packed for place, packed in kept.items() if place not in used}
+        self._dormant.make_room(len(used), len(kept))
+        return self._dormant.keep(kept, now, now)
 
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
@@ -176,7 +197,8 @@ class Spending(Generic[E]):
             epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
         ):
             fill = first_fill(self._options.fill, int(snapshot.active_instances))
-        message = Spend(name, quota, cost, now - code.rank.since, fill, in_force.edition, code.rank.revision)
+        rank = code.rank
+        message = spend_of((name, quota, cost, now - rank.since, fill, in_force.edition, rank.revision))
         begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
         self._in_flight[place] = ref(begun)
         return begun
@@ -184,20 +206,6 @@ class Spending(Generic[E]):
     def _answered(self, spend: KeySpend) -> None:
         if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
             del self._in_flight[spend.place]
-
-    def _keep(self, begun: Sequence[KeySpend], now: float) -> float:
-        """Count spends that were charged, and remember their keys; return when to forget one (inf: no need)."""
-        if now >= self._counts_at:
-            self._instance.count.learn(1, now)
-            self._counts_at = now + _COUNTED
-        kept: dict[str, bytes] = {}
-        for each in begun:
-            self._answered(each)
-            self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
-            if each.place not in self._entries:
-                kept[each.place] = each.packed(now)
-        self._dormant.make_room(len(self._entries), len(kept))
-        return self._dormant.keep(kept, now, now)
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket.

@@ -35,7 +35,7 @@ def check_key(key: object) -> str:
         raise TypeError(f"a key must be a str, not {shown(key)}{hint}")
     if not key:
         raise ValueError("a key must not be empty: ''")
-    return _encodable("key", key)
+    return key if key.isascii() else _encodable("key", key)
 
 
 def check_cost(cost: object, largest: int, key: str) -> int:

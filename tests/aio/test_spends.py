@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, FailurePolicy, LimiterClosed, Quota, StoreUnavailable
-from batchlimit.aio import spend_queue
-from batchlimit.aio.spend_queue import SpendQueue
+from batchlimit.aio import spends
+from batchlimit.aio.spends import Spends
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Groups, SpendReply
@@ -107,6 +107,7 @@ async def test_what_is_asked_in_one_turn_goes_in_one_call(make: Make) -> None:
     limiter = limiter_on(till)
     assert await all_of(limiter, "abcde") == [True] * 5
     assert till.calls == [[["a"], ["b"], ["c"], ["d"], ["e"]]]
+    assert (limiter.statistics().keys, limiter._entries) == (5, {})
     told = await asyncio.gather(limiter.decide("a", 2), limiter.decide_all({"x": 1, "y": 2}))
     assert (told[0].remaining, {key: each.remaining for key, each in told[1].items()}) == (7, {"x": 9, "y": 8})
     assert till.calls[1:] == [[["a"], ["x", "y"]]]
@@ -139,7 +140,7 @@ async def test_callers_of_one_key_are_charged_one_after_the_other(make: Make) ->
 
 
 async def test_no_call_has_more_buckets_than_others_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spend_queue, "_MOST", 3)
+    monkeypatch.setattr(spends, "_MOST", 3)
     till = Till()
     limiter = limiter_on(till)
     calls: list[Any] = [limiter.decide_all(dict.fromkeys("vwxyz", 1)), *map(limiter.try_acquire, "ab")]
@@ -340,7 +341,7 @@ async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
     till = Sender()
     limiter = limiter_on(till)
     assert await limiter.try_acquire("a")
-    queue = limiter._registry.spends.queue
+    queue = limiter._registry.spends
     queue._loop, queue._lost_at = asyncio.get_running_loop(), virtual_loop().time() + HEARTBEAT
     forgotten = asyncio.create_task(limiter.try_acquire("b"))
     await asyncio.sleep(2 * HEARTBEAT)
@@ -456,13 +457,13 @@ async def test_a_server_that_lost_the_scripts_spends_all_the_same(valkey: Server
 @pytest.mark.real_time
 async def test_a_thousand_tasks_make_few_calls(valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    send = SpendQueue._send
+    send = Spends._send
 
-    def noted(queue: SpendQueue, some: Any) -> None:
+    def noted(queue: Spends, some: Any) -> None:
         sizes.append(len(some))
         send(queue, some)
 
-    monkeypatch.setattr(SpendQueue, "_send", noted)
+    monkeypatch.setattr(Spends, "_send", noted)
     limiter = AsyncRateLimiter.from_url(valkey.url, Quota(0.001, 1), prefix=prefix, sizer=FixedBatch(1))
     assert sum(await asyncio.gather(*[limiter.try_acquire(f"key-{n % 500}") for n in range(1000)])) == 500
     assert sum(sizes) == 1000

@@ -382,7 +382,7 @@ BREAKS = {
         ),
         Break(
             "spends are not counted",
-            "keyspace.spending:Spending._keep",
+            "keyspace.spending:Spending.hear_of",
             "self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)",
             "pass",
             "one spends",

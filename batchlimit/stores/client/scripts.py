@@ -17,7 +17,7 @@ from typing import Any
 import hiredis
 from redis.exceptions import InvalidResponse
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent, spent_of
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
@@ -189,7 +189,7 @@ class SpendScript:
                     levels += tuple([level / 1000 for level in reply[at:ends]])
                     at = ends
                 if verdict != _ELSE:
-                    spent.append(Spent(verdict == _CHARGED, wait / _SECOND, epoch, levels))
+                    spent.append(spent_of((verdict == _CHARGED, wait / _SECOND, epoch, levels)))
             found.append(tuple(spent) if len(spent) == len(group) else None)
         return SpendReply(reply[0], found)
 
