@@ -14,7 +14,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.pages import Page
+from batchlimit.keyspace.census import Page
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.stores.guard import MANY

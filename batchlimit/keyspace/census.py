@@ -1,52 +1,161 @@
-"""What all keys of one limiter did, by policy: those that are gone, and those in use, however many there are."""
+"""What all keys of one limiter did, by policy: those that are gone, and those in use, however many there are.
+
+Those in use lie in pages, which are counted one at a time: no count takes hold of all keys at once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
-from operator import add
+from operator import add, sub
+from typing import TYPE_CHECKING, Protocol
 
 from batchlimit.base.histogram import Durations, Histogram
-from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages
 from batchlimit.quota.lookup import OTHER, Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import NO_FALLBACK
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
+from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures, PolicyStatistics
 
+if TYPE_CHECKING:
+    from batchlimit.base.blocking import OwnLock
+
+SIZE = 512
+"""Keys of one page: they are read in about a quarter of a millisecond. Then other threads have their turn."""
+COUNTS, GAUGES = 6, 3
+"""Of the figures of a key the first six count what happened, as does all from the tenth to the last but one."""
+NOTHING: Figures = (0,) * 14
+_LOOKS = 3
+"""A loop may let an entry go while another thread looks at its page: that looks again, so many times at most."""
 _RARE = (1, 3, 4, 5, 7, 8, 10, 11, 12)
 """The places of those figures that are 0 at nearly every key."""
 _TRIES = 100
 """So many times another thread gets a turn to end a move of tokens that it had begun."""
 
 
-class Tallies:
-    """What is counted of the keys of one limiter: their pages, and the spends that needed no entry."""
+class Counted(Protocol):
+    """A key entry."""
 
-    __slots__ = ("_pages", "_policies", "_spends", "_waits", "enter", "leave")
+    reservoir: Reservoir
+    page: "Page"
+    """Belongs to the pages."""
+
+    @property
+    def lock(self) -> "OwnLock | None":
+        """Held while it is read; None: nobody can be kept out."""
+        ...
+
+
+class Page:
+    """Some key entries of one policy, and the sum of what those did that have left this page.
+
+    A key entry stays on its page. So the counts of a page never fall, and neither does a sum over all pages, though
+    entries leave while it is made.
+    """
+
+    __slots__ = ("_begun", "_entries", "_left", "_past", "number")
+
+    def __init__(self, number: int) -> None:
+        """`number` is that of the policy."""
+        self.number = number
+        self._entries: dict[Counted, KeyState] = {}  # the states too: to look for them costs a count the most
+        self._past = NOTHING
+        self._begun = self._left = 0  # how many entries began to leave, and how many have left
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def enter(self, entry: Counted) -> None:
+        """Add an entry."""
+        self._entries[entry] = entry.reservoir.state
+        entry.page = self
+
+    def leave(self, entry: Counted) -> None:
+        """Remove an entry, once, and keep what it did. No signal handler raises within the last four lines."""
+        if entry not in self._entries:
+            return
+        with entry.lock or nullcontext():
+            figures = entry.reservoir.state.figures()
+        past = tuple(map(add, self._past, done_of(figures)))
+        self._begun += 1
+        del self._entries[entry]
+        self._past = past
+        self._left = self._begun
+
+    def come(self, entry: Counted) -> None:
+        """Add an entry that another page has counted so far."""
+        done = done_of(entry.reservoir.state.figures())
+        self._past = tuple(map(sub, self._past, done))  # it is in the figures of the entry as well
+        self.enter(entry)
+
+    def look(self) -> tuple[Mapping[Counted, KeyState], Figures]:
+        """Return the entries on the page at one moment, with their states, and the sum of those that were gone by then.
+
+        An entry that leaves later keeps its figures: so each is counted once.
+        """
+        left, found = self._left, (self._entries.copy(), self._past)
+        for _ in range(_LOOKS):
+            if left == self._begun:
+                break
+            left, found = self._left, (self._entries.copy(), self._past)
+        return found
+
+
+def done_of(figures: Figures) -> Figures:
+    """Return the figures of a key, without those that only say what is here now."""
+    return (*figures[:COUNTS], *(0,) * GAUGES, *figures[COUNTS + GAUGES : -1], 0)
+
+
+class Tallies:
+    """What is counted of the keys of one limiter: their pages, and the spends that needed no entry.
+
+    Each method requires that nobody else calls one, and `renumber` that nobody counts.
+    """
+
+    __slots__ = ("_policies", "_roomy", "_spends", "_waits", "pages")
 
     def __init__(self, policies: Policies) -> None:
-        self._policies, self._pages = policies, Pages(policies)
-        self.enter, self.leave = self._pages.enter, self._pages.leave
+        self._policies = policies
+        self.pages: list[Page] = []
+        self._roomy: list[list[Page]] = [[] for _ in policies.names]  # by policy, those that are not full
         self._waits: dict[int, list[Durations]] = {}  # the first counts on; the others are of names that are gone
         self._spends = [[0, 0, 0] for _ in policies.names]  # by policy: how many, their tokens, buckets begun anew
 
+    def enter(self, entry: Counted) -> None:
+        """Put a new entry on a page of its policy that has room."""
+        self._roomy_of(self._policies.number(entry.reservoir.state.code)).enter(entry)
+        self._see_room(entry.page)
+
+    def leave(self, entry: Counted) -> None:
+        """Remove an entry, once; what it did stays counted."""
+        page = entry.page
+        was_full = len(page) == SIZE
+        page.leave(entry)
+        if was_full and len(page) < SIZE:
+            self._roomy[page.number].append(page)
+
     def move(self, entry: Counted, quota: Quota) -> None:
-        """Have a key go on with what it did left where it was counted; from now on it is counted by this quota."""
-        self._pages.move(entry, self._policies.number(quota))
+        """Have a key counted by this quota from now on; what it did stays counted where it was. Requires its lock."""
+        if entry.page.number != (number := self._policies.number(quota)):
+            self.leave(entry)
+            self._roomy_of(number).come(entry)
+            self._see_room(entry.page)
 
     def renumber(self, policies: Policies) -> None:
         """Count by other policies; those of before that have no name among them are "other" from now on."""
         numbers = {name: number for number, name in enumerate(policies.names)}
         to = [numbers.get(name, len(numbers) - 1) for name in self._policies.names]
-        before, self._spends = self._spends, [[0, 0, 0] for _ in numbers]
-        for new, row in zip(to, before, strict=True):
-            self._spends[new] = list(map(add, self._spends[new], row))
-        self._policies = policies
+        spends, roomy = [[0, 0, 0] for _ in numbers], list[list[Page]]([] for _ in numbers)
+        for new, row, pages in zip(to, self._spends, self._roomy, strict=True):
+            spends[new] = list(map(add, spends[new], row))
+            roomy[new] += pages
+        self._policies, self._spends, self._roomy = policies, spends, roomy
         known, self._waits = self._waits, {}
         for old, some in known.items():
             self._waits.setdefault(to[old], []).extend(some)
-        self._pages.renumber(policies, to)
+        for page in self.pages:
+            page.number = to[page.number]
 
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
         """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
@@ -69,7 +178,18 @@ class Tallies:
         waits = {
             number: reduce(Histogram.plus, map(Durations.read, some)) for number, some in list(self._waits.items())
         }
-        return Census(self._policies, rows, list(self._pages.all), waits)
+        return Census(self._policies, rows, list(self.pages), waits)
+
+    def _roomy_of(self, number: int) -> Page:
+        roomy = self._roomy[number]
+        if not roomy:
+            roomy.append(Page(number))
+            self.pages.append(roomy[-1])
+        return roomy[-1]
+
+    def _see_room(self, page: Page) -> None:
+        if len(page) == SIZE:
+            self._roomy[page.number].pop()  # the last one: that is where entries go
 
 
 class Census:

@@ -4,10 +4,9 @@ import itertools
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from batchlimit.keyspace.census import Census, Tallies
+from batchlimit.keyspace.census import Census, Counted, Tallies
 from batchlimit.keyspace.dormant import DormantKeys
 from batchlimit.keyspace.eviction import ClockCache, Evictable
-from batchlimit.keyspace.pages import Counted
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import names_of, place_of, stored
 from batchlimit.quota.overrides.code import Code

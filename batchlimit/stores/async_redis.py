@@ -12,18 +12,16 @@ import redis.asyncio
 
 from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
-from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, first, probe_name
+from batchlimit.stores.base_redis import BaseRedisStore, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
 from batchlimit.stores.client.deadline import WatchPaused
-from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
+from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
-    PROBE_QUOTA,
     bucket_name,
     give_back_arguments,
     peek_arguments,
@@ -91,11 +89,6 @@ class AsyncRedisStore(BaseRedisStore):
     def _is_prompt_at(address: Address) -> bool:
         return not address.topology
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, AsyncClusterTransport) else ""
-
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
@@ -105,10 +98,6 @@ class AsyncRedisStore(BaseRedisStore):
             if self._clocks.is_late(self.part(key), reply):
                 raise too_late(self.address, self._within)
         return read_grant(reply)
-
-    async def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
-        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
-        return await self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""
@@ -152,14 +141,6 @@ class AsyncRedisStore(BaseRedisStore):
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
         return await self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota), read_level)
-
-    async def probe(self, key: str) -> None:
-        """See Remote.probe."""
-        try:
-            await self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE), list)
-        except BucketUnavailable as error:
-            if is_elsewhere(error):
-                raise
 
     def renew(self) -> None:
         """Replace the client if this store made it."""

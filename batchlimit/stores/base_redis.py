@@ -7,13 +7,16 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.steps import Steps
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask
 from batchlimit.bucket.slot_table import SlotAsk, SlotReply
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import OWN, Address, look, sure
+from batchlimit.stores.client.diagnosis import is_elsewhere
 from batchlimit.stores.client.rulebook import RedisRules, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
@@ -24,20 +27,12 @@ from batchlimit.stores.client.scripts import (
     line_arguments,
     pause_arguments,
     read_slots,
+    take_arguments,
 )
 from batchlimit.stores.client.transport import Subscription
 from batchlimit.stores.guard import TO_CONNECT
 
-# A probe asks whether the store could serve a bucket now. It runs the real script, so it fails for every reason that
-# fails a take: a replica, a full memory, an ACL, a script that does not end. It runs on another bucket in the same slot
-# and asks for no tokens. That bucket expires within seconds.
-
-PROBE = Ask("probe", 1, need=0, queued=0, want=0)
-
-
-def probe_name(prefix: str, key: str) -> str:
-    """Return the name of the bucket that a probe of this key asks; the hash tag keeps both in one slot."""
-    return bucket_name(prefix, key) + ":probe"
+_PROBE = Ask("probe", 1, need=0, queued=0, want=0)
 
 
 def first(reply: Sequence[Any]) -> int:
@@ -64,7 +59,7 @@ class BaseRedisStore(Unique):
     _ask: Callable[..., Any]
     _run: Callable[..., Any]
     _follow: ClassVar[Any]
-    """Calls or awaits the steps of `rules`."""
+    """Calls or awaits steps."""
 
     def __init__(self, client: Any, *, prefix: str = "batchlimit") -> None:
         self._prefix = check_prefix(prefix)
@@ -145,6 +140,32 @@ class BaseRedisStore(Unique):
     def pauses(self) -> "RedisPauses":
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return str(self._transport.part(bucket_name(self._prefix, key))) if self.is_cluster else ""
+
+    def probe(self, key: str) -> Any:
+        """See Remote.probe.
+
+        It runs the real script, so it fails for every reason that fails a take: a replica, a full memory, an ACL, a
+        script that does not end. It asks another bucket in the same slot, which expires within seconds, for no tokens.
+        """
+        name = bucket_name(self._prefix, key) + ":probe"
+
+        def steps() -> Steps[None]:
+            try:
+                yield self._run("take", name, take_arguments(PROBE_QUOTA, _PROBE), list)
+            except BucketUnavailable as error:
+                if is_elsewhere(error):
+                    raise
+
+        return self._follow(steps())
+
+    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        """Send an ask for which somebody waits so long (s); return the reply."""
+        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def _left(self, began: float) -> float:
         """Return for how long yet somebody waits who may have had to connect first (s); he `began` then."""

@@ -12,15 +12,14 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import PROBE, BaseRedisStore, RedisSlots, first, probe_name
+from batchlimit.stores.base_redis import BaseRedisStore, RedisSlots, first
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import Address, client_address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
-from batchlimit.stores.client.diagnosis import FAILURES, failure, is_elsewhere, untraced
+from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
-    PROBE_QUOTA,
     bucket_name,
     give_back_arguments,
     peek_arguments,
@@ -89,20 +88,11 @@ class RedisStore(BaseRedisStore):
         """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, ClusterTransport) else ""
-
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
         reply = self._asked(key, quota, ask, self._within)
         return self._anew(key, quota, ask, began) if self._clocks.is_late(self.part(key), reply) else read_grant(reply)
-
-    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
-        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
-        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def _anew(self, key: str, quota: Quota, ask: Ask, began: float) -> Grant:
         """Take, after it was too late by what was known of the server's clock; raise where it is late indeed."""
@@ -149,14 +139,6 @@ class RedisStore(BaseRedisStore):
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""
         self.rules.note(key, old, new, who, why)
-
-    def probe(self, key: str) -> None:
-        """See Remote.probe."""
-        try:
-            self._run("take", probe_name(self._prefix, key), take_arguments(PROBE_QUOTA, PROBE), list)
-        except BucketUnavailable as error:
-            if is_elsewhere(error):
-                raise
 
     def close(self) -> None:
         """Close the client if this store made it; one that the caller made stays open."""

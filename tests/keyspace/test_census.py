@@ -11,8 +11,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.base.blocking import OwnLock, own_lock
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.keyspace.census import Census, Tallies
-from batchlimit.keyspace.pages import SIZE, Counted, Page, Pages, done_of
+from batchlimit.keyspace.census import SIZE, Census, Counted, Page, Tallies, done_of
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
@@ -272,7 +271,7 @@ def test_no_page_has_more_than_fits_though_several_have_room() -> None:
     for left in (keys[0], keys[-1]):
         tallies.leave(left)
     taken(tallies, *[Key(plain()) for _ in range(3)])
-    assert sorted(map(len, tallies._pages.all)) == [1, SIZE, SIZE]
+    assert sorted(map(len, tallies.pages)) == [1, SIZE, SIZE]
 
 
 class Watched:
@@ -435,11 +434,11 @@ def test_a_store_is_there_until_it_is_known_to_be_away() -> None:
 
 
 def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page() -> None:
-    pages, first, second = Pages(POLICIES), Key(made(FIVE)), Key(made(FIVE))
-    pages.enter(first)
+    tallies, first, second = Tallies(POLICIES), Key(made(FIVE)), Key(made(FIVE))
+    tallies.enter(first)
     old, later = POLICIES.number(FIVE), Policies({"*": FIVE})
-    pages.renumber(later, [later.number(FIVE)] * len(POLICIES.names))
-    pages.enter(second)
+    tallies.renumber(later)
+    tallies.enter(second)
     assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)
 
 
@@ -467,16 +466,16 @@ def test_who_waited_by_names_that_are_gone_stays_counted() -> None:
 
 
 def test_a_page_is_full_also_by_entries_that_are_counted_by_another_policy_now() -> None:
-    pages, keys = Pages(POLICIES), [Key(plain()) for _ in range(SIZE)]
+    tallies, keys = Tallies(POLICIES), [Key(plain()) for _ in range(SIZE)]
     mover, later = Key(made(FIVE)), Key(plain())
     for key in (*keys[1:], mover):
-        pages.enter(key)
-    pages.move(mover, POLICIES.number(HUNDRED))
-    pages.enter(later)
+        tallies.enter(key)
+    tallies.move(mover, HUNDRED)
+    tallies.enter(later)
     assert mover.page is keys[1].page is not later.page
-    pages.move(mover, POLICIES.number(FIVE))
-    pages.enter(keys[0])
-    assert [len(page) for page in pages.all if page is keys[1].page] == [SIZE - 1 + (keys[0].page is keys[1].page)]
+    tallies.move(mover, FIVE)
+    tallies.enter(keys[0])
+    assert [len(page) for page in tallies.pages if page is keys[1].page] == [SIZE - 1 + (keys[0].page is keys[1].page)]
 
 
 def test_spends_are_counted_by_their_policy() -> None:

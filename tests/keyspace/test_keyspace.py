@@ -128,7 +128,7 @@ def test_an_entry_that_was_let_go_is_not_counted_again_by_another_code() -> None
         assert keyspace.evict(entry)
         keyspace.obey(Code(quota_rule({KEY: Quota(0.002, 200), "*": SLOW}), "closed", "enforce", Rank(0, 1.0)))
         keyspace.recode(entry)
-        assert sum(map(len, keyspace._tallies._pages.all)) == 0
+        assert sum(map(len, keyspace._tallies.pages)) == 0
 
 
 def test_an_instance_is_named_by_sixteen_characters_that_no_other_one_has() -> None:

@@ -24,7 +24,7 @@ def test_an_entry_that_was_half_let_go_leaves_no_page_behind() -> None:
             signals.run(partial(keyspace.let_go, entry))
             keyspace.let_go(entry)
             seen = limiter.statistics()
-            assert (sum(map(len, keyspace._tallies._pages.all)), len(keyspace._cache)) == (0, 0), signals.raised
+            assert (sum(map(len, keyspace._tallies.pages)), len(keyspace._cache)) == (0, 0), signals.raised
             assert (seen.keys, seen.admitted) == (0, 1), signals.raised
             if not signals.raised:
                 break

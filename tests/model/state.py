@@ -20,8 +20,7 @@ from typing import Any
 from batchlimit.base.histogram import Durations
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
 from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
-from batchlimit.keyspace.census import Tallies
-from batchlimit.keyspace.pages import Page, Pages
+from batchlimit.keyspace.census import Page, Tallies
 from batchlimit.quota.lookup import Policies
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.overrides import Overrides
@@ -60,7 +59,7 @@ _SKIPPED = {
     "_admission", "_forecast", "_prefetch", "_requests", "_rules", "_tokens", "_entries", "_instance_count",
 }  # fmt: skip
 """Fields that never change once they are set, and lead to what is walked anyway: parts of one thing know each other."""
-_NOT_OF = {"__dict__", "__weakref__", "_policies", "enter", "leave"}
+_NOT_OF = {"__dict__", "__weakref__", "_policies"}
 """The same of what counts keys."""
 
 
@@ -383,5 +382,5 @@ def fields_of(kind: type, thing: Any) -> tuple[str, ...]:
     """Return the names of all fields."""
     names = [name for each in reversed(kind.__mro__) for name in each.__dict__.get("__slots__", ())]
     names += getattr(thing, "__dict__", {})
-    skipped = _NOT_OF if kind in (Tallies, Page, Pages) else _SKIPPED
+    skipped = _NOT_OF if kind in (Tallies, Page) else _SKIPPED
     return tuple(dict.fromkeys(name for name in names if name not in skipped))
