@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 50_372,
-    "functions": 3_811,
-    "files": 324,
+    "lines": 50_224,
+    "functions": 3_770,
+    "files": 323,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

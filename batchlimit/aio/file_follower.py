@@ -23,9 +23,6 @@ class FileFollower:
         self._is_behind = False  # the file says something else
         self.after_fork()
 
-    def __repr__(self) -> str:
-        return f"<FileFollower{', behind' if self._is_behind else ''}>"
-
     def after_fork(self) -> None:
         """In the child: there is no loop yet."""
         self._lock = threading.Lock()  # held to bind to a loop, and to apply a file where there is none

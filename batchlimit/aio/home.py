@@ -31,9 +31,6 @@ class RoundRobin:
         self._room = AT_ONCE  # how many more may be done until the next turn begins
         self._lost_at = math.inf  # by the time of the loop, while none are: when it should have begun for long
 
-    def __repr__(self) -> str:
-        return f"<RoundRobin with {len(self._left)} left>"
-
     def do(self, work: Callable[[], object]) -> None:
         """Do this now, or in a turn soon, if much was done in this one."""
         self._left.append(work)
@@ -76,9 +73,6 @@ class Timer:
         self._plans: TimerHeap[Due] = TimerHeap()
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf
-
-    def __repr__(self) -> str:
-        return f"<Timer with {len(self._plans)} plans, rings at {self._rings_at}>"
 
     def watch(self, thing: Due) -> None:
         """Come to this thing at its `due`."""
@@ -135,9 +129,6 @@ class Home:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
-
-    def __repr__(self) -> str:
-        return f"<Home on {self._loop!r}: {len(self._tasks)} tasks, {self._timer!r}>"
 
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run on this loop from now on; whatever was under way on another one is forgotten."""

@@ -63,9 +63,6 @@ class Spends:
         self._find, self._check_open, self._idle, self._start = find, check_open, idle, start
         self.clear()
 
-    def __repr__(self) -> str:
-        return f"<Spends at {self._store!r}: {len(self._waiting)} wait>"
-
     def clear(self) -> None:
         """Forget what was not sent: its loop is closed."""
         self._waiting: list[Call] = []

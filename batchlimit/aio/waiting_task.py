@@ -148,9 +148,6 @@ class LoopRefillGate:
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def __repr__(self) -> str:
-        return f"<LoopRefillGate of {len(self._waiting)} with room for {self._room}>"
-
     @property
     def patience(self) -> float:
         """For how long (s) anybody waits here at the most, once."""

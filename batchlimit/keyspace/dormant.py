@@ -43,9 +43,6 @@ class DormantKeys:
         self._shelves: deque[Shelf] = deque()  # the newest is first
         self._at_most = 0  # no fewer than there are; counted anew with each shelf
 
-    def __repr__(self) -> str:
-        return f"<DormantKeys: {len(self)} keys on {len(self._shelves)} shelves>"
-
     def __len__(self) -> int:
         # Not a counter: an interrupt between a change and its count would leave it wrong for ever.
         keys = 0

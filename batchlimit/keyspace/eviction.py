@@ -51,9 +51,6 @@ class ClockCache(Generic[K]):
         self._kept = 0
         self._places: deque[K] = deque()  # the hand is at the left end
 
-    def __repr__(self) -> str:
-        return f"<ClockCache of {self._kept}, {self._most} at most>"
-
     def __len__(self) -> int:
         return self._kept
 

@@ -39,9 +39,6 @@ class FromMemory:
     ) -> None:
         self._entries, self._clock, self._refund = entries, clock, refund
 
-    def __repr__(self) -> str:
-        return f"<FromMemory: {len(self._entries)} keys>"
-
     def take_leased(self, costs: Mapping[str, int]) -> dict[str, Remains] | None:
         """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
         entries, now = self._entries, self._clock()

@@ -69,9 +69,6 @@ class KeySpend:
         self.demand, self.snapshot = demand, snapshot
         self.spent = _UNHEARD
 
-    def __repr__(self) -> str:
-        return f"<KeySpend of {self.message.cost}: {self.spent}>"
-
     @property
     def level(self) -> int:
         """Whole tokens in the bucket, as it told."""

@@ -28,9 +28,6 @@ class RuleReader:
         self._rules, self._clock, self._begin, self._reconsider = rules, clock, begin, reconsider
         self.known = OverridesCache(clock, self._look)
 
-    def __repr__(self) -> str:
-        return f"<RuleReader: {self.known!r}>"
-
     def expire(self) -> float:
         """Let overrides end that are over; return when the next one ends."""
         if self.known.expire():

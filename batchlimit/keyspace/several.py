@@ -32,9 +32,6 @@ class SeveralKeys(Generic[C]):
         # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.
         self._places: dict[Any, int] = {}
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: holds {len(self._held)} of {len(self._costs)} keys>"
-
     def _prospects(self, behind: str | None) -> dict[str, Prospect]:
         """First the keys that memory refuses, then those that it admits; those for which the store is asked come last.
 

@@ -78,9 +78,6 @@ class Spending(Generic[E]):
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}
 
-    def __repr__(self) -> str:
-        return f"<Spending of {self._instance.name}: {len(self)} keys>"
-
     def __len__(self) -> int:
         """At how many keys spends are in flight."""
         for place, each in tuple(self._in_flight.items()):

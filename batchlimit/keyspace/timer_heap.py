@@ -39,9 +39,6 @@ class TimerHeap(Generic[D]):
         self._order = itertools.count()  # breaks ties: things have no order
         self._most = _FEWEST
 
-    def __repr__(self) -> str:
-        return f"<{len(self)} plans, the first at {self.first_at}>"
-
     def __len__(self) -> int:
         return len(self._heap) + len(self._old)
 

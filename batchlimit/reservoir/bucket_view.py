@@ -73,9 +73,6 @@ class InstanceCount:
         self._since = 0.0
         self._before = self._now = 0
 
-    def __repr__(self) -> str:
-        return f"<InstanceCount of {self.instances}>"
-
     @property
     def instances(self) -> int:
         """The number; 0: the store never told one."""
@@ -114,9 +111,6 @@ class BucketView:
         self._told_instances = 0  # 0: nobody leases of the bucket, as far as it told
         self.round_trip = 0.0
         self._fill = fill
-
-    def __repr__(self) -> str:
-        return f"<BucketView: epoch {self._epoch}, level {self.level}, {self.active_instances} instances>"
 
     def known(self) -> tuple[float, float, float, float, float]:
         """Return what a KeySnapshot keeps of this, in its order."""

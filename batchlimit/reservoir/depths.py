@@ -54,9 +54,6 @@ class Depths:
         self._changed = set(numbers)
         self.seconds = seconds
 
-    def __repr__(self) -> str:
-        return f"<Depths of {len(self._levels[0])}, {len(self._changed)} of them changed>"
-
     def changed(self, number: int) -> None:
         """Note that a waiter joined, or asks for another number of tokens."""
         self._changed.add(number)

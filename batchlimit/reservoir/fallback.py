@@ -72,9 +72,6 @@ class LocalBucket:
         self._levels = [min(burst, known / instances) for _, burst in self._bands]
         self._at = now
 
-    def __repr__(self) -> str:
-        return f"<LocalBucket with {self._levels} at {self._at:.3f}>"
-
     def grant(self, wish: Wish, now: float) -> tuple[int, float]:
         """Return (tokens, seconds): how many may be spent, or 0 and when what the first one needs may fit."""
         self._levels, self._at = self._refilled(now), max(now, self._at)
@@ -143,9 +140,6 @@ class Fallback:
         self.unrefunded = 0  # those of them that may be refunded still
         self._forgiven_at = math.inf
         self._left = 0  # of what is borrowed, how many tokens were left of a lease
-
-    def __repr__(self) -> str:
-        return f"<Fallback {self._policy}: {self.bucket}, {self.admitted} admitted>"
 
     def follow(self, policy: FailurePolicy) -> None:
         """Go by another policy from now on; what is borrowed by the old one ends within half a second."""
@@ -227,9 +221,6 @@ class Trial:
         self.refused = 0.0  # tokens that it would have refused
         self._at = now
         self._levels: list[float] | None = None  # of each bandwidth, of this instance's share; None: full
-
-    def __repr__(self) -> str:
-        return f"<Trial of {self.quota}: {self.refused:.0f} refused>"
 
     def count(self, spent: int, instances: int, now: float) -> int:
         """Count what was admitted since the last count; return how many whole tokens more it has refused now.

@@ -26,9 +26,6 @@ class Overdraft:
         self.waiter = Waiter(0, math.inf, NOBODY)
         self.paid = 0
 
-    def __repr__(self) -> str:
-        return f"<Overdraft of {self.total}, {self.paid} paid>"
-
     @property
     def total(self) -> int:
         """What is owed, in tokens."""

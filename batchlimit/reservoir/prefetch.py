@@ -62,9 +62,6 @@ class Prefetch:
         self.wants_refill = False
         self.checks_at = math.inf
 
-    def __repr__(self) -> str:
-        return f"<Prefetch below {self._state.tokens.low_watermark}, {'due' if self.wants_refill else 'not due'}>"
-
     def set_watermark(self, now: float) -> None:
         """After a grant: set the low watermark, and when to check it."""
         state = self._state

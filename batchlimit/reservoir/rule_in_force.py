@@ -35,9 +35,6 @@ class RuleInForce:
         self._state, self._admission, self._prefetch = state, admission, prefetch
         self._rules, self._code, self._policy = rules, code, policy
 
-    def __repr__(self) -> str:
-        return f"<RuleInForce: {self._state.own}, mode {self._state.mode}>"
-
     def reconsider(self, now: float) -> None:
         """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
         state, in_force = self._state, self._rules.in_force

@@ -21,9 +21,6 @@ class Demand:
         self.rate = rate
         self.at = now
 
-    def __repr__(self) -> str:
-        return f"<Demand {self.rate:.1f}/s>"
-
     def left(self, now: float) -> float:
         """Return what it is by now if nobody asked since the last observation."""
         return self.rate * math.exp(min(0.0, self.at - now) / _KERNEL)

@@ -33,9 +33,6 @@ class Turns:
         self._now = 0.0
         self._times = {1: 0.0}
 
-    def __repr__(self) -> str:
-        return f"<Turns at {self._now}: {self._times}>"
-
     def begin(self, priority: int) -> None:
         """Take note that somebody joins a line that was empty."""
         self._times[priority] = max(self._now, self._times.get(priority, self._now))

@@ -42,9 +42,6 @@ class Engine:
         self._inherited: object = None
         _living.add(self)
 
-    def __repr__(self) -> str:
-        return f"<Engine of {len(self.holdings)} keys>"
-
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
     ) -> tuple[SlotWaiter, W, float] | None:

@@ -107,7 +107,7 @@ class BaseSharedLimiter(Unique):
         return limiter
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} with {self._engine!r}>"
+        return f"<{type(self).__name__} of {len(self._engine.holdings)} keys>"
 
     def statistics(self) -> SharedStatistics:
         """Return how many permits are under way and how many callers wait now, and what was counted so far.

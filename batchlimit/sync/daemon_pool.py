@@ -45,9 +45,6 @@ class DaemonPool:
         self._threads = self._idle = 0
         self._stopped = False
 
-    def __repr__(self) -> str:
-        return f"<DaemonPool of {self._threads} threads>"
-
     def run(self, work: Callable[[], T], seconds: float, most: float = 0.0, failing: Callable[[], bool] = _never) -> T:
         """Return what `work` returns, or raise what it raises; TimeoutError if that takes too long.
 

@@ -33,9 +33,6 @@ class RefillGate:
         """`patience`: how long (s) a thread waits here at most."""
         self._lock, self._patience = threading.Lock(), patience
 
-    def __repr__(self) -> str:
-        return f"<RefillGate, {'shut' if self._lock.locked() else 'open'}>"
-
     def enter(self) -> bool:
         """Wait until this thread may pass, then call `leave`. False: it may not, its patience has ended."""
         warn_in_loop()
@@ -55,9 +52,6 @@ class Sender:
         """This thread sends it."""
         self.request = request
         self._thread = 0 if request is None else get_ident()
-
-    def __repr__(self) -> str:
-        return f"<Sender: thread {self._thread} sends {self.request!r}>"
 
     def hand_over(self) -> None:
         """Let another thread send the request."""

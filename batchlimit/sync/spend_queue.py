@@ -69,9 +69,6 @@ class SpendQueue:
         self._leader: _Place | None = None
         self._led_until = 0.0  # time.monotonic()
 
-    def __repr__(self) -> str:
-        return f"<SpendQueue of {self._store!r}: {len(self._waiting)} wait>"
-
     def spend(self, group: Sequence[Spend]) -> Outcome:
         """Spend, and return what became of it."""
         me = threading.get_ident()

@@ -50,9 +50,6 @@ class Spends:
         self._find, self._check_open, self._idle = find, check_open, idle
         self._queue = SpendQueue(store, spending, finish)
 
-    def __repr__(self) -> str:
-        return f"<Spends by {self._queue!r}>"
-
     def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
         if (begun := self._begin({check_key(key): cost})) is None:

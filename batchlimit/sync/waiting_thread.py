@@ -32,9 +32,6 @@ class WaitingThread:
         self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
-    def __repr__(self) -> str:
-        return f"<WaitingThread at {self.entry!r}: {self.waiter}>"
-
     def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
         warn_in_loop()
@@ -140,9 +137,6 @@ class WaitingCoroutine:
         self._entry, self._event = entry, entry.task_event()
         # It may be cancelled before it wakes.
         self._waiter = Waiter(cost, deadline, self._event, tentative=True, priority=priority)
-
-    def __repr__(self) -> str:
-        return f"<WaitingCoroutine at {self._entry!r}: {self._waiter}>"
 
     async def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""

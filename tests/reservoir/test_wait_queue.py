@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Depths, Horizon
+from batchlimit.reservoir.depths import ALL_LATE, NONE_LATE, Horizon
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
@@ -143,12 +143,6 @@ def test_who_was_interrupted_before_it_was_in_the_line_of_its_priority_leaves_al
     assert line.ahead_of(urgent) == 0
     line.withdraw(urgent)
     assert list(line) == [leader]
-
-
-def test_a_tree_tells_how_many_waiters_are_in_it() -> None:
-    depths = Depths([1, 2, 3], TOKEN)
-    depths.update({number: Waiter(1, math.inf, NOBODY) for number in (1, 2, 3)})
-    assert repr(depths) == "<Depths of 3, 0 of them changed>"
 
 
 def test_who_joins_twice_is_there_once() -> None:
