@@ -46,8 +46,8 @@ class AsyncRedisStore(BaseRedisStore):
     It never asks a replica. With connections of its own to one server it is prompt, and has one, unless the URL has
     `health_check_interval`. All others have at most 64; a call may wait `connect_timeout` seconds for one.
 
-    It has 13 public methods, because it keeps six protocols: AsyncStore, AsyncRemote,
-    AsyncSender, AsyncSpender, AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
+    It has 11 public methods, because it keeps six protocols: AsyncStore, AsyncRemote, AsyncSender, AsyncSpender,
+    AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
 
     Example:
         >>> import fakeredis

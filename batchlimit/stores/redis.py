@@ -42,9 +42,8 @@ class RedisStore(BaseRedisStore):
 
     It is prompt with connections of its own to one server, without TLS or health checks.
 
-    It has 11 public methods, because it keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and
-    LendingStore.
-    What overrides, slots and pauses do stands in parts of its own: `rules`, `slots` and `pauses`.
+    It keeps seven protocols: Store, Remote, Pipelined, Spender, Ruled, Resettable and LendingStore. `rules`, `slots`
+    and `pauses` are parts of their own.
 
     Example:
         >>> import fakeredis
