@@ -11,7 +11,6 @@ from typing import Any
 
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, SpendReply
-from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
@@ -63,13 +62,6 @@ class Fleet:
                 attendant._tend(entry, asks)
                 attendant._ask(asks)
         self._now[0] = instant
-
-    def levels(self, name: str) -> list[float]:
-        """Return the tokens of a `stored` key that may still be spent: in each bandwidth, and with limiters."""
-        place = place_of(name)
-        leased = [entry.tokens for each in self.limiters if (entry := each._entries.get(place)) is not None]
-        unspent = sum(tokens.available for tokens in leased if self._now[0] < tokens.expires)
-        return [level + unspent for level in self.store.levels(name)]
 
     def plan(self, attendant: "_Attendant", entry: KeyEntry) -> None:
         """Come to an entry at its `due`."""
@@ -153,12 +145,6 @@ class _Counting(MemoryStore):
         bucket = Bucket(quota, now)
         bucket._levels = list(levels)
         self._buckets[key] = bucket, now + bucket.expires_in()
-
-    def levels(self, key: str) -> list[float]:
-        """Return the tokens in each bandwidth of a bucket that is known."""
-        bucket, _ = self._buckets[key]
-        bucket._refill_to(self._now(), "", math.inf)
-        return list(bucket._levels)
 
     def _count(self, key: str) -> None:
         self.calls += 1

@@ -1,6 +1,5 @@
 """Sends each line of a log to one of the instances, by the rules, and counts what became of it."""
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,8 +10,8 @@ from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet
 from batchlimit.cli.simulate.log import CLIENTS, Charge, Line, Route, Way, instants, pause
+from batchlimit.cli.simulate.plain_bucket import CallSample, PlainBucket
 from batchlimit.cli.simulate.result import ReplayTally, Result
-from batchlimit.cli.simulate.screen import CallSample, Screen
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import NoKey
@@ -30,7 +29,7 @@ class Spread(StrEnum):
 
 
 class Replay:
-    """Rules, instances of which one gets each request, and a log. `is_exact`: reservoirs decide all (see `screen`)."""
+    """Rules, instances of which one gets each request, and a log; `is_exact`: reservoirs decide all."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class Replay:
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
         self._known: dict[str, dict[object, Charge | None]] = {rule.name: {} for rule in rules}
-        self._screens: dict[str, Screen] = {}  # by what the store has their keys under
+        self._buckets: dict[str, PlainBucket] = {}  # by what the store has their keys under
         self._now = 0.0
         self.result = Result()
 
@@ -63,11 +62,9 @@ class Replay:
             result.seconds[second] = before[0] + admitted, before[1] + len(together) - admitted
             result.requests, result.admitted = result.requests + len(together), result.admitted + admitted
             result.ended = at
-        for screen in self._screens.values():
-            self._sample.settle(screen)
-            screen.trust.settle()
-        trusted = sum(screen.trust.calls for screen in self._screens.values())
-        result.calls = self._fleet.store.calls + self._sample.calls + round(trusted)
+        for bucket in self._buckets.values():
+            self._sample.settle(bucket)
+        result.calls = self._fleet.store.calls + self._sample.calls
         return result
 
     def _instant(self, at: float, together: list[Line]) -> int:
@@ -75,15 +72,11 @@ class Replay:
         step, admitted = pause(at, len(together)), 0
         for line in together:
             ways, way = self._routes.get(line[1:3]) or self._route(*line[1:3])
-            charge, passed = way.known.get(way.client(line)) if way is not None else None, None
-            if charge is not None:
-                screen = charge.screen
-                # Where reservoirs may have to decide, an instance has to be chosen first.
-                if not screen.is_sampled if screen.is_open else screen.trust.until > at:
-                    passed = self._passes(charge, at)
-            if charge is None or passed is None:
+            charge = way.known.get(way.client(line)) if way is not None else None
+            if charge is None or charge.bucket.is_sampled or self._is_exact:
                 passed = self._decided(ways, line, at)
             else:
+                passed = charge.bucket.spends(at, charge.cost)
                 charge.tally.admitted += passed
                 charge.tally.refused += not passed
             admitted += passed
@@ -91,7 +84,7 @@ class Replay:
         return admitted
 
     def _decided(self, ways: list[Way], line: Line, at: float) -> bool:
-        """Decide a request of several rules, or of one that arithmetic does not decide."""
+        """Decide a request of several rules, or of one that an instance has to be chosen for."""
         self._fleet.move(at)
         is_near = self._by is Spread.CLIENT
         home = crc32(line[3].encode()) % self._instances if is_near else int(self._random.random() * self._instances)
@@ -104,82 +97,52 @@ class Replay:
         short = self._refused(limiter, enforced, at)
         for charge in enforced:
             charge.tally.admitted += short is None
-            charge.tally.refused += charge.screen.key == short
+            charge.tally.refused += charge.bucket.key == short
         if short is None:
             for charge in shadows:
                 is_short = self._refused(limiter, [charge], at) is not None
                 charge.tally.admitted += not is_short
                 charge.tally.refused += is_short
-            _take_back(limiter, enforced, line[5], at)
+            self._take_back(limiter, enforced, line[5])
         return short is None
 
     def _refused(self, limiter: RateLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
-        verdicts = [(charge, self._passes(charge, at)) for charge in charges]
-        short = next((charge.screen.key for charge, passes in verdicts if passes is False), None)
-        if short is None:
-            asked = [charge for charge, passes in verdicts if passes is None]
-            short = _asked(limiter, asked)
-            self.result.asked += len(asked)
-            for charge in asked:
-                self._compare(charge, at, is_admitted=short is None, is_alone=len(charges) == 1)
-        if short is not None:
-            for charge, passes in verdicts:
-                if passes:
-                    charge.screen.take_back(charge.cost)
+        if self._is_exact:
+            self.result.asked += len(charges)
+            return _asked(limiter, charges)
+        short, spent = None, list[Charge]()
+        for charge in charges:
+            if not charge.bucket.spends(at, charge.cost):
+                short = charge.bucket.key
+                break
+            spent.append(charge)
+        for each in spent if short is not None else ():
+            each.bucket.take_back(each.cost)
+        # The others of a request that one key refuses are looked at as well, and mostly from memory.
+        sampled = [each for each in (spent if short is None else [charge]) if each.bucket.is_sampled]
+        self.result.asked += len(sampled)
+        _asked(limiter, sampled)
         return short
 
-    def _passes(self, charge: Charge, at: float) -> bool | None:
-        """Whether arithmetic admits this charge: then it is charged. None: reservoirs decide."""
-        screen, trust = charge.screen, charge.screen.trust
-        if screen.is_open or (trust.until <= at and screen.reopens(at)):
-            is_sampled = screen.is_sampled
-            if screen.passes(at, charge.cost):
-                return None if is_sampled else True
-            self._open(screen, at)
-            return None
-        if trust.until == -math.inf:
-            return None
-        if trust.until <= at and not trust.lasts(at):
-            self._open(screen, at)
-            return None
-        trust.count += 1  # the plain bucket decides
-        return screen.spends(at, charge.cost, trust.pace)
-
-    def _compare(self, charge: Charge, at: float, *, is_admitted: bool, is_alone: bool) -> None:
-        """Charge the plain bucket too, and compare; what another key may have refused is not charged."""
-        screen, trust = charge.screen, charge.screen.trust
-        if screen.is_open or self._is_exact:
-            return
-        cost = charge.cost if is_alone or is_admitted else 0
-        trust.add(is_admitted * cost, screen.spends(at, cost) * cost)
-        if trust.is_due(at):
-            plain, screen.levels = screen.levels, self._fleet.levels(stored(screen.key))
-            trust.judge(at, screen.levels[0] - plain[0])
+    def _take_back(self, limiter: RateLimiter, charges: Sequence[Charge], status: int) -> None:
+        """Return what this status does not charge; to reservoirs too, if they were charged."""
+        for charge in charges:
+            if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=status)):
+                if self._is_exact or charge.bucket.is_sampled:
+                    limiter.refund(charge.bucket.key, charge.cost)
+                charge.bucket.take_back(charge.cost)
 
     def _call(self, name: str) -> None:
         """Take note of a call of the store."""
-        screen = self._screens[name]
-        self._sample.call(screen.kind)
-        screen.trust.called += 1
+        self._sample.call(self._buckets[name].sampled_as)
 
-    def _end(self, screen: Screen) -> None:
-        """End a stretch, and begin the next one: with reservoirs if there are too few samples of its kind."""
-        self._sample.settle(screen)
-        self._sample.begin(screen)
-        if screen.is_sampled:
-            self._fleet.move(screen.last)
-            self._fleet.store.begin(stored(screen.key), screen.quota, screen.levels)
-
-    def _open(self, screen: Screen, at: float) -> None:
-        """Have reservoirs decide from now on, with what is left; in a sampled stretch they have decided as well."""
-        if screen.is_sampled:
-            self._sample.settle(screen)
-        else:
-            self._fleet.move(at)
-            self._fleet.store.begin(stored(screen.key), screen.quota, screen.levels)
-        screen.count, screen.is_sampled, screen.kind = 0, False, None
-        screen.trust.begin(at)
+    def _begin(self, bucket: PlainBucket) -> None:
+        """Begin a stretch: with reservoirs if there are too few samples of its kind."""
+        self._sample.begin(bucket)
+        if bucket.is_sampled and not self._is_exact and not bucket.quota.denies_all:
+            self._fleet.move(self._now)
+            self._fleet.store.begin(stored(bucket.key), bucket.quota, bucket.levels)
 
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
@@ -212,28 +175,18 @@ class Replay:
         if rule.charge is not None and not isinstance(rule.charge, Statuses):
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
         tally, name = self.result.keys.setdefault((rule.name, key), ReplayTally()), stored(key)
-        if (screen := self._screens.get(name)) is None:
-            screen = self._screens[name] = Screen(rule.quota, self._now, self._end, key, is_exact=self._is_exact)
-        return Charge(rule.cost, rule.charge, tally, screen)
+        if (bucket := self._buckets.get(name)) is None:
+            bucket = self._buckets[name] = PlainBucket(rule.quota, self._now, self._begin, key)
+        return Charge(rule.cost, rule.charge, tally, bucket)
 
 
 def _asked(limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
     """Charge all keys or none; return the one that is short."""
     if len(charges) == 1:
-        key = charges[0].screen.key
+        key = charges[0].bucket.key
         return None if limiter.try_acquire(key, charges[0].cost) else key
     costs = Counter[str]()
     for charge in charges:
-        costs[charge.screen.key] += charge.cost
+        costs[charge.bucket.key] += charge.cost
     decisions = limiter.decide_all(costs) if costs else {}
     return next((key for key, decision in decisions.items() if not decision.allowed), None)
-
-
-def _take_back(limiter: RateLimiter, charges: Sequence[Charge], status: int, at: float) -> None:
-    """Return what this status does not charge; to reservoirs too, if they were charged."""
-    for charge in charges:
-        if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=status)):
-            screen = charge.screen
-            if screen.is_sampled if screen.is_open else screen.trust.until <= at:
-                limiter.refund(screen.key, charge.cost)
-            screen.take_back(charge.cost)

