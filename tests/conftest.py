@@ -22,6 +22,7 @@ from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.testing import fresh_prefix
+from tests.aio.loop import run_test
 from tests.awaiting import BlockingStore
 from tests.depth import depth
 from tests.distance import far
@@ -65,6 +66,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Freeze what pytest keeps of the tests of a file, too."""
     if nextitem is not None and nextitem.path != item.path:
         pytest_collection_finish()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs on a loop of its own, in virtual time if it is marked `virtual_time`."""
+    return run_test(pyfuncitem, is_virtual=pyfuncitem.get_closest_marker("virtual_time") is not None)
 
 
 def _skipped_where_unavailable() -> Generator[None, object, object]:

@@ -14,7 +14,7 @@ from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
 from batchlimit.laws import Fixed
-from tests.aio.loop import VirtualLoop, run, virtual_loop, virtual_time
+from tests.aio.loop import VirtualLoop, run, virtual_loop
 from tests.aio.stage import Stage
 
 SECONDS = st.integers(0, 40).map(lambda tenths: tenths / 10)
@@ -135,9 +135,11 @@ class Story:
 @given(CALLS, st.integers(1, 3), st.integers(3, 6), st.booleans(), st.sampled_from([0.0, 0.3]))
 @example([Call(0, 1, None, 1, None, False)] * 6, 1, 3, True, 0.3)
 @example([Call(0, 1, None, 0, None, False), Call(1.3, 1, None, 0, None, False), LATE], 1, 3, False, 0.3)
-@virtual_time
-async def test_nothing_is_lost_or_made(calls: list[Call], limit: int, burst: int, keyed: bool, travel: float) -> None:
-    await Story(limit, burst, keyed=keyed, travel=travel).play(calls)
+def test_nothing_is_lost_or_made(calls: list[Call], limit: int, burst: int, keyed: bool, travel: float) -> None:
+    async def main() -> None:
+        await Story(limit, burst, keyed=keyed, travel=travel).play(calls)
+
+    run(main)
 
 
 @given(CALLS, st.integers(1, 3), st.integers(3, 6), st.booleans())

@@ -1,10 +1,12 @@
 """An event loop in whose time nothing is waited for: when nothing can happen now, what comes next happens at once."""
 
 import asyncio
+import inspect
 import selectors
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -18,6 +20,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.now, self.turns = 1000.0, 0
+        self.limiters: list[Any] = []  # which are closed at the end of a test
         super().__init__(_Impatient(self))
 
     def time(self) -> float:
@@ -60,25 +63,22 @@ def virtual_loop() -> VirtualLoop:
     return loop
 
 
-P = ParamSpec("P")
-Test = Callable[P, Coroutine[Any, Any, None]]
+def run_test(item: pytest.Function, *, is_virtual: bool) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own; None: it is none."""
+    if not inspect.iscoroutinefunction(item.obj):
+        return None
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    with asyncio.Runner(loop_factory=VirtualLoop if is_virtual else None) as runner:
+        runner.run(item.obj(**arguments))
+        runner.run(_end(getattr(runner.get_loop(), "limiters", ())))
+    return True
 
 
-def virtual_time(test: Test[P]) -> Callable[P, None]:
-    """Run a test in virtual time."""
-
-    @wraps(test)
-    def tested(*args: P.args, **options: P.kwargs) -> None:
-        run(lambda: test(*args, **options))
-
-    return tested
-
-
-def on_a_loop(test: Test[P]) -> Callable[P, None]:
-    """Run a test on an ordinary event loop."""
-
-    @wraps(test)
-    def tested(*args: P.args, **options: P.kwargs) -> None:
-        asyncio.run(test(*args, **options))
-
-    return tested
+async def _end(limiters: Iterable[Any]) -> None:
+    """Close limiters; the tasks that a test has left behind hear of it, or are cancelled."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in limiters:
+        await each.close()
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

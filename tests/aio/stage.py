@@ -105,8 +105,10 @@ class Stage:
 
 
 def limiter_on(stage: Stage, quota: Quota | str = TEN, **options: Any) -> AsyncRateLimiter:
-    """A limiter in the loop's time, that leases no more than its callers ask for."""
-    return AsyncRateLimiter(stage, quota, clock=virtual_loop().time, **({"sizer": FixedBatch(1)} | options))
+    """A limiter in the loop's time, that leases no more than its callers ask for; it is closed with the test."""
+    limiter = AsyncRateLimiter(stage, quota, clock=virtual_loop().time, **({"sizer": FixedBatch(1)} | options))
+    virtual_loop().limiters.append(limiter)
+    return limiter
 
 
 async def in_line(limiter: AsyncRateLimiter, n: int) -> None:

@@ -19,72 +19,59 @@ async def yields(times: int = 3) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_permit_is_awaited_or_the_context_of_a_block() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        async with limiter.acquire() as first:
-            assert isinstance(first, AsyncPermit)
-        second = await limiter.acquire()
-        with second:
+async def test_a_permit_is_awaited_or_the_context_of_a_block() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    async with limiter.acquire() as first:
+        assert isinstance(first, AsyncPermit)
+    second = await limiter.acquire()
+    with second:
+        pass
+    async with await limiter.acquire() as third:
+        third.drop()
+    (await asyncio.wait_for(limiter.acquire(), 1)).success()
+    seen = limiter.statistics()
+    assert (seen.succeeded, seen.dropped, seen.in_flight) == (3, 1, 0)
+
+
+async def test_who_never_awaits_never_enters() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(1))
+    permit = limiter.acquire()
+    assert limiter.statistics().in_flight == 0
+    with pytest.raises(RuntimeError, match="was not awaited: write `async with`"), permit:
+        pass
+    assert limiter.statistics().admitted == 0
+
+
+async def test_a_permit_is_entered_with_once() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    permit = await limiter.acquire()
+    with pytest.raises(RuntimeError, match="was awaited before"):
+        await permit
+    permit.success()
+    with pytest.raises(RuntimeError, match="was completed before"):
+        async with permit:
             pass
-        async with await limiter.acquire() as third:
-            third.drop()
-        (await asyncio.wait_for(limiter.acquire(), 1)).success()
-        seen = limiter.statistics()
-        assert (seen.succeeded, seen.dropped, seen.in_flight) == (3, 1, 0)
-
-    run(main)
 
 
-def test_who_never_awaits_never_enters() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(1))
-        permit = limiter.acquire()
-        assert limiter.statistics().in_flight == 0
-        with pytest.raises(RuntimeError, match="was not awaited: write `async with`"), permit:
-            pass
-        assert limiter.statistics().admitted == 0
-
-    run(main)
-
-
-def test_a_permit_is_entered_with_once() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        permit = await limiter.acquire()
-        with pytest.raises(RuntimeError, match="was awaited before"):
-            await permit
-        permit.success()
-        with pytest.raises(RuntimeError, match="was completed before"):
-            async with permit:
-                pass
-
-    run(main)
-
-
-def test_nobody_completes_what_was_not_entered_with() -> None:
+async def test_nobody_completes_what_was_not_entered_with() -> None:
     """A forgotten `await` would otherwise mean no limit, and no complaint."""
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(5, max_wait=None))
+    with pytest.raises(RuntimeError, match="nobody entered it; was it awaited"):
+        limiter.acquire().success()
+    holder = await limiter.acquire()
+    permit = limiter.acquire()
 
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(5, max_wait=None))
-        with pytest.raises(RuntimeError, match="nobody entered it; was it awaited"):
-            limiter.acquire().success()
-        holder = await limiter.acquire()
-        permit = limiter.acquire()
+    async def enter() -> None:
+        async with permit:
+            pass
 
-        async def enter() -> None:
-            async with permit:
-                pass
-
-        tasks = [asyncio.create_task(enter()) for _ in range(2)]
-        await yields()
-        with pytest.raises(RuntimeError, match="waited for by another task"):
-            await tasks[1]
-        holder.success()
-        await tasks[0]
-        assert limiter.statistics().in_flight == 0
-
-    run(main)
+    tasks = [asyncio.create_task(enter()) for _ in range(2)]
+    await yields()
+    with pytest.raises(RuntimeError, match="waited for by another task"):
+        await tasks[1]
+    holder.success()
+    await tasks[0]
+    assert limiter.statistics().in_flight == 0
 
 
 def test_a_thousand_tasks_are_served_in_order() -> None:
@@ -106,41 +93,34 @@ def test_a_thousand_tasks_are_served_in_order() -> None:
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_cancelled_at_each_step_nothing_is_lost(steps: int) -> None:
+async def test_cancelled_at_each_step_nothing_is_lost(steps: int) -> None:
     """The place comes and the cancellation comes, so many steps of the loop apart."""
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
+    holder = await limiter.acquire()
 
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
-        holder = await limiter.acquire()
+    async def call() -> None:
+        async with limiter.acquire():
+            await asyncio.sleep(1)
 
-        async def call() -> None:
-            async with limiter.acquire():
-                await asyncio.sleep(1)
-
-        tasks = [asyncio.create_task(call()) for _ in range(2)]
-        await yields()
-        holder.success()
-        await yields(steps)
-        tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        seen = limiter.statistics()
-        assert (seen.in_flight, seen.waiting, seen.succeeded) == (0, 0, 2)
-
-    run(main)
+    tasks = [asyncio.create_task(call()) for _ in range(2)]
+    await yields()
+    holder.success()
+    await yields(steps)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    seen = limiter.statistics()
+    assert (seen.in_flight, seen.waiting, seen.succeeded) == (0, 0, 2)
 
 
-def test_a_timeout_within_the_block_is_a_drop_and_a_cancellation_is_not() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        with pytest.raises(TimeoutError):
-            async with limiter.acquire(), asyncio.timeout(1):
-                await asyncio.sleep(2)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1), limiter.acquire():
-                await asyncio.sleep(2)
-        assert (limiter.statistics().dropped, limiter.statistics().ignored) == (1, 1)
-
-    run(main)
+async def test_a_timeout_within_the_block_is_a_drop_and_a_cancellation_is_not() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    with pytest.raises(TimeoutError):
+        async with limiter.acquire(), asyncio.timeout(1):
+            await asyncio.sleep(2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1), limiter.acquire():
+            await asyncio.sleep(2)
+    assert (limiter.statistics().dropped, limiter.statistics().ignored) == (1, 1)
 
 
 # Several loops
@@ -188,18 +168,15 @@ def test_whose_loop_is_closed_passes_the_place_on() -> None:
     last.success()
 
 
-def test_closing_sends_away_who_waits() -> None:
-    async def main() -> None:
-        async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None)) as limiter:
-            holder = await limiter.acquire()
-            task = asyncio.ensure_future(limiter.acquire())
-            await yields()
-        with pytest.raises(LimiterClosed):
-            await task
-        holder.success()
-        assert limiter.statistics().in_flight == 0
-
-    run(main)
+async def test_closing_sends_away_who_waits() -> None:
+    async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None)) as limiter:
+        holder = await limiter.acquire()
+        task = asyncio.ensure_future(limiter.acquire())
+        await yields()
+    with pytest.raises(LimiterClosed):
+        await task
+    holder.success()
+    assert limiter.statistics().in_flight == 0
 
 
 # Shedding
@@ -209,85 +186,73 @@ def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
     Shedder(Shedding(after=1, share=1)).end_period(["memory"], limiter._locked_gate.sheddable)
 
 
-def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        ended: list[str] = []
+async def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    ended: list[str] = []
 
-        async def call(sheddable: bool) -> None:
-            async with limiter.acquire(sheddable=sheddable):
-                try:
-                    await asyncio.sleep(1)
-                finally:
-                    ended.append("shed" if sheddable else "kept")
-
-        tasks = [asyncio.create_task(call(sheddable)) for sheddable in (True, False)]
-        await yields()
-        shed_all(limiter)
-        with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
-            await tasks[0]
-        await tasks[1]
-        assert ended == ["shed", "kept"]
-        seen = limiter.statistics()
-        assert (seen.shed, seen.ignored, seen.succeeded, seen.in_flight) == (1, 1, 1, 0)
-        assert tasks[0].cancelling() == 0
-
-    run(main)
-
-
-def test_a_task_goes_on_after_the_block_that_was_shed() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-
-        async def call() -> str:
+    async def call(sheddable: bool) -> None:
+        async with limiter.acquire(sheddable=sheddable):
             try:
-                async with limiter.acquire(sheddable=True):
-                    await asyncio.sleep(1)
-            except ConcurrencyLimited as error:
                 await asyncio.sleep(1)
-                return error.reason
-            return "served"
+            finally:
+                ended.append("shed" if sheddable else "kept")
 
-        task = asyncio.create_task(call())
-        await yields()
-        shed_all(limiter)
-        assert await task == "shed"
+    tasks = [asyncio.create_task(call(sheddable)) for sheddable in (True, False)]
+    await yields()
+    shed_all(limiter)
+    with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
+        await tasks[0]
+    await tasks[1]
+    assert ended == ["shed", "kept"]
+    seen = limiter.statistics()
+    assert (seen.shed, seen.ignored, seen.succeeded, seen.in_flight) == (1, 1, 1, 0)
+    assert tasks[0].cancelling() == 0
 
-    run(main)
 
+async def test_a_task_goes_on_after_the_block_that_was_shed() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
 
-def test_who_is_cancelled_too_is_cancelled() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-
-        async def call() -> None:
+    async def call() -> str:
+        try:
             async with limiter.acquire(sheddable=True):
                 await asyncio.sleep(1)
+        except ConcurrencyLimited as error:
+            await asyncio.sleep(1)
+            return error.reason
+        return "served"
 
-        task = asyncio.create_task(call())
-        await yields()
-        shed_all(limiter)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert limiter.statistics().in_flight == 0
-
-    run(main)
+    task = asyncio.create_task(call())
+    await yields()
+    shed_all(limiter)
+    assert await task == "shed"
 
 
-def test_a_block_that_ends_before_it_hears_of_it_is_served() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
+async def test_who_is_cancelled_too_is_cancelled() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
 
-        async def call() -> None:
-            async with limiter.acquire(sheddable=True):
-                shed_all(limiter)
+    async def call() -> None:
+        async with limiter.acquire(sheddable=True):
             await asyncio.sleep(1)
 
-        await asyncio.create_task(call())
-        assert limiter.statistics().succeeded == 1
+    task = asyncio.create_task(call())
+    await yields()
+    shed_all(limiter)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert limiter.statistics().in_flight == 0
 
-    run(main)
+
+async def test_a_block_that_ends_before_it_hears_of_it_is_served() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+
+    async def call() -> None:
+        async with limiter.acquire(sheddable=True):
+            shed_all(limiter)
+        await asyncio.sleep(1)
+
+    await asyncio.create_task(call())
+    assert limiter.statistics().succeeded == 1
 
 
 def test_a_task_is_shed_from_another_thread() -> None:
@@ -305,28 +270,24 @@ def test_a_task_is_shed_from_another_thread() -> None:
         ended.result(DEADLINE)
 
 
-def test_a_block_that_was_handed_on_cancels_nobody_else() -> None:
+async def test_a_block_that_was_handed_on_cancels_nobody_else() -> None:
     """It was entered by one task and is left by another: what was cancelled stays so, and the other goes on."""
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    permit = limiter.acquire(sheddable=True)
 
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        permit = limiter.acquire(sheddable=True)
+    async def enter() -> None:
+        await permit.__aenter__()
+        await asyncio.sleep(9)
 
-        async def enter() -> None:
-            await permit.__aenter__()
-            await asyncio.sleep(9)
-
-        task = asyncio.create_task(enter())
-        await yields()
-        shed_all(limiter)
-        await yields()
-        await permit.__aexit__(None, None, None)
-        assert task.cancelling() == 1
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (limiter.statistics().succeeded, limiter.statistics().in_flight) == (1, 0)
-
-    run(main)
+    task = asyncio.create_task(enter())
+    await yields()
+    shed_all(limiter)
+    await yields()
+    await permit.__aexit__(None, None, None)
+    assert task.cancelling() == 1
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (limiter.statistics().succeeded, limiter.statistics().in_flight) == (1, 0)
 
 
 def test_a_waiter_of_the_parent_is_nobody_in_a_child() -> None:
@@ -351,13 +312,10 @@ def test_a_waiter_of_the_parent_is_nobody_in_a_child() -> None:
     loop.close()
 
 
-def test_what_is_awaited_outside_of_a_block_is_not_shed() -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(9))
-        permit = await limiter.acquire(sheddable=True)
-        shed_all(limiter)
-        await yields()
-        permit.success()
-        assert limiter.statistics().shed == 0
-
-    run(main)
+async def test_what_is_awaited_outside_of_a_block_is_not_shed() -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(9))
+    permit = await limiter.acquire(sheddable=True)
+    shed_all(limiter)
+    await yields()
+    permit.success()
+    assert limiter.statistics().shed == 0

@@ -47,7 +47,6 @@ async def test_an_answer_of_which_nobody_hears_is_asked_for_again(monkeypatch: p
     await later_callers_are_served(limiter)
     assert stage.asks[1].seq == stage.asks[0].seq
     await lost
-    await limiter.close()
 
 
 async def test_a_return_of_tokens_of_which_nobody_hears_is_over_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +61,6 @@ async def test_a_return_of_tokens_of_which_nobody_hears_is_over_after_a_while(mo
         await refund
     assert len(stage.backs) == 1
     await later_callers_are_served(limiter)
-    await limiter.close()
 
 
 async def test_a_return_that_ends_after_it_was_given_up_ends_no_other_request() -> None:
@@ -84,4 +82,3 @@ async def test_a_return_that_ends_after_it_was_given_up_ends_no_other_request() 
     ask.open()
     await asyncio.gather(first, second)
     assert stage.busiest == 1
-    await limiter.close()

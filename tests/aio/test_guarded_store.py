@@ -29,7 +29,6 @@ async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
         await limiter.decide(KEY)
     assert caught.value.code == "TIMEOUT"
     assert virtual_loop().time() - begun == pytest.approx(0.05)
-    await limiter.close()
 
 
 async def test_the_first_answer_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +44,6 @@ async def test_the_first_answer_may_take_longer(monkeypatch: pytest.MonkeyPatch)
         stage.before = nothing
         if seconds == 1.05:
             assert await limiter.try_acquire("another")
-    await limiter.close()
 
 
 async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
@@ -64,7 +62,6 @@ async def test_waiting_for_a_connection_is_not_the_servers_time() -> None:
         begun = virtual_loop().time()
         assert await limiter.try_acquire(KEY) is admitted
         assert virtual_loop().time() - begun == pytest.approx(taken)
-    await limiter.close()
 
 
 async def test_all_in_line_leave_when_the_circuit_opens() -> None:
@@ -83,7 +80,6 @@ async def test_all_in_line_leave_when_the_circuit_opens() -> None:
     assert all(isinstance(error, StoreUnavailable) for error in errors)
     assert virtual_loop().time() - begun == pytest.approx(0.15)
     assert limiter.statistics().failures == 3
-    await limiter.close()
 
 
 @pytest.mark.parametrize("way", ["before", "after"])
@@ -97,7 +93,6 @@ async def test_an_answer_that_comes_too_late_is_charged_once(way: str) -> None:
     assert await limiter.try_acquire(KEY, 4)
     assert stage.asks[-1].seq == stage.asks[-2].seq
     assert (await stage.peek(KEY, TEN)).level == 6
-    await limiter.close()
 
 
 async def test_probes_go_one_at_a_time_and_ever_rarer() -> None:
@@ -123,7 +118,6 @@ async def test_probes_go_one_at_a_time_and_ever_rarer() -> None:
     assert 0.05 <= waits[0] <= 0.15
     for least, wait in zip([0.1, 0.2, 0.4, 0.8, *[1.0] * 7], waits[1:], strict=True):
         assert least - 1e-6 <= wait <= least + 0.1 + 1e-6
-    await limiter.close()
 
 
 async def test_what_one_cause_failed_is_one_failure() -> None:
@@ -144,7 +138,6 @@ async def test_what_one_cause_failed_is_one_failure() -> None:
     stage.before = away
     assert not any(await asyncio.gather(*(limiter.try_acquire(f"{KEY}-{i}") for i in range(8))))
     assert not limiter.statistics().available
-    await limiter.close()
 
 
 async def test_a_probe_that_hangs_is_given_up_and_sent_again() -> None:
@@ -160,7 +153,6 @@ async def test_a_probe_that_hangs_is_given_up_and_sent_again() -> None:
     stage.before_probe = stage.before = nothing
     await asyncio.sleep(3.0)
     assert await limiter.try_acquire(KEY)
-    await limiter.close()
 
 
 async def test_who_closes_ends_the_prober() -> None:
@@ -235,4 +227,3 @@ async def test_where_no_prober_can_be_started_a_call_is_the_probe(monkeypatch: p
     await asyncio.sleep(outage.WITHOUT)
     assert await limiter.try_acquire(KEY)
     assert limiter.statistics().available
-    await limiter.close()

@@ -48,7 +48,6 @@ async def test_one_fetches_and_all_others_find_tokens_there() -> None:
     gate.open()
     assert all(await asyncio.gather(first, *calls))
     assert len(stage.asks) == asks
-    await limiter.close()
 
 
 @pytest.mark.parametrize(("tasks", "waiting"), [(20, 1), (2 * BATCH, 1 + 2 * BATCH)], ids=["room", "no room"])
@@ -69,7 +68,6 @@ async def test_all_are_served_in_the_order_in_which_they_came(tasks: int, waitin
     gate.open()
     await asyncio.gather(first, *calls)
     assert served == list(range(tasks))
-    await limiter.close()
 
 
 async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_of_them() -> None:
@@ -82,7 +80,6 @@ async def test_more_than_a_fetch_brings_stand_in_line_for_the_next_ask_to_know_o
     gate.open()
     assert all(await asyncio.gather(first, *calls))
     assert stage.asks[asks].queued >= BATCH
-    await limiter.close()
 
 
 async def test_an_ask_that_leaves_as_soon_as_the_one_before_has_ended_is_waited_for_here_too() -> None:
@@ -98,7 +95,6 @@ async def test_an_ask_that_leaves_as_soon_as_the_one_before_has_ended_is_waited_
     assert limiter.statistics().waiting == 1
     next_gate.open()
     assert all(await asyncio.gather(first, *large, *calls))
-    await limiter.close()
 
 
 @pytest.mark.parametrize(("batch", "cost", "waiting"), [(63, 1, 2), (64, 1, 1), (127, 2, 2), (128, 2, 1)])
@@ -110,7 +106,6 @@ async def test_only_who_wants_a_small_part_of_a_fetch_waits_here(batch: int, cos
     assert limiter.statistics().waiting == waiting
     gate.open()
     assert all(await asyncio.gather(first, *calls))
-    await limiter.close()
 
 
 async def test_after_a_slow_fetch_the_line_it_is() -> None:
@@ -125,7 +120,6 @@ async def test_after_a_slow_fetch_the_line_it_is() -> None:
     assert limiter.statistics().waiting == 6
     gate.open()
     assert all(await asyncio.gather(first, *calls))
-    await limiter.close()
 
 
 async def test_who_finds_nothing_there_for_long_stands_in_line() -> None:
@@ -143,7 +137,6 @@ async def test_who_finds_nothing_there_for_long_stands_in_line() -> None:
     assert await limiter.try_acquire(KEY)
     assert virtual_loop().time() - begun == pytest.approx(3 * 0.6 * PATIENCE)
     await hurrying
-    await limiter.close()
 
 
 async def test_nobody_waits_here_for_long_for_a_store_that_hangs() -> None:
@@ -161,7 +154,6 @@ async def test_nobody_waits_here_for_long_for_a_store_that_hangs() -> None:
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, StoreUnavailable) for error in errors)
     assert virtual_loop().time() - begun == pytest.approx(3 * DEADLINE)
-    await limiter.close()
 
 
 @pytest.mark.parametrize("timeout", [PATIENCE / 2, PATIENCE, PATIENCE * 1.5, PATIENCE * 3])
@@ -176,7 +168,6 @@ async def test_a_timeout_ends_where_it_ought_to(timeout: float, monkeypatch: pyt
     assert virtual_loop().time() - begun == pytest.approx(timeout)
     first.cancel()
     stage.before = nothing
-    await limiter.close()
 
 
 async def test_who_is_cancelled_leaves_alone_and_at_once() -> None:
@@ -191,7 +182,6 @@ async def test_who_is_cancelled_leaves_alone_and_at_once() -> None:
     gate.open()
     assert all(await asyncio.gather(first, *calls))
     assert limiter.statistics().admitted == BATCH + 10
-    await limiter.close()
 
 
 async def test_who_closes_fails_them_at_once() -> None:
@@ -231,4 +221,3 @@ async def test_of_a_failure_all_hear_at_once() -> None:
     assert not any(await asyncio.gather(first, *calls))
     assert len(stage.asks) == asks + 1, "by the first of those who were not in line"
     stage.before = nothing
-    await limiter.close()

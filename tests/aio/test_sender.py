@@ -59,7 +59,6 @@ async def test_a_miss_is_on_its_way_before_its_caller_waits_and_takes_no_task() 
     caller.close()
     assert await limiter.try_acquire(KEY)
     assert not stage.asks
-    await limiter.close()
 
 
 async def test_an_answer_in_time_leaves_no_timer_of_its_deadline() -> None:
@@ -67,7 +66,6 @@ async def test_an_answer_in_time_leaves_no_timer_of_its_deadline() -> None:
     assert await limiter.try_acquire(KEY)
     loop: Any = virtual_loop()
     assert not [timer for timer in loop._scheduled if timer._callback is Countdown and not timer.cancelled()]
-    await limiter.close()
 
 
 async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
@@ -84,7 +82,6 @@ async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
     assert not limiter.statistics().available
     assert not await limiter.try_acquire(KEY)
     assert len(stage.sent) == 3
-    await limiter.close()
 
 
 async def test_an_answer_that_comes_while_the_loop_is_held_up_is_in_time() -> None:
@@ -94,7 +91,6 @@ async def test_an_answer_that_comes_while_the_loop_is_held_up_is_in_time() -> No
     await asyncio.sleep(0)
     virtual_loop().leap(3.0)
     await caller
-    await limiter.close()
 
 
 async def test_what_goes_wrong_reaches_the_caller_as_from_take() -> None:
@@ -107,7 +103,6 @@ async def test_what_goes_wrong_reaches_the_caller_as_from_take() -> None:
     with pytest.raises(StoreUnavailable, match="of its own"):
         await limiter.acquire(KEY, timeout=0)
     assert limiter.statistics().failures == 2
-    await limiter.close()
 
 
 async def test_what_a_request_has_in_its_context_is_not_the_probers() -> None:
@@ -126,7 +121,6 @@ async def test_what_a_request_has_in_its_context_is_not_the_probers() -> None:
         assert not await limiter.try_acquire(KEY)
     await asyncio.sleep(1.0)
     assert seen == [""]
-    await limiter.close()
 
 
 async def test_an_ask_that_came_to_nothing_is_taken_in_a_task() -> None:
@@ -136,7 +130,6 @@ async def test_an_ask_that_came_to_nothing_is_taken_in_a_task() -> None:
     await limiter.acquire(KEY)
     assert [ask.seq for ask in stage.asks] == [1]
     assert limiter.statistics().calls == 1
-    await limiter.close()
 
 
 async def test_who_is_interrupted_while_sending_leaves_the_key_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +147,6 @@ async def test_who_is_interrupted_while_sending_leaves_the_key_to_others(monkeyp
     assert limiter.statistics().waiting == 0
     assert await limiter.try_acquire(KEY)
     assert limiter.statistics().admitted == 1
-    await limiter.close()
 
 
 async def test_the_answer_is_waited_for_at_the_end() -> None:

@@ -111,7 +111,6 @@ async def test_what_is_asked_in_one_turn_goes_in_one_call(make: Make) -> None:
     told = await asyncio.gather(limiter.decide("a", 2), limiter.decide_all({"x": 1, "y": 2}))
     assert (told[0].remaining, {key: each.remaining for key, each in told[1].items()}) == (7, {"x": 9, "y": 8})
     assert till.calls[1:] == [[["a"], ["x", "y"]]]
-    await limiter.close()
 
 
 async def test_a_spend_that_is_sent_takes_no_task() -> None:
@@ -125,7 +124,6 @@ async def test_a_spend_that_is_sent_takes_no_task() -> None:
     caller.close()
     await asyncio.sleep(0.02)
     assert limiter.statistics().waiting == 0
-    await limiter.close()
 
 
 @TILLS
@@ -136,7 +134,6 @@ async def test_callers_of_one_key_are_charged_one_after_the_other(make: Make) ->
     assert [(each.allowed, each.remaining) for each in told] == [(True, 6), (True, 2), (False, 2)]
     assert told[2].retry_after == pytest.approx(2000.0)
     assert len(till.calls) == 1
-    await limiter.close()
 
 
 async def test_no_call_has_more_buckets_than_others_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +144,6 @@ async def test_no_call_has_more_buckets_than_others_can_wait_for(monkeypatch: py
     several, *_ = await asyncio.gather(*calls, limiter.decide_all({"m": 1, "n": 1}))
     assert all(several.values())
     assert till.calls == [[["v", "w", "x", "y", "z"]], [["a"], ["b"]], [["m", "n"]]]
-    await limiter.close()
 
 
 async def test_a_store_that_spends_one_key_at_a_time_is_asked_so() -> None:
@@ -158,7 +154,6 @@ async def test_a_store_that_spends_one_key_at_a_time_is_asked_so() -> None:
     assert till.calls == [[["a"]], [["b"]]]
     assert all((await limiter.decide_all({"x": 1, "y": 1})).values())
     assert len(till.calls) == 2
-    await limiter.close()
 
 
 @TILLS
@@ -235,7 +230,6 @@ async def test_an_error_of_the_store_reaches_each_caller_by_its_own_policy() -> 
     assert closed.key == "closed"
     assert len(till.calls) == 1
     assert limiter.statistics().failures == 1
-    await limiter.close()
 
 
 async def test_who_spends_at_a_store_that_hangs_leaves_in_time() -> None:
@@ -247,7 +241,6 @@ async def test_who_spends_at_a_store_that_hangs_leaves_in_time() -> None:
     assert [type(each) for each in found] == [StoreUnavailable] * 3
     assert virtual_loop().time() - begun == pytest.approx(0.05)
     assert (len(till.sent), limiter.statistics().failures, limiter.statistics().waiting) == (1, 1, 0)
-    await limiter.close()
 
 
 @pytest.mark.parametrize(
@@ -275,7 +268,6 @@ async def test_a_store_that_answers_nonsense_leaves_nobody_waiting(reply: Callab
     found = await asyncio.gather(*[limiter.acquire(key, timeout=0) for key in "abc"], return_exceptions=True)
     assert [each is None or isinstance(each, StoreUnavailable) for each in found] == [True] * 3
     assert limiter.statistics().waiting == 0
-    await limiter.close()
 
 
 async def test_buckets_that_cannot_be_served_together_are_asked_one_by_one() -> None:
@@ -294,7 +286,6 @@ async def test_buckets_that_cannot_be_served_together_are_asked_one_by_one() -> 
     assert await all_of(limiter, "de") == [True] * 2
     assert till.calls[1:] == [[["d"]], [["e"]]]
     assert limiter.statistics().failures == 0
-    await limiter.close()
 
 
 async def nothing() -> None:
@@ -315,7 +306,6 @@ async def test_callers_ask_again_after_a_signal_handler_raised_while_their_call_
     loop.set_exception_handler(lambda _loop, context: raised.append(context))
     assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
     assert limiter.statistics().waiting == 0
-    await limiter.close()
 
 
 async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hear_of_theirs(
@@ -333,7 +323,6 @@ async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hea
     virtual_loop().set_exception_handler(lambda *_: None)
     assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
     assert limiter.statistics().waiting == 0
-    await limiter.close()
 
 
 async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
@@ -348,7 +337,6 @@ async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
     assert not forgotten.done()
     assert await asyncio.wait_for(all_of(limiter, "cd"), 60.0) == [True] * 2
     assert await forgotten
-    await limiter.close()
 
 
 async def test_an_own_store_without_spend_is_asked_by_take() -> None:
@@ -356,7 +344,6 @@ async def test_an_own_store_without_spend_is_asked_by_take() -> None:
     limiter = limiter_on(stage)
     assert await all_of(limiter, "abc") == [True] * 3
     assert len(stage.asks) == 3
-    await limiter.close()
 
 
 @TILLS
@@ -435,7 +422,6 @@ async def test_what_is_settled_for_less_than_its_estimate_comes_back() -> None:
         await reserved.settle(1)
     await asyncio.sleep(0.1)
     assert (await limiter.decide(KEY)).remaining == 8
-    await limiter.close()
 
 
 @pytest.mark.real_time

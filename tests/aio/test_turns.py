@@ -88,7 +88,6 @@ async def test_whatever_ends_the_wait_of_a_crowd_wakes_a_few_in_a_turn_in_order_
     assert crowd.woken == list(range(CROWD))
     assert max(crowd.turns.values()) <= AT_ONCE
     assert crowd.errors == [error] * of_them
-    await limiter.close()
 
 
 async def test_an_answer_that_serves_a_crowd_wakes_a_few_in_a_turn_in_order_of_arrival() -> None:
@@ -132,7 +131,6 @@ async def test_who_is_cancelled_between_its_verdict_and_its_turn_leaves_its_toke
         await asyncio.sleep(0)
     assert max(crowd.turns.values()) <= AT_ONCE
     assert limiter.statistics().admitted == CROWD + CROWD // 2
-    await limiter.close()
 
 
 async def test_two_keys_take_turns_together() -> None:
@@ -151,7 +149,6 @@ async def test_two_keys_take_turns_together() -> None:
     await asyncio.gather(limiter.refund("one", AT_ONCE), limiter.refund("another", AT_ONCE))
     await asyncio.wait(tasks)
     assert max(turns.values()) <= AT_ONCE
-    await limiter.close()
 
 
 def test_what_is_left_when_a_loop_is_closed_holds_up_nobody_on_the_next() -> None:

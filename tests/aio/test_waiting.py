@@ -1,7 +1,6 @@
 """Waiting for tokens in tasks: in order of arrival, until a deadline, and never for ever, whoever is cancelled."""
 
 import asyncio
-import gc
 import itertools
 import math
 from collections.abc import Callable, Coroutine
@@ -15,6 +14,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import run, virtual_loop
 from tests.aio.stage import KEY, SLOW, TEN, Gate, Stage, in_line, limiter_on, nothing, stand_in_line
+from tests.garbage import kept
 
 # In order
 
@@ -205,7 +205,6 @@ async def test_one_late_answer_fails_no_caller_that_has_time() -> None:
     await asyncio.gather(*callers)
     found = limiter.statistics()
     assert (found.admitted, found.refused, found.failures) == (501, 0, 1)
-    await limiter.close()
 
 
 async def test_a_caller_whose_time_ends_while_the_store_is_silent_hears_of_the_store() -> None:
@@ -217,7 +216,6 @@ async def test_a_caller_whose_time_ends_while_the_store_is_silent_hears_of_the_s
     with pytest.raises(StoreUnavailable, match="did not answer in time"):
         await limiter.acquire(KEY, timeout=0.08)
     assert 0.08 <= virtual_loop().now - begun <= 0.08 + 0.05, "the request that is under way may end first"
-    await limiter.close()
 
 
 @pytest.mark.parametrize("later", [0.0, 0.3, 0.999, 1.0, 1.2, 1.5, 1.501, 2.3, 4.0])
@@ -436,13 +434,7 @@ async def test_close_wakes_whoever_waits_for_an_answer() -> None:
 async def test_nothing_is_left_for_the_garbage_collector(keys: tuple[str, ...], burst: int) -> None:
     """Its full collection stops a web service for 20 to 60 ms: the more of it the more objects wait for it."""
     limiter = limiter_on(Stage(), Quota(SLOW, burst), sizer=FixedBatch(1))
-    gc.collect()
-    gc.disable()
-    try:
+    with kept(WaitingTask) as left:
         for _ in range(3):
             await limiter.decide_all(dict.fromkeys(keys, 1))
-        left = [each for each in gc.get_objects() if isinstance(each, WaitingTask)]
-    finally:
-        gc.enable()
     assert left == []
-    await limiter.close()

@@ -1,6 +1,5 @@
 """What `benchmarks.web` sets beside each other does the same work."""
 
-import asyncio
 import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
@@ -34,17 +33,14 @@ async def fields_of(app: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("stacks", [web_asgi.stacks_on_plain, web_asgi.stacks_on_fastapi])
-def test_the_fixed_fields_are_as_long_as_those_of_the_rules(stacks: Callable[[str], dict[str, Any]]) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            apps = await web_asgi.entered(stack, own(stacks(MEMORY)))
-            lengths = {name: await fields_of(app) for name, app in apps.items()}
-        assert lengths[web.ALONE] == {}
-        for floor, rules in OURS:
-            assert lengths[floor] == lengths[rules]
-            assert len(lengths[floor]) == 2
-
-    asyncio.run(main())
+async def test_the_fixed_fields_are_as_long_as_those_of_the_rules(stacks: Callable[[str], dict[str, Any]]) -> None:
+    async with AsyncExitStack() as stack:
+        apps = await web_asgi.entered(stack, own(stacks(MEMORY)))
+        lengths = {name: await fields_of(app) for name, app in apps.items()}
+    assert lengths[web.ALONE] == {}
+    for floor, rules in OURS:
+        assert lengths[floor] == lengths[rules]
+        assert len(lengths[floor]) == 2
 
 
 def test_each_of_ours_and_each_floor_answers_as_flask_does_alone() -> None:

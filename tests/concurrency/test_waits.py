@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Partitions, Queue
 from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.waits import TaskWakeup, Waits, waits_of
-from tests.aio.loop import VirtualLoop, run, virtual_loop, virtual_time
+from tests.aio.loop import VirtualLoop, run, virtual_loop
 
+pytestmark = pytest.mark.virtual_time
 MANY = 1000
 AT_ONCE = 64
 
@@ -54,7 +55,6 @@ def timers() -> int:
     return sum(not timer.cancelled() for timer in virtual_loop()._scheduled)  # type: ignore[attr-defined]
 
 
-@virtual_time
 async def test_a_loop_that_lost_a_callback_wakes_all_the_same() -> None:
     """A signal handler that raises within the loop, beside any task, makes it forget what it was about to call."""
     law = Settable(1)
@@ -69,7 +69,6 @@ async def test_a_loop_that_lost_a_callback_wakes_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
-@virtual_time
 async def test_of_many_who_are_served_few_go_on_in_one_turn_of_the_loop(timeout: float | None) -> None:
     law = Settable(1)
     limiter = AsyncConcurrencyLimiter(law, queue=Queue(MANY, max_wait=None))
@@ -95,7 +94,6 @@ def test_of_many_who_time_out_few_go_on_in_one_turn_of_the_loop() -> None:
     asyncio.run(main())
 
 
-@virtual_time
 async def test_of_many_who_are_sent_away_few_go_on_in_one_turn_of_the_loop() -> None:
     limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(MANY, max_wait=None))
     async with limiter.acquire():
@@ -106,7 +104,6 @@ async def test_of_many_who_are_sent_away_few_go_on_in_one_turn_of_the_loop() -> 
         assert crowd.ended == ["LimiterClosed"] * MANY
 
 
-@virtual_time
 async def test_who_is_cancelled_leaves_no_timer_behind() -> None:
     limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(MANY, max_wait=None))
     async with limiter.acquire():
@@ -138,7 +135,6 @@ def test_a_timeout_is_never_early_and_late_by_a_64th_at_the_most(now: float, sec
         runner.run(main())
 
 
-@virtual_time
 async def test_all_who_wait_for_a_share_to_be_lent_look_once() -> None:
     """One look a pause, however many wait; it comes when the share is lent."""
     loop = virtual_loop()
@@ -160,7 +156,6 @@ async def test_all_who_wait_for_a_share_to_be_lent_look_once() -> None:
     assert not timers()
 
 
-@virtual_time
 async def test_who_waits_looks_again_after_each_pause_until_woken() -> None:
     loop, looks = virtual_loop(), []
     turns = [TaskWakeup(), TaskWakeup()]
@@ -177,7 +172,6 @@ async def test_who_waits_looks_again_after_each_pause_until_woken() -> None:
     assert looks == [0.5, 1.0, 1.5, 2.0, 2.5]
 
 
-@virtual_time
 async def test_a_look_that_fails_is_followed_by_the_next() -> None:
     turn, looks = TaskWakeup(), []
     virtual_loop().set_exception_handler(lambda *_: None)
@@ -192,7 +186,6 @@ async def test_a_look_that_fails_is_followed_by_the_next() -> None:
     assert len(looks) == 3
 
 
-@virtual_time
 async def test_a_loop_that_forgot_to_look_does_so_when_the_next_one_waits() -> None:
     """As one does where a signal handler raises just then: no place that was lost came back to those who wait."""
     turns, looks = [TaskWakeup(), TaskWakeup()], []

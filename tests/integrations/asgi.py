@@ -1,27 +1,15 @@
 """A hand-made caller of ASGI applications, and applications to call."""
 
 import asyncio
-import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.aio.loop import run
 from tests.integrations.structured import Limit, read_limits
 
 App = Callable[..., Awaitable[None]]
 Fields = Sequence[tuple[bytes, bytes]]
 PEER = ("192.0.2.1", 50_000)
-
-
-def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on a loop whose time passes when nothing else is left to do."""
-
-    @functools.wraps(test)
-    def wrapped(**given: Any) -> None:
-        run(lambda: test(**given))
-
-    return wrapped
 
 
 @dataclass

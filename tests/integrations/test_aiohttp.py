@@ -267,22 +267,19 @@ def test_an_answer_of_the_users_own_has_the_fields_too() -> None:
     run(test, on_rejected=own)
 
 
-def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:
+async def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:
     class Typo(web.View):
         @limited("search:{user}")
         @limited("serch:{user}")
         async def get(self) -> web.Response:
             return web.Response()
 
-    async def main() -> None:
-        sub, app = web.Application(), web.Application()
-        sub.add_routes([web.view("/", Typo)])
-        app.add_subapp("/sub", sub)
-        Limits("memory://", RULES).setup(app)
-        with pytest.raises(RulesError, match="did you mean"):
-            await web.AppRunner(app).setup()
-
-    asyncio.run(main())
+    sub, app = web.Application(), web.Application()
+    sub.add_routes([web.view("/", Typo)])
+    app.add_subapp("/sub", sub)
+    Limits("memory://", RULES).setup(app)
+    with pytest.raises(RulesError, match="did you mean"):
+        await web.AppRunner(app).setup()
 
 
 def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -306,49 +303,42 @@ def test_a_class_is_not_decorated() -> None:
         limited("search:{user}")(View)
 
 
-def test_the_limiter_is_made_at_the_start_and_closed_at_the_end() -> None:
+async def test_the_limiter_is_made_at_the_start_and_closed_at_the_end() -> None:
     made: list[AsyncRateLimiter] = []
 
     def make() -> AsyncRateLimiter:
         made.append(AsyncRateLimiter.from_url("memory://", Rules(RULES).quotas))
         return made[-1]
 
-    async def main() -> None:
-        app = application()
-        Limits(make, RULES, identify=user).setup(app)
-        assert not made
-        async with served(app) as url, aiohttp.ClientSession() as client:
-            assert (await client.get(url + "/search")).status == 200
-        with pytest.raises(Exception, match="closed"):
-            await made[0].try_acquire("all")
-
-    asyncio.run(main())
+    app = application()
+    Limits(make, RULES, identify=user).setup(app)
+    assert not made
+    async with served(app) as url, aiohttp.ClientSession() as client:
+        assert (await client.get(url + "/search")).status == 200
+    with pytest.raises(Exception, match="closed"):
+        await made[0].try_acquire("all")
     assert len(made) == 1
 
 
-def test_the_example_limits_searches_logins_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_limits_searches_logins_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE", "memory://")
-
-    async def main() -> None:
-        async with served(aiohttp_app.make_app()) as url, aiohttp.ClientSession() as client:
-            assert [(await client.get(url + "/search")).status for _ in range(3)] == [200, 200, 429]
-            words = ["open sesame", *["wrong"] * 5, "open sesame"]
-            statuses = [(await client.post(url + "/login", data={"password": word})).status for word in words]
-            assert statuses == [204, *[401] * 5, 429]
-            async with client.ws_connect(url + "/chat") as websocket:
-                with suppress(ConnectionError):
-                    for _ in range(21):
-                        await websocket.send_str("hello")
-                heard = [message async for message in websocket]
-            assert (len(heard), websocket.close_code) == (20, 1008)
-
-    asyncio.run(main())
+    async with served(aiohttp_app.make_app()) as url, aiohttp.ClientSession() as client:
+        assert [(await client.get(url + "/search")).status for _ in range(3)] == [200, 200, 429]
+        words = ["open sesame", *["wrong"] * 5, "open sesame"]
+        statuses = [(await client.post(url + "/login", data={"password": word})).status for word in words]
+        assert statuses == [204, *[401] * 5, 429]
+        async with client.ws_connect(url + "/chat") as websocket:
+            with suppress(ConnectionError):
+                for _ in range(21):
+                    await websocket.send_str("hello")
+            heard = [message async for message in websocket]
+        assert (len(heard), websocket.close_code) == (20, 1008)
 
 
 # What aiohttp sends after the rules have looked
 
 
-def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
+async def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_bytes(b"file")
@@ -366,20 +356,17 @@ def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
 
         return web.Response(body=parts())
 
-    async def main() -> None:
-        app = web.Application()
-        app.router.add_static("/static", tmp_path)
-        app.router.add_get("/endless", endless)
-        Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)]).setup(app)
-        async with served(app) as url, aiohttp.ClientSession() as client:
-            for _ in range(2):
-                async with client.get(f"{url}/static/file") as reply:
-                    assert await reply.read() == b"file"
-            ended.clear()
-            async with client.get(f"{url}/endless") as reply:
-                await reply.content.readexactly(1000)
-                reply.close()
-            await asyncio.wait_for(ended.wait(), 100.0)
-
-    asyncio.run(main())
+    app = web.Application()
+    app.router.add_static("/static", tmp_path)
+    app.router.add_get("/endless", endless)
+    Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)]).setup(app)
+    async with served(app) as url, aiohttp.ClientSession() as client:
+        for _ in range(2):
+            async with client.get(f"{url}/static/file") as reply:
+                assert await reply.read() == b"file"
+        ended.clear()
+        async with client.get(f"{url}/endless") as reply:
+            await reply.content.readexactly(1000)
+            reply.close()
+        await asyncio.wait_for(ended.wait(), 100.0)
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

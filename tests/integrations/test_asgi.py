@@ -22,10 +22,11 @@ from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
-from tests.integrations.asgi import App, Hello, call, http, in_virtual_time, part, start, websocket
-from tests.integrations.garbage import kept
+from tests.garbage import kept
+from tests.integrations.asgi import App, Hello, call, http, part, start, websocket
 
 Test = Callable[[], Coroutine[Any, Any, None]]
+pytestmark = pytest.mark.virtual_time
 IP = Rule("ip", "2/minute", key="ip:{ip}")
 LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=lambda r: r.status == 401)
 
@@ -48,7 +49,6 @@ async def left(middleware: RateLimitMiddleware, key: str) -> int:
     return (await limiter.peek(key)).remaining
 
 
-@in_virtual_time
 async def test_a_start_is_touched_once_and_nothing_else() -> None:
     sent = [start(), part(b"a", more=True), part(b"b", more=True), part(b"c")]
 
@@ -64,7 +64,6 @@ async def test_a_start_is_touched_once_and_nothing_else() -> None:
     assert b"ratelimit" not in dict(sent[0]["headers"])  # the application's own message is left alone
 
 
-@in_virtual_time
 async def test_a_second_start_of_an_application_that_is_wrong_is_left_alone() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(start())
@@ -75,7 +74,6 @@ async def test_a_second_start_of_an_application_that_is_wrong_is_left_alone() ->
     assert reply.messages[1] == start(500)
 
 
-@in_virtual_time
 async def test_an_end_is_told_once_whatever_comes_after_it() -> None:
     ended: list[Response] = []
     gone: list[dict[str, Any]] = [{"type": "http.disconnect"}]
@@ -97,7 +95,6 @@ async def test_an_end_is_told_once_whatever_comes_after_it() -> None:
     assert [(each.status, each.complete, each.error) for each in ended] == [(200, True, None)]
 
 
-@in_virtual_time
 async def test_without_headers_the_application_is_called_as_it_is() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(send)
@@ -109,7 +106,6 @@ async def test_without_headers_the_application_is_called_as_it_is() -> None:
     assert reply.messages == [start()]
 
 
-@in_virtual_time
 async def test_context_variables_go_down_and_up() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 
@@ -131,7 +127,6 @@ async def _ann(scope: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("identify", [lambda _: {"user": "ann"}, _ann])
-@in_virtual_time
 async def test_who_asks_is_told_by_a_function_of_either_kind(identify: Any) -> None:
     async with limited(Hello(), Rule("user", "1/minute", key="user:{user}"), identify=identify) as middleware:
         assert [(await call(middleware, http())).status for _ in range(2)] == [200, 429]
@@ -149,7 +144,6 @@ async def _raises(scope: Any) -> Any:
         (_raises, "admit", 200),
     ],
 )
-@in_virtual_time
 async def test_where_who_asks_is_awaited_and_cannot_be_told_a_request_is_refused_or_admitted(
     identify: Any, unidentified: str, status: int
 ) -> None:
@@ -160,7 +154,6 @@ async def test_where_who_asks_is_awaited_and_cannot_be_told_a_request_is_refused
         assert await left(middleware, "ip:192.0.2.1") == (9 if status != 200 else 8)
 
 
-@in_virtual_time
 async def test_cost_and_charge_may_be_asynchronous() -> None:
     async def cost(request: Any) -> int:
         await asyncio.sleep(1)
@@ -175,7 +168,6 @@ async def test_cost_and_charge_may_be_asynchronous() -> None:
         assert await left(middleware, "all") == 95
 
 
-@in_virtual_time
 async def test_a_stream_is_settled_at_its_end_and_not_with_tasks_in_the_background() -> None:
     responses: list[Response] = []
     working, done = asyncio.Event(), asyncio.Event()
@@ -199,7 +191,6 @@ async def test_a_stream_is_settled_at_its_end_and_not_with_tasks_in_the_backgrou
         assert len(responses) == 1
 
 
-@in_virtual_time
 async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
     responses: list[Response] = []
 
@@ -216,7 +207,6 @@ async def test_a_stream_whose_client_goes_away_is_settled_then() -> None:
 
 
 @pytest.mark.parametrize("by_cancelling", [False, True])
-@in_virtual_time
 async def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_whole(by_cancelling: bool) -> None:
     """A server that closes the connection by itself tells of the disconnect before its `send` returns."""
 
@@ -245,7 +235,6 @@ async def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_who
 
 
 @pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
-@in_virtual_time
 async def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send(start(200, [(b"Content-Length", b"5")]))
@@ -257,7 +246,6 @@ async def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind
     assert [(each.sent, each.complete) for each in responses] == [(5, True)]
 
 
-@in_virtual_time
 async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
     responses: list[Response] = []
 
@@ -270,7 +258,6 @@ async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-@in_virtual_time
 async def test_an_exception_of_the_application_goes_on_and_is_settled(begun: bool) -> None:
     responses: list[Response] = []
 
@@ -286,7 +273,6 @@ async def test_an_exception_of_the_application_goes_on_and_is_settled(begun: boo
         assert await left(middleware, "noted") == 9
 
 
-@in_virtual_time
 async def test_an_exception_of_send_goes_on_and_is_settled() -> None:
     responses: list[Response] = []
 
@@ -301,7 +287,6 @@ async def test_an_exception_of_send_goes_on_and_is_settled() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-@in_virtual_time
 async def test_an_application_that_is_cancelled_is_settled_all_the_same(begun: bool) -> None:
     responses: list[Response] = []
     waits = asyncio.Event()
@@ -334,7 +319,6 @@ def rule_that_notes(responses: list[Response]) -> Rule:
     return Rule("noted", "10/hour", key="noted", cost=5, charge=charge)
 
 
-@in_virtual_time
 async def test_an_application_that_never_responds_costs_what_charge_says_of_a_500() -> None:
     responses: list[Response] = []
 
@@ -359,7 +343,6 @@ def _plain(scope: Any, refusal: Any) -> Any:
 
 
 @pytest.mark.parametrize("on_rejected", [_plain, _own])
-@in_virtual_time
 async def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -> None:
     async with limited(Hello(), Rule("off", "1/hour", key="off"), on_rejected=on_rejected) as middleware:
         await call(middleware, http())
@@ -371,7 +354,6 @@ async def test_an_own_answer_has_its_own_body_and_the_fields(on_rejected: Any) -
 
 
 @pytest.mark.parametrize("started", [False, True])
-@in_virtual_time
 async def test_a_refusal_is_no_500_where_an_own_answer_raises_before_it_starts(
     started: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -392,7 +374,6 @@ async def test_a_refusal_is_no_500_where_an_own_answer_raises_before_it_starts(
     assert "on_rejected raised, so the answer is problem details: no template" in caplog.text
 
 
-@in_virtual_time
 async def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with limited(Hello(), IP) as middleware:
         await call(middleware, http(headers=[(b"x-forwarded-for", b"9.9.9.9")], client=("127.0.0.1", 0)))
@@ -404,20 +385,17 @@ async def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest
     assert len([each for each in caplog.records if "proxies=TrustedProxies" in each.getMessage()]) == 1
 
 
-@in_virtual_time
 async def test_a_request_without_a_peer_has_no_address() -> None:
     async with limited(Hello(), IP) as middleware:
         assert (await call(middleware, http(client=None))).status == 403
 
 
-@in_virtual_time
 async def test_strange_paths_are_limited_like_any_other() -> None:
     async with limited(Hello(), Rule("items", "9/hour", key="item:{id}", match="/items/{id}"), IP) as middleware:
         for path in ("/items/" + "x" * 10_000, "/items/\udcff\udcfe", "/items/\x00", "//", "", "/items/a:b"):
             assert (await call(middleware, http(path, client=(f"192.0.2.{len(path) % 250}", 1)))).status == 200
 
 
-@in_virtual_time
 async def test_other_scopes_pass_by() -> None:
     app, scope = Hello(), {"type": "mystery"}
     async with limited(app, IP) as middleware:
@@ -428,7 +406,6 @@ async def test_other_scopes_pass_by() -> None:
 # Websockets
 
 
-@in_virtual_time
 async def test_a_websocket_that_is_refused_is_closed_before_the_application_hears_of_it() -> None:
     app = Hello()
     async with limited(app, Rule("chat", "1/hour", key="chat", match="/chat")) as middleware:
@@ -452,7 +429,6 @@ async def test_a_websocket_that_is_refused_is_closed_before_the_application_hear
 DISCONNECT = {"type": "websocket.disconnect", "code": 1000}
 
 
-@in_virtual_time
 async def test_a_websocket_is_settled_when_it_ends() -> None:
     responses: list[Response] = []
     async with limited(Hello(), rule_that_notes(responses)) as middleware:
@@ -460,7 +436,6 @@ async def test_a_websocket_is_settled_when_it_ends() -> None:
     assert [(each.status, each.complete) for each in responses] == [(101, True)]
 
 
-@in_virtual_time
 async def test_a_websocket_that_floods_is_closed_and_its_application_sees_it_go() -> None:
     messages = [Rule("messages", "2/hour", key="messages:{ip}", match="/chat")]
     texts = [{"type": "websocket.receive", "text": str(number)} for number in range(4)]
@@ -473,7 +448,6 @@ async def test_a_websocket_that_floods_is_closed_and_its_application_sees_it_go(
         assert len([each for each in reply.messages if each["type"] == "websocket.send"]) == 4
 
 
-@in_virtual_time
 async def test_a_websocket_that_was_closed_here_takes_no_more() -> None:
     received: list[Any] = []
 
@@ -491,7 +465,6 @@ async def test_a_websocket_that_was_closed_here_takes_no_more() -> None:
     assert [each["type"] for each in reply.messages] == ["websocket.accept", "websocket.close"]
 
 
-@in_virtual_time
 async def test_a_message_that_was_charged_while_its_receiver_was_cancelled_is_not_lost() -> None:
     class Slow:
         async def admit(self, request: Any) -> Outcome:
@@ -512,7 +485,6 @@ async def test_a_message_that_was_charged_while_its_receiver_was_cancelled_is_no
     assert [(await messages.receive())["text"] for _ in range(2)] == ["0", "1"]
 
 
-@in_virtual_time
 async def test_the_messages_of_websockets_are_counted_by_rule() -> None:
     messages = [Rule("messages", "2/hour", key="messages:{ip}")]
     texts = [{"type": "websocket.receive", "text": str(number)} for number in range(3)]
@@ -591,7 +563,6 @@ async def _await(work: Any) -> None:
     await work
 
 
-@in_virtual_time
 async def test_what_is_being_settled_when_the_application_stops_is_settled_before_its_limiter_is_closed() -> None:
     async def charge(response: Response) -> bool:
         settling.set()
@@ -617,30 +588,24 @@ async def test_what_is_being_settled_when_the_application_stops_is_settled_befor
         assert (await another.peek("noted")).remaining == 10
 
 
-def test_a_limiter_of_somebody_else_is_not_closed() -> None:
-    async def life() -> None:
-        async with AsyncRateLimiter.from_url("memory://", Rules([IP]).quotas) as limiter:
-            middleware = RateLimitMiddleware(Hello(), limiter, [IP])
-            async with Server(middleware):
-                pass
-            assert await limiter.try_acquire("ip:somebody")
-
-    asyncio.run(life())
+async def test_a_limiter_of_somebody_else_is_not_closed() -> None:
+    async with AsyncRateLimiter.from_url("memory://", Rules([IP]).quotas) as limiter:
+        middleware = RateLimitMiddleware(Hello(), limiter, [IP])
+        async with Server(middleware):
+            pass
+        assert await limiter.try_acquire("ip:somebody")
 
 
-def test_an_application_without_a_lifespan_has_its_limiter_with_the_first_request() -> None:
+async def test_an_application_without_a_lifespan_has_its_limiter_with_the_first_request() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http", "no lifespan here"
         await send(start())
         await send(part(b"hello"))
 
-    async def life() -> None:
-        with pytest.raises(AssertionError, match="no lifespan here"):
-            await call(middleware, {"type": "lifespan"}, {"type": "lifespan.startup"})
-        assert (await call(middleware, http())).status == 200
-
     middleware = RateLimitMiddleware(app, "memory://", [IP])
-    asyncio.run(life())
+    with pytest.raises(AssertionError, match="no lifespan here"):
+        await call(middleware, {"type": "lifespan"}, {"type": "lifespan.startup"})
+    assert (await call(middleware, http())).status == 200
 
 
 def test_a_limit_in_memory_says_that_it_is_of_one_process(caplog: pytest.LogCaptureFixture) -> None:
@@ -666,7 +631,6 @@ def test_what_cannot_work_is_told_when_it_is_made(limiter: Any, options: Any, er
 
 
 @pytest.mark.parametrize("path", ["/login", "/login\n", "/v1/login", "/v1/login\n"])
-@in_virtual_time
 async def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None:
     async def seen(request: Any) -> PlainTextResponse:
         return PlainTextResponse("seen")
@@ -677,7 +641,6 @@ async def test_each_spelling_that_starlette_routes_is_limited(path: str) -> None
         assert [(each.status, each.body[:4]) for each in replies] == [(200, b"seen"), (429, b'{"ty')]
 
 
-@in_virtual_time
 async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
     route = RouteLimitMiddleware(Hello(), "search", charge=[200])
     async with limited(route, IP, Rule("search", "9/hour", key="search", match=None)) as middleware:
@@ -687,7 +650,6 @@ async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
         assert left == []
 
 
-@in_virtual_time
 async def test_retry_after_is_kept_where_a_response_was_far_larger_than_the_limit() -> None:
     """What it owes is repaid as tokens flow in: a hundred a minute."""
     sizes = iter([150, 500])

@@ -1,7 +1,6 @@
 """How many requests of an ASGI application are under way at once, and what their ends tell the limiter."""
 
 import asyncio
-import gc
 import json
 from typing import Any
 
@@ -12,7 +11,10 @@ from batchlimit.concurrency import Outcome
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.integrations.enforcement import Response
 from batchlimit.laws import Fixed
-from tests.integrations.asgi import Hello, call, http, in_virtual_time, part, start, websocket
+from tests.garbage import kept
+from tests.integrations.asgi import Hello, call, http, part, start, websocket
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Held:
@@ -34,7 +36,6 @@ def counts(limiter: AsyncConcurrencyLimiter) -> tuple[int, int, int, int]:
     return found.in_flight, found.succeeded, found.dropped, found.ignored
 
 
-@in_virtual_time
 async def test_a_stream_holds_its_permit_to_its_end_and_the_next_request_gets_a_503_at_once() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         held = Held()
@@ -57,14 +58,12 @@ async def test_a_stream_holds_its_permit_to_its_end_and_the_next_request_gets_a_
     ("status", "outcome"),
     [(200, "succeeded"), (404, "succeeded"), (429, "dropped"), (500, "ignored"), (503, "dropped"), (504, "dropped")],
 )
-@in_virtual_time
 async def test_the_status_feeds_the_law(status: int, outcome: str) -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         await call(ConcurrencyLimitMiddleware(Hello(status), limiter), http())
         assert getattr(limiter.statistics(), outcome) == 1
 
 
-@in_virtual_time
 async def test_an_own_judgement_feeds_the_law() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         app = ConcurrencyLimitMiddleware(Hello(), limiter, outcome=lambda response: Outcome.DROPPED)
@@ -72,7 +71,6 @@ async def test_an_own_judgement_feeds_the_law() -> None:
         assert counts(limiter) == (0, 0, 1, 0)
 
 
-@in_virtual_time
 async def test_an_exception_goes_on_and_returns_the_permit() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise ZeroDivisionError
@@ -88,7 +86,6 @@ def _raises(response: Response) -> Outcome:
 
 
 @pytest.mark.parametrize("outcome", [_raises, lambda response: None, lambda response: True, lambda response: "good"])
-@in_virtual_time
 async def test_a_judgement_that_fails_returns_the_permit_all_the_same(outcome: Any) -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         reply = await call(ConcurrencyLimitMiddleware(Hello(), limiter, outcome=outcome), http())
@@ -98,7 +95,6 @@ async def test_a_judgement_that_fails_returns_the_permit_all_the_same(outcome: A
 
 @pytest.mark.parametrize("partition", [lambda scope: 1 / 0, lambda scope: None, lambda scope: ["live"]])
 @pytest.mark.parametrize("bypass", [None, lambda scope: 1 / 0])
-@in_virtual_time
 async def test_a_function_that_fails_is_no_error_of_the_application_and_lets_nobody_by(
     partition: Any, bypass: Any
 ) -> None:
@@ -108,7 +104,6 @@ async def test_a_function_that_fails_is_no_error_of_the_application_and_lets_nob
         assert limiter.statistics().succeeded == 1
 
 
-@in_virtual_time
 async def test_a_request_that_is_cancelled_tells_nothing() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         held = Held()
@@ -120,7 +115,6 @@ async def test_a_request_that_is_cancelled_tells_nothing() -> None:
         assert counts(limiter) == (0, 0, 0, 1)
 
 
-@in_virtual_time
 async def test_a_client_that_goes_away_returns_the_permit_then() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
 
@@ -131,7 +125,6 @@ async def test_a_client_that_goes_away_returns_the_permit_then() -> None:
         await call(ConcurrencyLimitMiddleware(app, limiter), http(), {"type": "http.disconnect"})
 
 
-@in_virtual_time
 async def test_a_request_may_wait_in_the_queue() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue()) as limiter:
         held = Held()
@@ -142,7 +135,6 @@ async def test_a_request_may_wait_in_the_queue() -> None:
         assert [(await each).status for each in requests] == [200, 200]
 
 
-@in_virtual_time
 async def test_a_partition_is_chosen_and_what_bypasses_is_not_limited() -> None:
     partitions = Partitions({"paid": 0.5}, unknown="refuse")
     async with AsyncConcurrencyLimiter(Fixed(2), partitions=partitions) as limiter:
@@ -156,7 +148,6 @@ async def test_a_partition_is_chosen_and_what_bypasses_is_not_limited() -> None:
         assert statuses == [200, 503, 200]
 
 
-@in_virtual_time
 async def test_websockets_and_a_lifespan_pass_by() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter, limiter.acquire():
         app = Hello()
@@ -165,14 +156,12 @@ async def test_websockets_and_a_lifespan_pass_by() -> None:
         assert len(app.seen) == 1
 
 
-@in_virtual_time
 async def test_a_closed_limiter_is_a_503() -> None:
     limiter = AsyncConcurrencyLimiter(Fixed(1))
     await limiter.close()
     assert (await call(ConcurrencyLimitMiddleware(Hello(), limiter), http())).status == 503
 
 
-@in_virtual_time
 async def test_a_request_of_higher_priority_displaces_one_that_waits() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None)) as limiter:
         middleware = ConcurrencyLimitMiddleware(
@@ -189,15 +178,10 @@ async def test_a_request_of_higher_priority_displaces_one_that_waits() -> None:
         assert (await high).status == 200
 
 
-@in_virtual_time
 async def test_a_refused_request_leaves_nothing_to_the_garbage_collector() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         limited = ConcurrencyLimitMiddleware(Hello(), limiter)
         async with limiter.acquire():
-            gc.collect()
-            gc.disable()
-            try:
+            with kept(ConcurrencyLimited) as left:
                 assert (await call(limited, http())).status == 503
-                assert not [each for each in gc.get_objects() if isinstance(each, ConcurrencyLimited)]
-            finally:
-                gc.enable()
+            assert left == []

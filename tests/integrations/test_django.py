@@ -18,8 +18,8 @@ from batchlimit.integrations.django.middleware import RateLimitMiddleware
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.rules import Rule
 from batchlimit.rules.file import rules_of
+from tests.garbage import kept
 from tests.integrations.django_site import MIDDLEWARE, Site
-from tests.integrations.garbage import kept
 from tests.integrations.structured import read_limits
 from tests.sync.stage import until
 

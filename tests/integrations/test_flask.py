@@ -17,7 +17,7 @@ from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
-from tests.integrations.garbage import kept
+from tests.garbage import kept
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
 

@@ -128,48 +128,42 @@ def test_a_call_waits_no_longer_than_it_may(scene: Scene) -> None:
         held.success()
 
 
-def test_a_client_on_asyncio_has_the_same_limit(scene: Scene) -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(1))
-        async with scene.channel(limiter, priority=lambda details: len(details.method)) as channel:
-            unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
-            stream = channel.unary_stream("/test.Echo/unary_stream", str.encode, bytes.decode)
-            held = stream("hold")
-            assert await held.read() == "first"
-            with pytest.raises(AsyncRefusedCall) as refused:
-                await unary("a")
-            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert isinstance(refused.value.__cause__, ConcurrencyLimited)
-            scene.gate.open()
-            assert [each async for each in held] == ["hold"]
-            await _at_rest(limiter)
-            assert await unary("b") == "b"
-            with pytest.raises(grpc.aio.AioRpcError):
-                await unary("abort UNAVAILABLE")
-            await _at_rest(limiter)
-            seen = limiter.statistics()
-            assert (seen.succeeded, seen.dropped, seen.ignored, seen.refused) == (2, 1, 0, {"limit": 1})
-
-    asyncio.run(main())
+async def test_a_client_on_asyncio_has_the_same_limit(scene: Scene) -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(1))
+    async with scene.channel(limiter, priority=lambda details: len(details.method)) as channel:
+        unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
+        stream = channel.unary_stream("/test.Echo/unary_stream", str.encode, bytes.decode)
+        held = stream("hold")
+        assert await held.read() == "first"
+        with pytest.raises(AsyncRefusedCall) as refused:
+            await unary("a")
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert isinstance(refused.value.__cause__, ConcurrencyLimited)
+        scene.gate.open()
+        assert [each async for each in held] == ["hold"]
+        await _at_rest(limiter)
+        assert await unary("b") == "b"
+        with pytest.raises(grpc.aio.AioRpcError):
+            await unary("abort UNAVAILABLE")
+        await _at_rest(limiter)
+        seen = limiter.statistics()
+        assert (seen.succeeded, seen.dropped, seen.ignored, seen.refused) == (2, 1, 0, {"limit": 1})
 
 
 async def _at_rest(limiter: AsyncConcurrencyLimiter) -> None:
     await asyncio.to_thread(until, lambda: limiter.statistics().in_flight == 0)
 
 
-def test_a_call_on_asyncio_waits_if_it_is_to(scene: Scene) -> None:
-    async def main() -> None:
-        limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None))
-        async with scene.channel(limiter, wait=True) as channel:
-            held = await limiter.acquire()
-            unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
-            call = unary("a", timeout=60)
-            await asyncio.to_thread(until, lambda: limiter.statistics().waiting == 1)
-            held.success()
-            assert await call == "a"
-            await _at_rest(limiter)
-
-    asyncio.run(main())
+async def test_a_call_on_asyncio_waits_if_it_is_to(scene: Scene) -> None:
+    limiter = AsyncConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None))
+    async with scene.channel(limiter, wait=True) as channel:
+        held = await limiter.acquire()
+        unary = channel.unary_unary("/test.Echo/unary_unary", str.encode, bytes.decode)
+        call = unary("a", timeout=60)
+        await asyncio.to_thread(until, lambda: limiter.statistics().waiting == 1)
+        held.success()
+        assert await call == "a"
+        await _at_rest(limiter)
 
 
 def test_a_timeout_without_a_wait_is_told() -> None:

@@ -1,6 +1,5 @@
 """Calls of clients that were admitted and could not be made: nothing of them stays behind."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -69,11 +68,8 @@ def test_a_call_of_a_thread_that_could_not_be_made_gives_its_permit_back() -> No
         assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
 
 
-def test_a_call_of_a_task_that_could_not_be_made_gives_its_permit_back() -> None:
-    async def main() -> None:
-        async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-            await intercepted(AsyncConcurrencyClient(limiter, outcome=dropped))
-            seen = limiter.statistics()
-            assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
-
-    asyncio.run(main())
+async def test_a_call_of_a_task_that_could_not_be_made_gives_its_permit_back() -> None:
+    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+        await intercepted(AsyncConcurrencyClient(limiter, outcome=dropped))
+        seen = limiter.statistics()
+        assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)

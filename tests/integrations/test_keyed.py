@@ -16,7 +16,7 @@ from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddl
 from batchlimit.laws import Fixed
 from batchlimit.shared import AsyncSharedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
-from tests.integrations.asgi import Hello, call, http, in_virtual_time
+from tests.integrations.asgi import Hello, call, http
 from tests.integrations.stage import Recording, SetUp
 from tests.integrations.test_asgi_concurrency import Held
 from tests.integrations.test_wsgi import App, Reply, request
@@ -34,7 +34,7 @@ def path_and_all(scope: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "statuses"), [(path, [503, 200, 200]), (path_and_all, [503, 200, 503])])
-@in_virtual_time
+@pytest.mark.virtual_time
 async def test_asgi_requests_count_by_their_keys(key: KeyOf, statuses: list[int]) -> None:
     async with AsyncKeyedConcurrencyLimiter({"path:*": 1, "all": 2}) as limiter:
         held, other = Held(), Held()
@@ -69,7 +69,7 @@ def test_a_request_whose_key_cannot_be_made_is_refused(key: KeyOf) -> None:
     assert limiter.busiest() == []
 
 
-@in_virtual_time
+@pytest.mark.virtual_time
 async def test_a_request_has_a_partition_at_its_key() -> None:
     limits = {"path:*": Keyed(2, partitions=Partitions({}, caps={"GET": 0.5}))}
     async with AsyncKeyedConcurrencyLimiter(limits) as limiter:

@@ -10,8 +10,8 @@ from batchlimit.integrations.enforcement.plan import Bill, Plans
 from batchlimit.integrations.headers import Fields, Prepared
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.key import NoKey
+from tests.garbage import kept
 from tests.integrations.enforcers import Make
-from tests.integrations.garbage import kept
 
 RULES = Rules(
     [

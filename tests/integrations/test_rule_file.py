@@ -169,21 +169,17 @@ def test_a_wsgi_middleware_watches_its_file(path: Path, caplog: pytest.LogCaptur
     file.close()
 
 
-def test_an_asgi_middleware_watches_its_file(path: Path) -> None:
+async def test_an_asgi_middleware_watches_its_file(path: Path) -> None:
     file = RuleFile(path, watch=True, interval=0.01)
     served = RateLimitMiddleware(_app, "memory://", file)
-
-    async def main() -> None:
-        assert [await _get(served, "/login") for _ in range(2)] == [200, 429]
-        put(path, SECOND)
-        for _ in range(6000):
-            if await _get(served, "/items") == 429:
-                break
-            await asyncio.sleep(0.01)
-        assert (await _get(served, "/items"), await _get(served, "/login")) == (429, 200)
-        await served.close()
-
-    asyncio.run(main())
+    assert [await _get(served, "/login") for _ in range(2)] == [200, 429]
+    put(path, SECOND)
+    for _ in range(6000):
+        if await _get(served, "/items") == 429:
+            break
+        await asyncio.sleep(0.01)
+    assert (await _get(served, "/items"), await _get(served, "/login")) == (429, 200)
+    await served.close()
     file.close()
 
 

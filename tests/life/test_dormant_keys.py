@@ -111,19 +111,17 @@ def test_they_make_room_before_those_that_are_awake(api: Api, clock: Clock, most
             assert supply_of(limiter).entries.keys() == {f"key-{j}" for j in range(most, i + 1)}
 
 
-def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
-    async def main() -> None:
-        clock = virtual_loop().time
-        async with AsyncRateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=8.0) as limiter:
-            assert await limiter.try_acquire("key")
-            await asyncio.sleep(1.5)
-            assert (limiter._entries, limiter.statistics().keys) == ({}, 1)
-            await asyncio.sleep(6.4)
-            assert limiter.statistics().keys == 1
-            await asyncio.sleep(1.2)
-            assert limiter.statistics().keys == 0
-
-    run(main)
+@pytest.mark.virtual_time
+async def test_on_a_loop_all_this_is_done_by_its_one_timer() -> None:
+    clock = virtual_loop().time
+    async with AsyncRateLimiter(MemoryStore(clock), BRIEF, clock=clock, idle_after=8.0) as limiter:
+        assert await limiter.try_acquire("key")
+        await asyncio.sleep(1.5)
+        assert (limiter._entries, limiter.statistics().keys) == ({}, 1)
+        await asyncio.sleep(6.4)
+        assert limiter.statistics().keys == 1
+        await asyncio.sleep(1.2)
+        assert limiter.statistics().keys == 0
 
 
 def test_they_leave_on_the_next_loop_too() -> None:

@@ -16,7 +16,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
 from batchlimit.sync.registry import Registry
 from benchmarks.audited_fleet.audit import Admission, excess
-from tests.aio.loop import run, virtual_loop
+from tests.aio.loop import virtual_loop
 from tests.apis.blocking import Api
 from tests.depth import depth
 from tests.sync.stage import Clock, Gate, Stage, start, together, until
@@ -135,23 +135,21 @@ def test_a_waiter_keeps_its_key(clock: Clock) -> None:
     assert stage.keys.count("busy") == 1
 
 
-def test_a_waiting_task_keeps_its_key() -> None:
-    async def main() -> None:
-        clock = virtual_loop().time
-        store, quota = MemoryStore(clock), Quota(1.0, 5)
-        async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
-            await limiter.acquire("busy", 5)
-            callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
-            await asyncio.sleep(0.01)
-            entry = limiter._entries["busy"]
-            for i in range(50):
-                assert await limiter.try_acquire(f"key-{i}")
-            assert limiter._entries["busy"] is entry
-            await asyncio.gather(*callers)
-            assert limiter.statistics().keys <= 3
-        assert store.peek("busy", quota).level == 0
-
-    run(main)
+@pytest.mark.virtual_time
+async def test_a_waiting_task_keeps_its_key() -> None:
+    clock = virtual_loop().time
+    store, quota = MemoryStore(clock), Quota(1.0, 5)
+    async with AsyncRateLimiter(store, quota, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
+        await limiter.acquire("busy", 5)
+        callers = [asyncio.create_task(limiter.acquire("busy", 5)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        entry = limiter._entries["busy"]
+        for i in range(50):
+            assert await limiter.try_acquire(f"key-{i}")
+        assert limiter._entries["busy"] is entry
+        await asyncio.gather(*callers)
+        assert limiter.statistics().keys <= 3
+    assert store.peek("busy", quota).level == 0
 
 
 def test_a_debt_keeps_its_key(api: Api, clock: Clock, without_refresher: None) -> None:
@@ -256,13 +254,11 @@ def test_what_left_is_no_longer_in_memory() -> None:
         assert len(refresher._plans) <= 256
 
 
-def test_what_left_is_not_planned_on_a_loop_either() -> None:
-    async def main() -> None:
-        clock = virtual_loop().time
-        async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
-            for i in range(1000):
-                assert await limiter.try_acquire(f"key-{i}")
-            timer: Any = limiter._registry._home._timer
-            assert len(timer._plans) <= 256
-
-    run(main)
+@pytest.mark.virtual_time
+async def test_what_left_is_not_planned_on_a_loop_either() -> None:
+    clock = virtual_loop().time
+    async with AsyncRateLimiter(MemoryStore(clock), HUNDRED, clock=clock, max_keys=10) as limiter:
+        for i in range(1000):
+            assert await limiter.try_acquire(f"key-{i}")
+        timer: Any = limiter._registry._home._timer
+        assert len(timer._plans) <= 256

@@ -13,7 +13,6 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared
 from batchlimit.shared.held_slots import SlotLease
 from batchlimit.shared.permit import AsyncSharedPermit, LeaseWatch
 from batchlimit.stores.memory import MemoryStore
-from tests.aio.loop import on_a_loop
 from tests.shared.test_limiter import Cut, work
 from tests.sync.stage import until
 
@@ -136,7 +135,6 @@ def test_a_permit_whose_event_loop_was_closed_amid_its_block_comes_back() -> Non
     asyncio.run(take())
 
 
-@on_a_loop
 async def test_a_permit_that_is_lost_as_its_block_begins_does_not_cancel_what_comes_after_the_block() -> None:
     """Python 3.11 keeps the cancellation of a task that runs, and raises it at the next `await`."""
     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
@@ -152,7 +150,6 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-@on_a_loop
 async def test_a_permit_that_is_lost_as_its_block_begins_cancels_the_block() -> None:
     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
         permit = await limiter.acquire("gpu")
@@ -178,7 +175,6 @@ def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_its_leas
     asyncio.run(main())
 
 
-@on_a_loop
 async def test_a_task_that_was_cancelled_before_its_block_hears_in_it_that_the_permit_is_lost() -> None:
     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
         task = asyncio.current_task()
@@ -194,7 +190,6 @@ async def test_a_task_that_was_cancelled_before_its_block_hears_in_it_that_the_p
         assert task.cancelling() == task.uncancel() + 1 == 1
 
 
-@on_a_loop
 async def test_a_block_that_ends_otherwise_than_by_its_cancellation_ends_so() -> None:
     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
         permit = await limiter.acquire("gpu")
@@ -205,7 +200,6 @@ async def test_a_block_that_ends_otherwise_than_by_its_cancellation_ends_so() ->
         assert permit.lost
 
 
-@on_a_loop
 async def test_a_permit_shows_its_state() -> None:
     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 9}) as limiter:
         lost, released = limiter.acquire("gpu"), limiter.acquire("gpu")

@@ -25,7 +25,6 @@ from batchlimit.shared import renewer as renewer_module
 from batchlimit.stores import outage
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
-from tests.aio.loop import on_a_loop
 from tests.nodes import await_fact
 from tests.servers import Server
 from tests.sync.stage import in_child
@@ -257,7 +256,6 @@ def test_where_somebody_waits_who_does_not_wait_is_refused_without_an_ask(
         thread.join(100)
 
 
-@on_a_loop
 async def test_whose_place_in_the_queue_goes_to_a_higher_priority_hears_at_once() -> None:
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": Shared(1, Queue(1, None))}) as limiter:
         async with limiter.acquire("gpu"):
@@ -293,7 +291,6 @@ def test_the_store_hears_soon_of_whom_waited_in_vain() -> None:
         await_fact(lambda: not other.statistics().keys, "nothing is left")
 
 
-@on_a_loop
 async def test_a_higher_priority_is_served_first() -> None:
     order = []
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=60.0) as limiter:
@@ -311,18 +308,14 @@ async def test_a_higher_priority_is_served_first() -> None:
     assert order == [3, 2, 1]
 
 
-def test_a_caller_has_the_priority_0_unless_it_says_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_has_the_priority_0_unless_it_says_another(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-
-    async def main() -> None:
-        async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
-            monkeypatch.setattr(limiter._engine, "enter", lambda *said: told.append(said[2]))
-            await limiter.acquire("gpu")
-
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
         monkeypatch.setattr(limiter._engine, "enter", lambda *said: told.append(said[2]))
         limiter.acquire("gpu")
-    asyncio.run(main())
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        monkeypatch.setattr(limiter._engine, "enter", lambda *said: told.append(said[2]))
+        await limiter.acquire("gpu")
     assert told == [0, 0]
 
 
@@ -346,7 +339,6 @@ def test_who_waited_in_vain_is_told_so() -> None:
         assert (refusal.value.reason, limiter.statistics().refused) == ("limit", 2)
 
 
-@on_a_loop
 async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
         async with limiter.acquire("gpu"):
@@ -383,7 +375,6 @@ def test_what_the_garbage_collector_finds_ends_long_before_the_next_renewal() ->
         await_fact(lambda: not any(each.in_flight for each in limiter.statistics().keys.values()), "no permit")
 
 
-@on_a_loop
 async def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
         permit = limiter.acquire("gpu")
@@ -430,7 +421,6 @@ async def work(limiter: AsyncSharedConcurrencyLimiter, store: Cut) -> None:
         await asyncio.Event().wait()
 
 
-@on_a_loop
 async def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_error() -> None:
     store = Cut()
     async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
@@ -441,7 +431,6 @@ async def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_err
         assert task.cancelling() == 0
 
 
-@on_a_loop
 async def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
     store = Cut()
     limits = {"gpu": Shared(1, lease=0.1)}
@@ -454,7 +443,6 @@ async def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
         await asyncio.sleep(0)
 
 
-@on_a_loop
 async def test_a_cancellation_by_others_stays_one() -> None:
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
         entered = asyncio.Event()

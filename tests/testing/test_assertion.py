@@ -1,6 +1,5 @@
 """assert_limited passes if so many calls are admitted and no more, however a call says that it was refused."""
 
-import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -80,20 +79,17 @@ def test_time_has_to_be_frozen_to_pass() -> None:
         assert_limited(limiter.try_acquire, "ann", after=5, within="1m")
 
 
-def test_a_coroutine_function_is_awaited(frozen_limits: FrozenLimits) -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url("memory://", "5/minute") as limiter:
+async def test_a_coroutine_function_is_awaited(frozen_limits: FrozenLimits) -> None:
+    async with AsyncRateLimiter.from_url("memory://", "5/minute") as limiter:
 
-            async def call(user: str) -> None:
-                await limiter.acquire(user, timeout=0)
+        async def call(user: str) -> None:
+            await limiter.acquire(user, timeout=0)
 
-            await assert_limited(call, "ann", after=5, within="1m")
-            await assert_limited(limiter.try_acquire, "bob", after=5)
-            await limiter.try_acquire("eve")
-            with pytest.raises(AssertionError, match="call 5 was refused"):
-                await assert_limited(call, "eve", after=5)
-
-    asyncio.run(main())
+        await assert_limited(call, "ann", after=5, within="1m")
+        await assert_limited(limiter.try_acquire, "bob", after=5)
+        await limiter.try_acquire("eve")
+        with pytest.raises(AssertionError, match="call 5 was refused"):
+            await assert_limited(call, "eve", after=5)
 
 
 def test_arguments_are_handed_on() -> None:

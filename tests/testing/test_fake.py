@@ -92,23 +92,20 @@ def test_frozen_time_and_a_switch_do_not_concern_it() -> None:
         assert not fake_limiter(refuses={"ann": 30.0}).try_acquire("ann")
 
 
-def test_tasks_have_one_too() -> None:
-    async def main() -> None:
-        limiter = fake_async_limiter(refuses={"ann": 30.0}, fails=["eve"])
-        assert await limiter.try_acquire("bob")
-        assert not await limiter.try_acquire("ann")
-        assert not (await limiter.decide("ann")).allowed
-        with pytest.raises(RateLimited):
-            await limiter.acquire("ann", timeout=1)
-        with pytest.raises(RateLimited):
-            await limiter.acquire_all({"bob": 1, "ann": 1}, timeout=1)
-        with pytest.raises(StoreUnavailable):
-            await limiter.acquire("eve")
-        async with limiter.reserve("bob", 5) as reservation:
-            await reservation.settle(2)
-        await limiter.refund("bob")
-        assert limiter.script.refunds == [("bob", 3), ("bob", 1)]
-        assert await limiter.bucket("bob").try_acquire()
-        assert (await limiter.peek("ann")).retry_after == 30.0
-
-    asyncio.run(main())
+async def test_tasks_have_one_too() -> None:
+    limiter = fake_async_limiter(refuses={"ann": 30.0}, fails=["eve"])
+    assert await limiter.try_acquire("bob")
+    assert not await limiter.try_acquire("ann")
+    assert not (await limiter.decide("ann")).allowed
+    with pytest.raises(RateLimited):
+        await limiter.acquire("ann", timeout=1)
+    with pytest.raises(RateLimited):
+        await limiter.acquire_all({"bob": 1, "ann": 1}, timeout=1)
+    with pytest.raises(StoreUnavailable):
+        await limiter.acquire("eve")
+    async with limiter.reserve("bob", 5) as reservation:
+        await reservation.settle(2)
+    await limiter.refund("bob")
+    assert limiter.script.refunds == [("bob", 3), ("bob", 1)]
+    assert await limiter.bucket("bob").try_acquire()
+    assert (await limiter.peek("ann")).retry_after == 30.0

@@ -118,17 +118,13 @@ def test_tasks_hear_of_the_same_faults(time: Callable[[], AbstractContextManager
         asyncio.run(main())
 
 
-def test_in_frozen_time_tasks_are_served_as_soon_as_a_store_is_back(frozen_limits: FrozenLimits) -> None:
+async def test_in_frozen_time_tasks_are_served_as_soon_as_a_store_is_back(frozen_limits: FrozenLimits) -> None:
     """No circuit breaker is open there, as for threads: a test would have to wait for its probe."""
-
-    async def main() -> None:
-        store = AsyncFaultStore(down=True)
-        limiter = AsyncRateLimiter(store, FIVE)
-        for _ in range(5):
-            with pytest.raises(StoreUnavailable, match="is down"):
-                await limiter.decide("ann")
-        store.down = False
-        frozen_limits.advance(1.0)
-        assert await limiter.try_acquire("ann")
-
-    asyncio.run(main())
+    store = AsyncFaultStore(down=True)
+    limiter = AsyncRateLimiter(store, FIVE)
+    for _ in range(5):
+        with pytest.raises(StoreUnavailable, match="is down"):
+            await limiter.decide("ann")
+    store.down = False
+    frozen_limits.advance(1.0)
+    assert await limiter.try_acquire("ann")

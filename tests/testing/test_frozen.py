@@ -85,23 +85,20 @@ def test_a_wait_moves_the_clock_and_one_that_is_refused_does_not(limits: FrozenL
     assert limits.elapsed == pytest.approx(84 + 86400, abs=0.02), "and no real time passes"
 
 
-def test_tasks_wait_in_the_same_time() -> None:
-    async def main() -> None:
-        with frozen_limits() as limits:
-            async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
-                ends = []
+async def test_tasks_wait_in_the_same_time() -> None:
+    with frozen_limits() as limits:
+        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+            ends = []
 
-                async def call() -> None:
-                    await limiter.acquire("ann", timeout=100)
-                    ends.append(round(limits.elapsed, 2))
+            async def call() -> None:
+                await limiter.acquire("ann", timeout=100)
+                ends.append(round(limits.elapsed, 2))
 
-                await asyncio.gather(*(call() for _ in range(10)))
-                assert ends == [0.0] * 5 + [12.0, 24.0, 36.0, 48.0, 60.0]
-                limits.advance(12)
-                assert await limiter.try_acquire("ann")
-                assert not await limiter.try_acquire("ann")
-
-    asyncio.run(main())
+            await asyncio.gather(*(call() for _ in range(10)))
+            assert ends == [0.0] * 5 + [12.0, 24.0, 36.0, 48.0, 60.0]
+            limits.advance(12)
+            assert await limiter.try_acquire("ann")
+            assert not await limiter.try_acquire("ann")
 
 
 @pytest.mark.usefixtures("restless")
@@ -158,14 +155,11 @@ def test_limiters_with_one_url_and_prefix_share_their_buckets(limits: FrozenLimi
     assert spend(RateLimiter.from_url("memory://", FIVE)) == spend(RateLimiter.from_url("memory://", FIVE)) == 5
 
 
-def test_threads_and_tasks_share_their_buckets(limits: FrozenLimits) -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
-            assert not await limiter.try_acquire("ann")
-            assert await limiter.try_acquire("bob")
-
+async def test_threads_and_tasks_share_their_buckets(limits: FrozenLimits) -> None:
     assert spend(RateLimiter.from_url(URL, FIVE)) == 5
-    asyncio.run(main())
+    async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+        assert not await limiter.try_acquire("ann")
+        assert await limiter.try_acquire("bob")
 
 
 def test_a_limiter_with_a_clock_of_its_own_is_left_alone(limits: FrozenLimits) -> None:
@@ -234,19 +228,16 @@ def test_a_held_clock_is_moved_by_the_test_alone(limits: FrozenLimits) -> None:
     assert limits.elapsed == pytest.approx(12, abs=0.01)
 
 
-def test_a_held_clock_holds_tasks_too(limits: FrozenLimits) -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
-            await limiter.acquire("ann", 5)
-            with limits.holding():
-                call = asyncio.create_task(limiter.acquire("ann", timeout=20))
-                for _ in range(100):
-                    await asyncio.sleep(0)
-                assert limits.elapsed == 0
-                limits.advance(12)
-                await call
-
-    asyncio.run(main())
+async def test_a_held_clock_holds_tasks_too(limits: FrozenLimits) -> None:
+    async with AsyncRateLimiter.from_url(URL, FIVE) as limiter:
+        await limiter.acquire("ann", 5)
+        with limits.holding():
+            call = asyncio.create_task(limiter.acquire("ann", timeout=20))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert limits.elapsed == 0
+            limits.advance(12)
+            await call
 
 
 def test_a_coroutine_limited_by_a_limiter_of_threads_moves_the_clock(limits: FrozenLimits) -> None:
@@ -275,12 +266,11 @@ SEVERAL = {"a": "6/minute", "b": "3/minute"}
 """One key leases, and one spends."""
 
 
-def test_tasks_that_wait_for_several_keys_are_all_served_as_soon_as_each_bucket_allows(limits: FrozenLimits) -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, SEVERAL) as limiter:
-            await asyncio.gather(*(limiter.acquire_all({"a": 1, "b": 1}) for _ in range(12)))
-
-    asyncio.run(main())
+async def test_tasks_that_wait_for_several_keys_are_served_as_soon_as_each_bucket_allows(
+    limits: FrozenLimits,
+) -> None:
+    async with AsyncRateLimiter.from_url(URL, SEVERAL) as limiter:
+        await asyncio.gather(*(limiter.acquire_all({"a": 1, "b": 1}) for _ in range(12)))
     assert limits.elapsed == pytest.approx(9 * 20, abs=0.01)
 
 
@@ -361,22 +351,19 @@ def test_threads_obey_an_override_at_once_and_until_it_ends(is_made_before: bool
         assert (admin.unset("ann"), len(admin.history()), threading.active_count()) == ((), 4, before)
 
 
-def test_tasks_obey_an_override_at_once_and_until_it_ends(limits: FrozenLimits) -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, "5/minute") as limiter, AsyncAdmin.from_url(URL) as admin:
-            await limiter.acquire("ann")
-            await admin.set("ann", "0/s", until="1h")
-            assert not await limiter.try_acquire("ann")
-            limits.advance("59m")
-            assert not await limiter.try_acquire("ann")
-            limits.advance("1m")
-            assert await limiter.try_acquire("ann")
-            await admin.hold("ann", "1m")
-            assert not await limiter.try_acquire("ann")
-            await admin.unset("ann")
-            assert await limiter.try_acquire("ann")
-
-    asyncio.run(main())
+async def test_tasks_obey_an_override_at_once_and_until_it_ends(limits: FrozenLimits) -> None:
+    async with AsyncRateLimiter.from_url(URL, "5/minute") as limiter, AsyncAdmin.from_url(URL) as admin:
+        await limiter.acquire("ann")
+        await admin.set("ann", "0/s", until="1h")
+        assert not await limiter.try_acquire("ann")
+        limits.advance("59m")
+        assert not await limiter.try_acquire("ann")
+        limits.advance("1m")
+        assert await limiter.try_acquire("ann")
+        await admin.hold("ann", "1m")
+        assert not await limiter.try_acquire("ann")
+        await admin.unset("ann")
+        assert await limiter.try_acquire("ann")
 
 
 def test_an_override_of_frozen_time_ends_with_it() -> None:

@@ -1,7 +1,5 @@
 """Isolated limiters have buckets of their own on the store that they have, and get the old ones back."""
 
-import asyncio
-
 import fakeredis
 import pytest
 
@@ -45,15 +43,12 @@ def test_limiters_in_memory_are_isolated_too(far_away: None) -> None:
     assert spend(limiter) == 5
 
 
-def test_limiters_of_tasks_are_isolated_too(far_away: None) -> None:
-    async def main() -> None:
-        limiter = AsyncRateLimiter(fakeredis.FakeAsyncRedis(), "1/hour")
-        assert await limiter.try_acquire("ann")
-        with isolated_limits():
-            assert [await limiter.try_acquire("ann") for _ in range(2)] == [True, False]
-        assert not await limiter.try_acquire("ann")
-
-    asyncio.run(main())
+async def test_limiters_of_tasks_are_isolated_too(far_away: None) -> None:
+    limiter = AsyncRateLimiter(fakeredis.FakeAsyncRedis(), "1/hour")
+    assert await limiter.try_acquire("ann")
+    with isolated_limits():
+        assert [await limiter.try_acquire("ann") for _ in range(2)] == [True, False]
+    assert not await limiter.try_acquire("ann")
 
 
 def test_a_lease_outlasts_a_machine_that_stalls() -> None:

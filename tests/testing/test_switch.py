@@ -71,14 +71,11 @@ def test_a_limiter_with_a_clock_of_its_own_admits() -> None:
         assert spend(limiter) == 20
 
 
-def test_tasks_are_admitted() -> None:
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, "5/hour") as limiter:
-            with limiting_off():
-                assert all([await limiter.try_acquire("ann") for _ in range(20)])
-                assert (await limiter.decide("ann")).remaining == 5
-
-    asyncio.run(main())
+async def test_tasks_are_admitted() -> None:
+    async with AsyncRateLimiter.from_url(URL, "5/hour") as limiter:
+        with limiting_off():
+            assert all([await limiter.try_acquire("ann") for _ in range(20)])
+            assert (await limiter.decide("ann")).remaining == 5
 
 
 def test_without_a_block_it_is_off_until_it_is_on() -> None:

@@ -320,19 +320,17 @@ def test_a_decorator_above_the_route_ends_the_start() -> None:
         running(app, main)
 
 
-def test_a_decorator_above_the_route_is_a_503_where_nobody_told_of_a_start(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_decorator_above_the_route_is_a_503_where_nobody_told_of_a_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = application()
     _bare(app)
     app.get("/y")(lambda: "y")
-
-    async def main() -> None:
-        client = app.test_client()
-        refused = await client.get("/x")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert await statuses(client, "/x") == [503, 503]
-        assert await statuses(client, "/y") == [200, 200]
-
-    asyncio.run(main())
+    client = app.test_client()
+    refused = await client.get("/x")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert await statuses(client, "/x") == [503, 503]
+    assert await statuses(client, "/y") == [200, 200]
     assert [each.levelname for each in caplog.records if "'hello'" in each.getMessage()] == ["ERROR"]
 
 

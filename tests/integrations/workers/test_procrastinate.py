@@ -60,7 +60,7 @@ def test_each_job_runs_once_with_or_without_a_strategy_for_retries(frozen: Froze
     assert max(job["attempts"] for job in connector.jobs.values()) > 1
 
 
-def test_a_job_that_fails_is_decided_on_by_its_own_strategy(frozen: FrozenLimits) -> None:
+async def test_a_job_that_fails_is_decided_on_by_its_own_strategy(frozen: FrozenLimits) -> None:
     connector = InMemoryConnector()
     app = App(connector=connector)
 
@@ -68,12 +68,9 @@ def test_a_job_that_fails_is_decided_on_by_its_own_strategy(frozen: FrozenLimits
     async def mail(to: str) -> None:
         raise OSError("away")
 
-    async def main() -> None:
-        async with AsyncRateLimiter.from_url(URL, "40/s burst 1") as limiter, app.open_async():
-            for _ in range(2):
-                await mail.defer_async(to="ann")
-            await work(app, LimitedJobs(limiter, {"mail": "mail:{to}"}), connector.jobs, frozen)
-
-    asyncio.run(main())
+    async with AsyncRateLimiter.from_url(URL, "40/s burst 1") as limiter, app.open_async():
+        for _ in range(2):
+            await mail.defer_async(to="ann")
+        await work(app, LimitedJobs(limiter, {"mail": "mail:{to}"}), connector.jobs, frozen)
     assert {job["status"] for job in connector.jobs.values()} == {"failed"}
     assert max(job["attempts"] for job in connector.jobs.values()) > 1

@@ -1,4 +1,4 @@
-"""What a request leaves behind for the garbage collector."""
+"""What a call leaves behind for the garbage collector."""
 
 import gc
 from collections.abc import Iterator
