@@ -16,6 +16,7 @@ from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
+from batchlimit.quota.overrides.overrides import InForce
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
 from batchlimit.reservoir.options import Instance, Options
@@ -93,11 +94,11 @@ class Spending(Generic[E]):
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
         begun: list[KeySpend] = []
-        code = self.code
+        code, rules = self.code, self._instance.rules.in_force
         now = self._clock()  # after the code was read: no code is from later than that
         try:
             for key, cost in costs.items():
-                if (one := self._begin(key, cost, code, now)) is None:
+                if (one := self._begin(key, cost, code, rules, now)) is None:
                     return None
                 begun.append(one)
             return begun
@@ -166,14 +167,14 @@ class Spending(Generic[E]):
         """Return the ask that the entry of its key would have sent in its place."""
         return spend.fetch(self._instance.name, next(self._instance.numbers))
 
-    def _begin(self, key: str, cost: int, code: Code, now: float) -> KeySpend | None:
+    def _begin(self, key: str, cost: int, code: Code, rules: InForce, now: float) -> KeySpend | None:
         """Return what a call spends at one key; `cost` may have any type. None: the key needs an entry."""
-        (name, place), in_force = names_of(key), self._instance.rules.in_force
+        name, place = names_of(key)
         if place in self._entries:
             return None
         quota = own = code.quota(key)
-        if in_force.overrides.by_name or not code.is_enforced:
-            rule = in_force.rule(name, KeyRule(own, code.mode(key)))
+        if rules.overrides.by_name or not code.is_enforced:
+            rule = rules.rule(name, KeyRule(own, code.mode(key)))
             if not rule.is_plain:
                 return None
             quota = rule.quota
@@ -195,7 +196,7 @@ class Spending(Generic[E]):
         ):
             fill = first_fill(self._options.fill, int(snapshot.active_instances))
         rank = code.rank
-        message = spend_of((name, quota, cost, now - rank.since, fill, in_force.edition, rank.revision))
+        message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
         begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
         self._in_flight[place] = ref(begun)
         return begun

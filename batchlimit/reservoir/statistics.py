@@ -128,14 +128,16 @@ def decision(
     while the store is away may be more, and nobody can use it.
     """
     largest = quota.largest_cost
-    remaining = min(remaining, largest)
-    full_after = quota.full_after(levels[0] if levels else remaining)
+    if remaining > largest:
+        remaining = largest
     if quota.also and levels:
         full_after = max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
-    elif not levels and 0.0 < retry_after < math.inf:  # by then one more is there
-        full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
-    if full_after < retry_after < math.inf:  # as in a pause
-        full_after = retry_after
+    else:
+        full_after = quota.full_after(levels[0] if levels else remaining)
+    if 0.0 < retry_after < math.inf:
+        if not levels:  # by then one more is there
+            full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
+        full_after = max(full_after, retry_after)  # as in a pause
     made: Any = Draft()
     made.allowed, made.limit, made.remaining, made.retry_after = retry_after == 0.0, largest, remaining, retry_after
     made.reset_after, made.source, made.quota, made.binding = full_after, source, quota, binding
