@@ -314,7 +314,7 @@ class Process:
             match self.reservoir.step(caller, self.clock()):
                 case Admit(before) as verdict:
                     if self.clock() < before:
-                        self._spend(caller.cost, is_free=verdict.borrowed)
+                        self._spend(caller.cost, is_free=verdict.borrowed or verdict.is_shadow)
                         self._end(caller, admitted=True)
                 case Refuse():
                     self.refused += caller.cost

@@ -13,10 +13,12 @@ from tests.simulation.scenario import draw
 from tests.simulation.shrink import failure, shortest, trace
 
 _CHUNK = 25
+_IN_SHADOW = range(75, 76)
+"""The first seed in which an operator has a key in shadow mode admit beyond its limit."""
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(first, first + _CHUNK) for first in range(0, depth(50, 2000), _CHUNK)], ids=str
+    "seeds", [range(first, first + _CHUNK) for first in range(0, depth(50, 2000), _CHUNK)] + [_IN_SHADOW], ids=str
 )
 def test_no_rule_is_broken(seeds: range) -> None:
     for seed in seeds:
