@@ -48,13 +48,10 @@ class AsyncAdmin(Unique):
         buckets: looks into buckets, and fills them.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit.admin import Admin, AsyncAdmin
         >>> from batchlimit.stores import MemoryStore
-        >>> async def main():
-        ...     async with AsyncAdmin(Admin(MemoryStore())) as admin:
-        ...         return await admin.set("search:*", "20/s")
-        >>> print(asyncio.run(main()))
+        >>> async with AsyncAdmin(Admin(MemoryStore())) as admin:
+        ...     print(await admin.set("search:*", "20/s"))
         search:* 20/s
     """
 

@@ -123,16 +123,13 @@ class AsyncAdmitted(Unique, Generic[A]):
     The task enters at `async with` or `await`, no sooner. Both return the permit. The end of the block completes it.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter
         >>> from batchlimit.admission import AsyncAdmission
-        >>> async def main() -> int:
-        ...     rates = AsyncRateLimiter.from_url("memory://", "1/hour")
-        ...     async with rates, AsyncConcurrencyLimiter() as backend:
-        ...         permit = await AsyncAdmission(rates, backend).admit("user:ann")
-        ...         permit.success()
-        ...         return backend.statistics().succeeded
-        >>> asyncio.run(main())
+        >>> rates = AsyncRateLimiter.from_url("memory://", "1/hour")
+        >>> async with rates, AsyncConcurrencyLimiter() as backend:
+        ...     permit = await AsyncAdmission(rates, backend).admit("user:ann")
+        ...     permit.success()
+        ...     backend.statistics().succeeded
         1
     """
 
@@ -181,17 +178,14 @@ class AsyncAdmission(Generic[A]):
         TypeError: An argument is of another kind, or of the other API.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
         >>> from batchlimit.admission import AsyncAdmission
         >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
-        >>> async def main() -> bool:
-        ...     rates = AsyncRateLimiter.from_url("memory://", "1/hour")
-        ...     async with rates, AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as permits:
-        ...         exports = AsyncAdmission(rates, permits)
-        ...         async with exports.admit("user:ann", "export:ann", timeout=0.5) as permit:
-        ...             return permit.lost
-        >>> asyncio.run(main())
+        >>> rates = AsyncRateLimiter.from_url("memory://", "1/hour")
+        >>> async with rates, AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as permits:
+        ...     exports = AsyncAdmission(rates, permits)
+        ...     async with exports.admit("user:ann", "export:ann", timeout=0.5) as permit:
+        ...         permit.lost
         False
     """
 

@@ -22,13 +22,10 @@ class AsyncKeyHandle:
     Keep it as long as you like, on every loop and in every process that its limiter is used in.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
-        >>> async def main():
-        ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
-        ...         ann = limiter.bucket("ann")
-        ...         return [await ann.try_acquire() for _ in range(3)]
-        >>> asyncio.run(main())
+        >>> async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+        ...     ann = limiter.bucket("ann")
+        ...     [await ann.try_acquire() for _ in range(3)]
         [True, True, False]
     """
 

@@ -74,13 +74,10 @@ class AsyncRateLimiter(
         ValueError, TypeError: an argument cannot work, such as a quota with a typo.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
         >>> from batchlimit.stores import MemoryStore
-        >>> async def main():
-        ...     async with AsyncRateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
-        ...         return [await limiter.try_acquire("search:ann") for _ in range(3)]
-        >>> asyncio.run(main())
+        >>> async with AsyncRateLimiter(MemoryStore(), {"search:*": "2/hour", "*": "1000/s"}) as limiter:
+        ...     [await limiter.try_acquire("search:ann") for _ in range(3)]
         [True, True, False]
     """
 

@@ -65,14 +65,11 @@ class AsyncReservation(_AsyncReserved):
         cost: the estimate, in tokens.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
-        >>> async def main():
-        ...     async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
-        ...         reservation = await limiter.reserve("ann", 5)
-        ...         await reservation.settle(2)
-        ...         return (await limiter.decide("ann", 0)).remaining
-        >>> asyncio.run(main())
+        >>> async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
+        ...     reservation = await limiter.reserve("ann", 5)
+        ...     await reservation.settle(2)
+        ...     (await limiter.decide("ann", 0)).remaining
         18
     """
 
@@ -108,14 +105,11 @@ class AsyncJointReservation(_AsyncReserved):
         costs: the estimates, in tokens by key.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
-        >>> async def main():
-        ...     async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
-        ...         async with limiter.reserve({"model:rpm": 1, "model:tpm": 12}) as reservation:
-        ...             await reservation.settle({"model:tpm": 9})
-        ...         return (await limiter.decide("model:tpm", 0)).remaining
-        >>> asyncio.run(main())
+        >>> async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
+        ...     async with limiter.reserve({"model:rpm": 1, "model:tpm": 12}) as reservation:
+        ...         await reservation.settle({"model:tpm": 9})
+        ...     (await limiter.decide("model:tpm", 0)).remaining
         11
     """
 

@@ -33,14 +33,11 @@ class AsyncPermit(BasePermit):
         RuntimeError: The permit was entered twice, or completed before anybody entered it.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncConcurrencyLimiter
-        >>> async def main() -> int:
-        ...     async with AsyncConcurrencyLimiter() as limiter:
-        ...         permit = await limiter.acquire()
-        ...         permit.success()
-        ...         return limiter.statistics().succeeded
-        >>> asyncio.run(main())
+        >>> async with AsyncConcurrencyLimiter() as limiter:
+        ...     permit = await limiter.acquire()
+        ...     permit.success()
+        ...     limiter.statistics().succeeded
         1
     """
 
@@ -167,18 +164,14 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
             same defaults.
 
     Raises:
-        TypeError: An argument is of the wrong type.
         ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> from batchlimit.laws import Fixed
-        >>> async def main() -> int:
-        ...     async with AsyncConcurrencyLimiter(Fixed(10)) as limiter:
-        ...         async with limiter.acquire():
-        ...             return limiter.statistics().in_flight
-        >>> asyncio.run(main())
+        >>> async with AsyncConcurrencyLimiter(Fixed(10)) as limiter:
+        ...     async with limiter.acquire():
+        ...         limiter.statistics().in_flight
         1
     """
 

@@ -92,9 +92,6 @@ class BaseLimiter(Unique):
             changed: Gets the limit before and after (calls).
             why: Whether `changed` gets the reason, too (default False).
 
-        Raises:
-            TypeError: `changed` is no function.
-
         Example:
             >>> from batchlimit import ConcurrencyLimiter
             >>> from batchlimit.laws import Settable
@@ -144,7 +141,6 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:
-        TypeError: An argument is of the wrong type.
         ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
 
     Example:

@@ -60,9 +60,6 @@ def add_rate_limits(
     Returns:
         The middleware, for its `statistics()`.
 
-    Raises:
-        ValueError, TypeError: an argument cannot work.
-
     Example:
         >>> from litestar import Litestar, get
         >>> from litestar.testing import TestClient
@@ -109,9 +106,6 @@ def limited(
 
     Returns:
         The guard.
-
-    Raises:
-        RulesError: an argument cannot work.
 
     Example:
         >>> from litestar import get

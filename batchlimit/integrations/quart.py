@@ -58,7 +58,6 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
         ValueError, TypeError: an argument cannot work; those that `app` or `init_app` needs, then.
 
     Example:
-        >>> import asyncio
         >>> from quart import Quart
         >>> from batchlimit.integrations.quart import limited
         >>> from batchlimit.rules import Rule
@@ -68,11 +67,9 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
         ... @limited("search:all", cost=2)
         ... async def search():
         ...     return "found"
-        >>> async def main():
-        ...     async with app.test_app() as running:
-        ...         client = running.test_client()
-        ...         return [(await client.get("/search")).status_code for _ in range(2)]
-        >>> asyncio.run(main())
+        >>> async with app.test_app() as running:
+        ...     client = running.test_client()
+        ...     [(await client.get("/search")).status_code for _ in range(2)]
         [200, 429]
     """
 
@@ -149,9 +146,6 @@ def limited(
     Returns:
         The decorator. What it decorates raises Rejected.
 
-    Raises:
-        RulesError: an argument cannot work.
-
     Example:
         >>> from quart import Quart
         >>> app = Quart("shop")
@@ -190,9 +184,6 @@ def limit_blueprint(
     Args:
         blueprint: the blueprint.
         key, cost, charge, identify: as for `limited`.
-
-    Raises:
-        RulesError: an argument cannot work.
 
     Example:
         >>> from quart import Blueprint

@@ -204,13 +204,10 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
         TypeError, ValueError: An argument cannot work.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
-        >>> async def main() -> int:
-        ...     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as limiter:
-        ...         async with limiter.acquire("export:42"):
-        ...             return limiter.statistics().keys["export:42"].in_flight
-        >>> asyncio.run(main())
+        >>> async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"export:*": 10}) as limiter:
+        ...     async with limiter.acquire("export:42"):
+        ...         limiter.statistics().keys["export:42"].in_flight
         1
     """
 

@@ -129,13 +129,10 @@ class AsyncSharedPermit(BaseSharedPermit):
         StoreUnavailable: The store is away, and `on_failure` is "closed".
 
     Example:
-        >>> import asyncio
         >>> from batchlimit.shared import AsyncSharedConcurrencyLimiter
-        >>> async def main() -> bool:
-        ...     async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 64}) as limiter:
-        ...         async with limiter.acquire("gpu") as permit:
-        ...             return permit.lost
-        >>> asyncio.run(main())
+        >>> async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": 64}) as limiter:
+        ...     async with limiter.acquire("gpu") as permit:
+        ...         permit.lost
         False
     """
 

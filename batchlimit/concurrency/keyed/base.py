@@ -82,9 +82,6 @@ class BaseKeyedLimiter(Unique):
         Args:
             changed: Gets the key, and its limit before and after (calls).
             why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
-
-        Raises:
-            TypeError: `changed` is no function.
         """
         self._gates.listen(function("changed", changed), why)
 

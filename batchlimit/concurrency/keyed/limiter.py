@@ -34,7 +34,6 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             (default None: never). What ends calls of one key is for `Keyed`.
 
     Raises:
-        TypeError: An argument is of the wrong type.
         ValueError: There are no limits, a limit is below 1, a number is out of its range, or `shedding` or a `Gitaly`
             has no watchers.
 
@@ -177,13 +176,10 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         TypeError, ValueError: As KeyedConcurrencyLimiter.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-        >>> async def main() -> int:
-        ...     async with AsyncKeyedConcurrencyLimiter({"repo:*": 20}) as limiter:
-        ...         async with limiter.acquire("repo:42"):
-        ...             return limiter.statistics().patterns["repo:*"].in_flight
-        >>> asyncio.run(main())
+        >>> async with AsyncKeyedConcurrencyLimiter({"repo:*": 20}) as limiter:
+        ...     async with limiter.acquire("repo:42"):
+        ...         limiter.statistics().patterns["repo:*"].in_flight
         1
     """
 

@@ -192,13 +192,10 @@ class AsyncPermits(_Together):
         RuntimeError: It was entered twice.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-        >>> async def main() -> tuple[str, ...]:
-        ...     async with AsyncKeyedConcurrencyLimiter({"user:*": 2, "all": 100}) as limiter:
-        ...         async with limiter.acquire_all(["all", "user:ann"]) as permits:
-        ...             return permits.keys
-        >>> asyncio.run(main())
+        >>> async with AsyncKeyedConcurrencyLimiter({"user:*": 2, "all": 100}) as limiter:
+        ...     async with limiter.acquire_all(["all", "user:ann"]) as permits:
+        ...         permits.keys
         ('user:ann', 'all')
     """
 

@@ -24,10 +24,6 @@ class LatencyWatcher:
         target: How long calls may take (seconds, default 0.5).
         percentile: Which share of the calls has to keep the target (above 0, at most 1, default 0.95).
 
-    Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range.
-
     Example:
         >>> from batchlimit.watchers import LatencyWatcher
         >>> watcher = LatencyWatcher(target=0.5)
@@ -109,13 +105,10 @@ class LoopLagWatcher:
         RuntimeError: No loop was given, and none runs here.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> from batchlimit.watchers import LoopLagWatcher
-        >>> async def main() -> int:
-        ...     async with AsyncConcurrencyLimiter(watchers=[LoopLagWatcher(threshold=0.2)], every=10.0) as limiter:
-        ...         return limiter.limit
-        >>> asyncio.run(main())
+        >>> async with AsyncConcurrencyLimiter(watchers=[LoopLagWatcher(threshold=0.2)], every=10.0) as limiter:
+        ...     limiter.limit
         20
     """
 

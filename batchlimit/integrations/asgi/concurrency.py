@@ -29,22 +29,15 @@ class ConcurrencyLimitMiddleware(
             The functions get the scope, but for `outcome`.
 
     Example:
-        >>> import asyncio
+        >>> import httpx
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> from batchlimit.laws import Fixed
-        >>> async def app(scope, receive, send):
-        ...     await send({"type": "http.response.start", "status": 200, "headers": []})
-        ...     await send({"type": "http.response.body", "body": b"hello"})
-        >>> async def main():
-        ...     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        ...         limited, sent = ConcurrencyLimitMiddleware(app, limiter), []
-        ...         async def send(message):
-        ...             sent.append(message)
-        ...         scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-        ...         async with limiter.acquire():  # another request is under way
-        ...             await limited(scope, None, send)
-        ...         return sent[0]["status"]
-        >>> asyncio.run(main())
+        >>> async def app(scope, receive, send): ...
+        >>> limiter = AsyncConcurrencyLimiter(Fixed(1))
+        >>> limited = httpx.ASGITransport(ConcurrencyLimitMiddleware(app, limiter))
+        >>> async with httpx.AsyncClient(transport=limited, base_url="http://shop") as client:
+        ...     async with limiter.acquire():  # another request is under way
+        ...         (await client.get("/")).status_code
         503
     """
 

@@ -136,26 +136,15 @@ class RateLimitMiddleware:
         charges_late: whether a CORS preflight is charged by `route.charge_preflight` alone, behind all that may answer
             it: for integrations of frameworks (default False).
 
-    Raises:
-        ValueError, TypeError: an argument cannot work.
-
     Example:
-        >>> import asyncio
+        >>> import httpx
         >>> from batchlimit.rules import Rule
         >>> async def app(scope, receive, send):
         ...     await send({"type": "http.response.start", "status": 200, "headers": []})
         ...     await send({"type": "http.response.body", "body": b"hello"})
         >>> limited = RateLimitMiddleware(app, "memory://", [Rule("all", "1/hour", key="all:{ip}")])
-        >>> async def call():
-        ...     sent = []
-        ...     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 5000)}
-        ...     async def send(message):
-        ...         sent.append(message)
-        ...     await limited(scope, None, send)
-        ...     return sent[0]["status"]
-        >>> async def main():
-        ...     return [await call() for _ in range(2)]
-        >>> asyncio.run(main())
+        >>> async with httpx.AsyncClient(transport=httpx.ASGITransport(limited), base_url="http://shop") as client:
+        ...     [(await client.get("/")).status_code for _ in range(2)]
         [200, 429]
     """
 

@@ -150,11 +150,8 @@ class RouteLimitMiddleware:
         identify: a function of the scope, which may be asynchronous. It returns values for the key, before those of
             the request (default None: those of the request and the path parameters of the route).
 
-    Raises:
-        RulesError: an argument cannot work.
-
     Example:
-        >>> import asyncio
+        >>> import httpx
         >>> from batchlimit.integrations.asgi import RateLimitMiddleware
         >>> from batchlimit.rules import Rule
         >>> async def search(scope, receive, send):
@@ -163,16 +160,8 @@ class RouteLimitMiddleware:
         >>> route = RouteLimitMiddleware(search, "search:{ip}", cost=2)
         >>> rules = [Rule("search", "3/hour", key="search:{ip}", match=None)]
         >>> limited = RateLimitMiddleware(route, "memory://", rules)
-        >>> async def call():
-        ...     sent = []
-        ...     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 5000)}
-        ...     async def send(message):
-        ...         sent.append(message)
-        ...     await limited(scope, None, send)
-        ...     return sent[0]["status"]
-        >>> async def main():
-        ...     return [await call() for _ in range(2)]
-        >>> asyncio.run(main())
+        >>> async with httpx.AsyncClient(transport=httpx.ASGITransport(limited), base_url="http://shop") as client:
+        ...     [(await client.get("/")).status_code for _ in range(2)]
         [200, 429]
     """
 

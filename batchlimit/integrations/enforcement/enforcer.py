@@ -32,9 +32,6 @@ class Enforcer(Enforcement["RateLimiter"]):
         own: returns a limiter that nobody else exports, if there is one now (default None: there is none).
         enabled: whether the rules are held against any request (default True).
 
-    Raises:
-        ValueError: an argument cannot work.
-
     Example:
         >>> from batchlimit import RateLimiter
         >>> from batchlimit.rules import Request, Rule, Rules
@@ -102,16 +99,13 @@ class AsyncEnforcer(Enforcement["AsyncRateLimiter"]):
         rules, headers, unidentified, silence, clock, checks, own, enabled: as for Enforcer.
 
     Example:
-        >>> import asyncio
         >>> from batchlimit import AsyncRateLimiter
         >>> from batchlimit.rules import Request, Rule, Rules
-        >>> async def main():
-        ...     rules = Rules([Rule("login", "1/hour", key="login:{ip}", match="POST /login")])
-        ...     async with AsyncRateLimiter.from_url("memory://", rules.quotas) as limiter:
-        ...         enforcer = AsyncEnforcer(limiter, rules)
-        ...         request = Request("POST", "/login", {"ip": "192.0.2.1"})
-        ...         return [(await enforcer.admit(request)).refusal is None for _ in range(2)]
-        >>> asyncio.run(main())
+        >>> rules = Rules([Rule("login", "1/hour", key="login:{ip}", match="POST /login")])
+        >>> async with AsyncRateLimiter.from_url("memory://", rules.quotas) as limiter:
+        ...     enforcer = AsyncEnforcer(limiter, rules)
+        ...     request = Request("POST", "/login", {"ip": "192.0.2.1"})
+        ...     [(await enforcer.admit(request)).refusal is None for _ in range(2)]
         [True, False]
     """
 

@@ -35,9 +35,6 @@ class RouteLimit(_Limit):
         cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
         charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
 
-    Raises:
-        RulesError: an argument cannot work.
-
     Example:
         >>> RouteLimit("search:{user}", cost=2).key
         'search:{user}'
