@@ -42,6 +42,8 @@ class _Line:
     """When the last one is due that this process told."""
     spacing: float
     """Seconds between two turns at a cost of 1."""
+    largest: float = math.inf
+    """What a task may cost; one that never fits would keep others waiting for a turn of which nothing comes."""
     lingers: float = 0.0
     """Until when a task whose turn came too early waits for the next token: one at a time."""
 
@@ -62,7 +64,7 @@ class Lines:
     def behind(self, key: str, cost: int) -> Turn | None:
         """Return what a new task is to ask for while others are due before it; None: nobody is."""
         line = self._lines.get(key)
-        if line is None or not line.begins <= self._clock() < line.ends:
+        if line is None or cost > line.largest or not line.begins <= self._clock() < line.ends:
             return None
         return Turn(0.0, cost * line.spacing)
 
@@ -71,7 +73,7 @@ class Lines:
         rate = 0.0 if decision.quota is None else decision.quota.bandwidths[decision.binding or 0].rate
         spacing = _DENSE / rate if rate else _UNTOLD
         now, line = self._clock(), self._line(key)
-        line.spacing = spacing
+        line.spacing, line.largest = spacing, decision.quota.largest_cost if decision.quota else math.inf
         if times and decision.retry_after <= cost * spacing and line.lingers <= now:
             line.lingers = now + decision.retry_after
             return max(decision.retry_after, _SOONEST)
@@ -164,6 +166,8 @@ class _Charged(Generic[L]):
                     if run.times:
                         self._lines.admitted(key, decision.remaining, decision.limit)
                     return 0.0
+                if decision.retry_after == math.inf:  # no turn is its: others may fit
+                    return self._lines.told(key, math.inf, self._longest)
                 found = self._lines.refused(key, cost, decision, run.times)
                 if isinstance(found, float):
                     return min(found, self._longest)

@@ -85,6 +85,14 @@ def test_a_task_whose_turn_is_too_late_comes_back_meanwhile_and_not_with_all_oth
     assert lines.behind("key", 1) is None
 
 
+def test_a_task_that_never_fits_asks_at_once_and_takes_no_turn(lines: Lines, clock: Now) -> None:
+    lines.refused("key", 1, NO, 0)
+    lines.told("key", 4.0, 600.0)
+    clock.now += 2.0
+    assert lines.behind("key", 10) is not None
+    assert lines.behind("key", 11) is None, "it is told that it never fits; others would wait for its turn"
+
+
 def test_no_task_is_sent_away_for_no_time(lines: Lines) -> None:
     assert lines.told("key", 0.0, 600.0) == 0.001
 
@@ -162,6 +170,13 @@ def test_nothing_is_sent_away_for_longer_than_it_is_to_be(api: Any) -> None:
     limit = api.limit(api.limiter(MemoryStore(), "0/s"), longest=7.0)
     assert all(0.0 < api.wait(limit, NEW) <= 7.0 for _ in range(20))
     assert 0.0 < api.wait(limit, NEW._replace(times=3)) <= 7.0
+
+
+def test_a_task_that_does_not_fit_a_lower_limit_holds_nobody_up() -> None:
+    with RateLimiter(MemoryStore(), "0/s") as limiter:
+        limit = TaskLimit(limiter, "mail:{to}", longest=7.0)
+        assert 3.5 <= limit.wait(NEW) <= 7.0
+        assert limiter.line_up("mail:ann", 1.0, 1.0) == pytest.approx(1.0), "it took no turn"
 
 
 def test_what_cannot_work_is_told_at_the_start(api: Any) -> None:
