@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis
@@ -23,11 +23,13 @@ from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.testing import fresh_prefix
 from tests.aio.loop import run_test
+from tests.apis.blocking import Api, Blocking
 from tests.awaiting import BlockingStore
 from tests.depth import depth
 from tests.distance import far
 from tests.programs import Unavailable
 from tests.servers import SERVERS, Server, Servers
+from tests.sync.stage import Clock, Stage
 from tests.topologies import TOPOLOGIES
 
 # Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
@@ -110,6 +112,24 @@ def generous_timeouts() -> Iterator[None]:
 def without_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the store fails, the next call asks it."""
     monkeypatch.setattr(outage, "THRESHOLD", math.inf)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time stands still until a test lets it pass."""
+    return Clock()
+
+
+@pytest.fixture
+def stage(clock: Clock) -> Stage:
+    """Buckets in memory, on the test's clock, and notes of what they were asked."""
+    return Stage(MemoryStore(clock))
+
+
+@pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
+def api(request: pytest.FixtureRequest) -> Api:
+    """What makes limiters of either API, with one face."""
+    return cast(Api, request.param)
 
 
 @pytest.fixture

@@ -46,11 +46,6 @@ def rules(clock: Clock) -> Raced:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def admin(rules: Raced, clock: Clock) -> Admin:
     store = MemoryStore(clock)
     store.rules = rules

@@ -1,34 +1,12 @@
-"""Both APIs, each in turn, and a clock that stands still."""
+"""What the tests of both APIs share."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from batchlimit import RateLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
-from batchlimit.stores import MemoryStore
 from batchlimit.watchers import Rounds
-from tests.apis.blocking import Api, Blocking
 from tests.apis.keyed import Told
-from tests.sync.stage import Clock, Stage
-
-
-@pytest.fixture(params=[RateLimiter, Blocking], ids=["threads", "asyncio"])
-def api(request: pytest.FixtureRequest) -> Api:
-    """What makes limiters."""
-    return cast(Api, request.param)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """Time stands still."""
-    return Clock()
-
-
-@pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory, on the test's clock, and notes of what they were asked."""
-    return Stage(MemoryStore(clock))
 
 
 @pytest.fixture(params=[KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter], ids=["threads", "asyncio"])

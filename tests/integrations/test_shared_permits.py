@@ -44,24 +44,21 @@ def path(scope: Any) -> str:
     return f"path:{scope['path']}"
 
 
-def test_asgi_requests_of_two_instances_count_together() -> None:
-    async def test() -> None:
-        store = MemoryStore()
-        one, other = (AsyncSharedConcurrencyLimiter(store, {"path:*": 1}) for _ in range(2))
-        held = Held()
-        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, one, key=path), http(path="/a")))
-        await held.begun.wait()
-        hello = ConcurrencyLimitMiddleware(Hello(), other, key=path)
-        refused = await call(hello, http(path="/a"))
-        assert (refused.status, json.loads(refused.body)["detail"]) == (503, "limit")
-        assert (await call(hello, http(path="/b"))).status == 200
-        held.end.set()
-        assert (await first).status == 200
-        assert (await call(ConcurrencyLimitMiddleware(Hello(), other, key=path, timeout=60), http(path="/a"))).status
-        for limiter in (one, other):
-            await limiter.close()
-
-    asyncio.run(test())
+async def test_asgi_requests_of_two_instances_count_together() -> None:
+    store = MemoryStore()
+    one, other = (AsyncSharedConcurrencyLimiter(store, {"path:*": 1}) for _ in range(2))
+    held = Held()
+    first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, one, key=path), http(path="/a")))
+    await held.begun.wait()
+    hello = ConcurrencyLimitMiddleware(Hello(), other, key=path)
+    refused = await call(hello, http(path="/a"))
+    assert (refused.status, json.loads(refused.body)["detail"]) == (503, "limit")
+    assert (await call(hello, http(path="/b"))).status == 200
+    held.end.set()
+    assert (await first).status == 200
+    assert (await call(ConcurrencyLimitMiddleware(Hello(), other, key=path, timeout=60), http(path="/a"))).status
+    for limiter in (one, other):
+        await limiter.close()
 
 
 class Losing:
@@ -93,23 +90,20 @@ class Losing:
 @pytest.mark.parametrize(
     ("when", "cancelled", "ends"), [("before", True, 503), ("within", True, PermitLost), ("after", False, 200)]
 )
-def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled: bool, ends: Any) -> None:
-    async def test() -> None:
-        store = Cut()
-        lease = 0.1 if when == "before" else 1.0  # a stall before the response would be another story
-        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=lease)}, deadline=60.0) as limiter:
-            app = Losing(store, when)
-            middleware = ConcurrencyLimitMiddleware(app, limiter, key=lambda scope: "gpu")
-            if isinstance(ends, int):
-                assert (await call(middleware, http())).status == ends
-            else:
-                with pytest.raises(ends):
-                    await call(middleware, http())
-            assert (app.is_cancelled, app.is_done, app.tokens[0] > 0) == (cancelled, not cancelled, True)
-            assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-            store.is_away = False
-
-    asyncio.run(test())
+async def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled: bool, ends: Any) -> None:
+    store = Cut()
+    lease = 0.1 if when == "before" else 1.0  # a stall before the response would be another story
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=lease)}, deadline=60.0) as limiter:
+        app = Losing(store, when)
+        middleware = ConcurrencyLimitMiddleware(app, limiter, key=lambda scope: "gpu")
+        if isinstance(ends, int):
+            assert (await call(middleware, http())).status == ends
+        else:
+            with pytest.raises(ends):
+                await call(middleware, http())
+        assert (app.is_cancelled, app.is_done, app.tokens[0] > 0) == (cancelled, not cancelled, True)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+        store.is_away = False
 
 
 @pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
@@ -230,31 +224,28 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
 
 
 @pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
-def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
-    async def test() -> None:
-        store = Cut()
+async def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
+    store = Cut()
 
-        async def wait(request: bytes, context: Any) -> bytes:
-            if request == b"quick":
-                return request
-            store.is_away = True
-            await asyncio.Event().wait()
-            return b""
+    async def wait(request: bytes, context: Any) -> bytes:
+        if request == b"quick":
+            return request
+        store.is_away = True
+        await asyncio.Event().wait()
+        return b""
 
-        # Longer than a quick call takes, on a machine that stalls.
-        async with (
-            AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter,
-            on_asyncio(wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc,
-        ):
-            assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-            with pytest.raises(grpc.aio.AioRpcError) as lost:
-                await rpc(b"x", metadata=(("user", "ann"),))
-            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
-            store.is_away = False
-            assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-
-    asyncio.run(test())
+    # Longer than a quick call takes, on a machine that stalls.
+    async with (
+        AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter,
+        on_asyncio(wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc,
+    ):
+        assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+        with pytest.raises(grpc.aio.AioRpcError) as lost:
+            await rpc(b"x", metadata=(("user", "ann"),))
+        assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
+        store.is_away = False
+        assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
 
 
 # Together with a rate
@@ -263,17 +254,14 @@ def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
 RULES = [Rule("all", "1/hour", key="all")]
 
 
-def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
-    async def test() -> None:
-        async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
-            app = ConcurrencyLimitMiddleware(RateLimitMiddleware(Hello(), "memory://", RULES), limiter)
-            async with limiter.acquire():
-                assert (await call(app, http())).status == 503  # and nothing is charged
-            assert [(await call(app, http())).status for _ in range(2)] == [200, 429]
-            told = limiter.statistics()
-            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
-
-    asyncio.run(test())
+async def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
+    async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
+        app = ConcurrencyLimitMiddleware(RateLimitMiddleware(Hello(), "memory://", RULES), limiter)
+        async with limiter.acquire():
+            assert (await call(app, http())).status == 503  # and nothing is charged
+        assert [(await call(app, http())).status for _ in range(2)] == [200, 429]
+        told = limiter.statistics()
+        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
 
 
 @pytest.mark.parametrize("is_one", [False, True], ids=["behind it", "in one middleware"])
@@ -289,39 +277,32 @@ def test_wsgi_rules_and_a_concurrency_limit_give_the_permit_back_and_tell_the_la
         assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
 
 
-def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
+async def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
     """The application that a framework puts in later is behind both; a websocket needs no permit."""
-
-    async def test() -> None:
-        async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
-            both = ConcurrencyLimit(limiter=limiter, bypass=lambda scope: scope["path"] == "/health")
-            app = RateLimitMiddleware(Held(), "memory://", RULES, concurrency=both)
-            app.app = Hello()
-            async with limiter.acquire():
-                assert (await call(app, http())).status == 503
-                assert (await call(app, http("/health"))).status == 200
-            assert [(await call(app, http(path))).status for path in ("/", "/", "/health")] == [429] * 3
-            told = limiter.statistics()
-            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 2)
-            assert app.statistics().rules["all"].acquired == 1
-
-    asyncio.run(test())
+    async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
+        both = ConcurrencyLimit(limiter=limiter, bypass=lambda scope: scope["path"] == "/health")
+        app = RateLimitMiddleware(Held(), "memory://", RULES, concurrency=both)
+        app.app = Hello()
+        async with limiter.acquire():
+            assert (await call(app, http())).status == 503
+            assert (await call(app, http("/health"))).status == 200
+        assert [(await call(app, http(path))).status for path in ("/", "/", "/health")] == [429] * 3
+        told = limiter.statistics()
+        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 2)
+        assert app.statistics().rules["all"].acquired == 1
 
 
-def test_one_asgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
-    async def test() -> None:
-        async with AsyncConcurrencyLimiter(Recording(1), queue=Queue(9, None)) as limiter:
-            app = RateLimitMiddleware(
-                Hello(), "memory://", RULES, concurrency=ConcurrencyLimit(limiter=limiter, timeout=DEADLINE)
-            )
-            async with limiter.acquire():
-                waits = asyncio.create_task(call(app, http()))
-                while not limiter.statistics().waiting:  # noqa: ASYNC110  the limiter has no event for it
-                    await asyncio.sleep(0)
-                assert app.statistics().requests == 0  # nobody has asked the rules
-            assert (await waits).status == 200
-
-    asyncio.run(test())
+async def test_one_asgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
+    async with AsyncConcurrencyLimiter(Recording(1), queue=Queue(9, None)) as limiter:
+        app = RateLimitMiddleware(
+            Hello(), "memory://", RULES, concurrency=ConcurrencyLimit(limiter=limiter, timeout=DEADLINE)
+        )
+        async with limiter.acquire():
+            waits = asyncio.create_task(call(app, http()))
+            while not limiter.statistics().waiting:  # noqa: ASYNC110  the limiter has no event for it
+                await asyncio.sleep(0)
+            assert app.statistics().requests == 0  # nobody has asked the rules
+        assert (await waits).status == 200
 
 
 def test_one_wsgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
@@ -347,22 +328,19 @@ def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the
         assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
 
 
-def test_grpc_rules_on_asyncio_behind_a_concurrency_limit_tell_the_law_nothing() -> None:
-    async def test() -> None:
-        async def echo(request: bytes, context: Any) -> bytes:
-            return request
+async def test_grpc_rules_on_asyncio_behind_a_concurrency_limit_tell_the_law_nothing() -> None:
+    async def echo(request: bytes, context: Any) -> bytes:
+        return request
 
-        rules = AsyncRateLimitInterceptor("memory://", RULES)
-        async with AsyncConcurrencyLimiter(Recording(2)) as limiter:
-            async with on_asyncio(echo, AsyncConcurrencyInterceptor(limiter), rules) as rpc:
-                assert await rpc(b"x") == b"x"
-                with pytest.raises(grpc.aio.AioRpcError):
-                    await rpc(b"x")
-            await rules.close()
-            told = limiter.statistics()
-            assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 1)
-
-    asyncio.run(test())
+    rules = AsyncRateLimitInterceptor("memory://", RULES)
+    async with AsyncConcurrencyLimiter(Recording(2)) as limiter:
+        async with on_asyncio(echo, AsyncConcurrencyInterceptor(limiter), rules) as rpc:
+            assert await rpc(b"x") == b"x"
+            with pytest.raises(grpc.aio.AioRpcError):
+                await rpc(b"x")
+        await rules.close()
+        told = limiter.statistics()
+        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 1)
 
 
 def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks() -> None:

@@ -11,24 +11,10 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import MemoryStore
 from tests.opcodes import Signals
+from tests.sync.stage import Clock
 
 KEY = "tenant:42"
 TEN = Quota(10.0, 10)  # full again in a second, leases of 0.4 s
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

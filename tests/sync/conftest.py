@@ -1,11 +1,13 @@
-"""A clock that stands still."""
+"""A limiter whose time stands still."""
 
 import pytest
 
-from tests.sync.stage import Clock
+from batchlimit import Quota, RateLimiter
+from batchlimit.batching import FixedBatch
+from tests.sync.stage import Clock, Stage
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """Time stands still."""
-    return Clock()
+def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
+    """Ten tokens a key, and no more leased than callers ask for."""
+    return RateLimiter(stage, Quota(0.001, 10), sizer=FixedBatch(1), clock=clock)

@@ -22,18 +22,6 @@ def by_user(user: object) -> str:
     return f"user:{user}"
 
 
-@pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
-def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
-    """Ten tokens a key."""
-    return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
-
-
 def test_a_limit_without_a_key_says_that_it_needs_one(limiter: RateLimiter) -> None:
     greet: Any = limiter.limit(by_user)
 
@@ -56,23 +44,20 @@ def test_a_limit_without_a_key_says_that_it_needs_one(limiter: RateLimiter) -> N
 # Coroutine functions
 
 
-def test_a_coroutine_function_stays_one_and_waits_in_a_thread(limiter: RateLimiter, stage: Stage) -> None:
+async def test_a_coroutine_function_stays_one_and_waits_in_a_thread(limiter: RateLimiter, stage: Stage) -> None:
     @limiter.limit("search:{user}")
     async def search(user: str) -> str:
         await asyncio.sleep(0)
         return user
 
-    async def main() -> None:
-        gate = stage.before = Gate()
-        searching = asyncio.create_task(search("ann"))
-        while not gate.reached:  # noqa: ASYNC110  the loop turns while a thread waits for the store
-            await asyncio.sleep(0.001)
-        assert not searching.done()
-        gate.open()
-        assert await searching == "ann"
-
     assert inspect.iscoroutinefunction(search)
-    asyncio.run(main())
+    gate = stage.before = Gate()
+    searching = asyncio.create_task(search("ann"))
+    while not gate.reached:  # noqa: ASYNC110  the loop turns while a thread waits for the store
+        await asyncio.sleep(0.001)
+    assert not searching.done()
+    gate.open()
+    assert await searching == "ann"
     assert limiter.peek("search:ann").remaining == 9
 
 
@@ -84,7 +69,7 @@ def test_a_partial_of_a_coroutine_function_is_one(limiter: RateLimiter) -> None:
     assert asyncio.run(limited(3)) == ("ann", 3)
 
 
-def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> None:
+async def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> None:
     """Twenty of them, of whom one is cancelled: no threads but for the store, and nobody waits for ever."""
     done = []
 
@@ -92,23 +77,20 @@ def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> Non
     async def work(i: int) -> None:
         done.append(i)
 
-    async def main() -> None:
-        before = set(threading.enumerate())
-        limiter.acquire("k", 10)
-        waiting = [asyncio.create_task(work(i)) for i in range(20)]
-        while limiter.statistics().waiting < 20 or not quiet(limiter, "k"):  # noqa: ASYNC110  there is no event for it
-            await asyncio.sleep(0.001)
-        waiting[3].cancel()
-        await asyncio.wait([waiting[3]])
-        limiter.refund("k", 10)
-        await asyncio.wait(waiting[:3] + waiting[4:11])
-        assert all(each.name.startswith("batchlimit-coroutine") for each in set(threading.enumerate()) - before)
-        waiting[11].cancel()
-        for each in waiting:
-            each.cancel()
-        await asyncio.wait(waiting)
-
-    asyncio.run(main())
+    before = set(threading.enumerate())
+    limiter.acquire("k", 10)
+    waiting = [asyncio.create_task(work(i)) for i in range(20)]
+    while limiter.statistics().waiting < 20 or not quiet(limiter, "k"):  # noqa: ASYNC110  there is no event for it
+        await asyncio.sleep(0.001)
+    waiting[3].cancel()
+    await asyncio.wait([waiting[3]])
+    limiter.refund("k", 10)
+    await asyncio.wait(waiting[:3] + waiting[4:11])
+    assert all(each.name.startswith("batchlimit-coroutine") for each in set(threading.enumerate()) - before)
+    waiting[11].cancel()
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
     assert sorted(done) == [0, 1, 2, *range(4, 11)]
     assert limiter.statistics().waiting == 0
 
@@ -128,26 +110,23 @@ def test_a_coroutine_that_gives_up_does_not_hold_up_the_end_of_its_loop(clock: C
         assert limiter.statistics().waiting == 0
 
 
-def test_the_threads_of_the_loop_may_end_and_the_key_is_not_blocked(limiter: RateLimiter, stage: Stage) -> None:
+async def test_the_threads_of_the_loop_may_end_and_the_key_is_not_blocked(limiter: RateLimiter, stage: Stage) -> None:
     """An ask that waited for one of them was once never made, and never given up."""
 
     @limiter.limit("k")
     async def work() -> None: ...
 
-    async def main() -> None:
-        threads = ThreadPoolExecutor(1)
-        asyncio.get_running_loop().set_default_executor(threads)
-        gate = Gate()
-        busy = threads.submit(gate)
-        gate.await_someone()
-        working = asyncio.create_task(work())
-        await asyncio.sleep(0)
-        threads.shutdown(wait=False, cancel_futures=True)
-        await working
-        gate.open()
-        busy.result()
-
-    asyncio.run(main())
+    threads = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    gate = Gate()
+    busy = threads.submit(gate)
+    gate.await_someone()
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    threads.shutdown(wait=False, cancel_futures=True)
+    await working
+    gate.open()
+    busy.result()
     assert start(lambda: limiter.try_acquire("k")).result(DEADLINE)
 
 

@@ -23,12 +23,6 @@ HUNDRED = Quota(SLOW, 100)
 
 
 @pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory, on the test's clock, and notes of what they were asked."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
 def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     """A hundred tokens, in batches of ten, and no refill worth speaking of."""
     return RateLimiter(stage, HUNDRED, sizer=FixedBatch(10), clock=clock)

@@ -43,11 +43,6 @@ class Piped(Stage):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def stage() -> Piped:
     return Piped()
 

@@ -56,11 +56,6 @@ def till(clock: Clock) -> Till:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def limiter(till: Till, clock: Clock) -> Iterator[RateLimiter]:
     with RateLimiter(till, TEN, sizer=FixedBatch(1), clock=clock) as limiter:
         yield limiter

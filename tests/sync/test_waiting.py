@@ -56,18 +56,6 @@ AGAIN = 0.06
 TEN = Quota(SLOW, 10)
 
 
-@pytest.fixture
-def stage(clock: Clock) -> Stage:
-    """Buckets in memory; time stands still, so tokens come only by a refund."""
-    return Stage(MemoryStore(clock))
-
-
-@pytest.fixture
-def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
-    """A limiter that leases no more than its callers ask for."""
-    return RateLimiter(stage, TEN, sizer=FixedBatch(1), clock=clock)
-
-
 def acquired(limiter: RateLimiter) -> bool:
     """Acquire, and say so: for a line of callers of both kinds."""
     limiter.acquire(KEY)

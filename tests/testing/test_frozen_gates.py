@@ -114,20 +114,17 @@ def test_callers_of_both_kinds_of_limiter_wait_by_one_clock(frozen_limits: Froze
     assert frozen_limits.elapsed == pytest.approx(65.0, abs=0.001)
 
 
-def test_tasks_of_both_kinds_of_limiter_wait_by_one_clock(frozen_limits: FrozenLimits) -> None:
-    async def work() -> None:
-        limiter, rate = (
-            AsyncConcurrencyLimiter(Fixed(1), queue=QUEUE),
-            AsyncRateLimiter.from_url("memory://", "1/minute"),
-        )
-        await rate.acquire("ann")
-        async with limiter.acquire():
-            await rate.acquire("ann", timeout=61)
-            with pytest.raises(ConcurrencyLimited):
-                await limiter.acquire(timeout=5.0)
-        await rate.close()
-
-    asyncio.run(work())
+async def test_tasks_of_both_kinds_of_limiter_wait_by_one_clock(frozen_limits: FrozenLimits) -> None:
+    limiter, rate = (
+        AsyncConcurrencyLimiter(Fixed(1), queue=QUEUE),
+        AsyncRateLimiter.from_url("memory://", "1/minute"),
+    )
+    await rate.acquire("ann")
+    async with limiter.acquire():
+        await rate.acquire("ann", timeout=61)
+        with pytest.raises(ConcurrencyLimited):
+            await limiter.acquire(timeout=5.0)
+    await rate.close()
     assert frozen_limits.elapsed == pytest.approx(65.0, abs=0.001)
 
 
@@ -138,14 +135,11 @@ def test_several_keys_have_one_timeout(frozen_limits: FrozenLimits) -> None:
     assert frozen_limits.elapsed == pytest.approx(5.0, abs=0.001)
 
 
-def test_several_keys_of_a_task_have_one_timeout(frozen_limits: FrozenLimits) -> None:
-    async def work() -> None:
-        limiter = AsyncKeyedConcurrencyLimiter({"*": Keyed(1, queue=QUEUE)})
-        async with limiter.acquire("a"), limiter.acquire("b"):
-            with pytest.raises(ConcurrencyLimited):
-                await limiter.acquire_all(["a", "b"], timeout=5.0)
-
-    asyncio.run(work())
+async def test_several_keys_of_a_task_have_one_timeout(frozen_limits: FrozenLimits) -> None:
+    limiter = AsyncKeyedConcurrencyLimiter({"*": Keyed(1, queue=QUEUE)})
+    async with limiter.acquire("a"), limiter.acquire("b"):
+        with pytest.raises(ConcurrencyLimited):
+            await limiter.acquire_all(["a", "b"], timeout=5.0)
     assert frozen_limits.elapsed == pytest.approx(5.0, abs=0.001)
 
 

@@ -53,11 +53,6 @@ def thread() -> Iterator[LoopThread]:
     thread.close()
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def patiently(event: threading.Event, _seconds: float) -> bool:
     return event.wait(60)
 

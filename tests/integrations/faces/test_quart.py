@@ -1,7 +1,7 @@
 """What Quart alone has: an extension with init_app, decorators, blueprints, error handlers, a check at the start."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -31,12 +31,11 @@ def application(**options: Any) -> Quart:
     return app
 
 
-def running(app: Quart, main: Callable[[Any], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with app.test_app() as it:
-            await main(it.test_client())
-
-    asyncio.run(run())
+@asynccontextmanager
+async def running(app: Quart) -> AsyncIterator[Any]:
+    """A client of an application that has started, and stops at the end."""
+    async with app.test_app() as it:
+        yield it.test_client()
 
 
 async def statuses(client: Any, path: str, times: int = 2, **options: Any) -> list[int]:
@@ -87,31 +86,25 @@ def _nested(app: Quart) -> None:
 
 
 @pytest.mark.parametrize("place", [_decorated, _in_a_thread, _class, _blueprint, _nested])
-def test_a_limit_holds_wherever_quart_takes_one(place: Callable[[Quart], None]) -> None:
+async def test_a_limit_holds_wherever_quart_takes_one(place: Callable[[Quart], None]) -> None:
     app = application()
     place(app)
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         replies = [await client.get("/x") for _ in range(2)]
         assert [each.status_code for each in replies] == [200, 429]
         assert replies[1].headers["ratelimit"].startswith('"once";r=0')
         assert (await client.get("/x", headers={"x-user": "bob"})).status_code == 200
 
-    running(app, main)
 
-
-def test_two_limits_of_one_view_hold_both() -> None:
+async def test_two_limits_of_one_view_hold_both() -> None:
     app = application()
     app.get("/x")(limited("api")(limited("once:{user}")(a_view())))
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x", headers={"x-user": "ann"}) == [200, 429]
         assert await statuses(client, "/x", headers={"x-user": "bob"}) == [429, 429]  # `api` is spent
 
-    running(app, main)
 
-
-def test_an_application_may_be_told_later_and_the_store_by_its_setting() -> None:
+async def test_an_application_may_be_told_later_and_the_store_by_its_setting() -> None:
     limits, app = Limits(None, RULES, identify=user_of), Quart("test")
     with pytest.raises(ValueError, match="BATCHLIMIT_URL"):
         limits.init_app(app)
@@ -120,27 +113,21 @@ def test_an_application_may_be_told_later_and_the_store_by_its_setting() -> None
     with pytest.raises(RuntimeError, match="has limits already"):
         limits.init_app(app)
     app.get("/other/<name>")(lambda name: name)
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/other/a") == [200, 429]
         assert limits.statistics(app).rules["other"].refused == 1
 
-    running(app, main)
 
-
-def test_the_limiter_lives_as_long_as_the_application() -> None:
+async def test_the_limiter_lives_as_long_as_the_application() -> None:
     app = application()
     _decorated(app)
-
-    async def main(client: Any) -> None:
-        assert await statuses(client, "/x") == [200, 429]
-
     for _ in range(2):  # memory:// begins anew
-        running(app, main)
+        async with running(app) as client:
+            assert await statuses(client, "/x") == [200, 429]
 
 
 @pytest.mark.parametrize("handled", [429, Rejected])
-def test_a_handler_of_the_users_own_answers_and_the_fields_are_added(handled: Any) -> None:
+async def test_a_handler_of_the_users_own_answers_and_the_fields_are_added(handled: Any) -> None:
     app = application()
     _decorated(app)
 
@@ -148,17 +135,14 @@ def test_a_handler_of_the_users_own_answers_and_the_fields_are_added(handled: An
         return f"slow down: {error.refusal.rules[0]}", 420
 
     app.register_error_handler(handled, answer)
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x", 1) == [200]
         refused = await client.get("/x")
         assert (refused.status_code, await refused.get_data(as_text=True)) == (420, "slow down: once")
         assert {"ratelimit", "retry-after"} <= set(refused.headers.keys())
 
-    running(app, main)
 
-
-def test_on_rejected_answers_rules_and_routes_and_a_handler_of_a_status_goes_first() -> None:
+async def test_on_rejected_answers_rules_and_routes_and_a_handler_of_a_status_goes_first() -> None:
     def rejected(scope: Any, refusal: Any) -> Any:
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             start = {"type": "http.response.start", "status": 420, "headers": [(b"x-mine", b"1"), (b"x-mine", b"2")]}
@@ -170,24 +154,18 @@ def test_on_rejected_answers_rules_and_routes_and_a_handler_of_a_status_goes_fir
 
     app = application(on_rejected=rejected)
     _decorated(app)
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         for path in ("/x", "/other/a"):
             await client.get(path)
             refused = await client.get(path)
             assert (refused.status_code, await refused.get_data(as_text=True)) == (420, "mine!")
             assert refused.headers.getlist("x-mine") == ["1", "2"]
             assert "retry-after" in refused.headers
-
-    running(app, main)
     app = application(on_rejected=rejected)
     _decorated(app)
     app.register_error_handler(429, lambda error: ("", 421))
-
-    async def again(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x") == [200, 421]
-
-    running(app, again)
 
 
 def _websockets(app: Quart) -> None:
@@ -207,11 +185,10 @@ def _websockets(app: Quart) -> None:
 
 
 @pytest.mark.parametrize("path", ["/decorated", "/blueprint"])
-def test_a_websocket_is_closed_with_1008_or_answered_429_where_the_server_can(path: str) -> None:
+async def test_a_websocket_is_closed_with_1008_or_answered_429_where_the_server_can(path: str) -> None:
     app = application()
     _websockets(app)
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         async with client.websocket(path) as chat:
             assert await chat.receive() == "welcome"
         closed = await call(app, websocket_scope(path), {"type": "websocket.connect"})
@@ -222,10 +199,8 @@ def test_a_websocket_is_closed_with_1008_or_answered_429_where_the_server_can(pa
         assert answered.value.response.status_code == 429
         assert answered.value.response.headers["ratelimit"].startswith('"once";r=0')
 
-    running(app, main)
 
-
-def test_a_websocket_that_is_open_already_is_closed() -> None:
+async def test_a_websocket_that_is_open_already_is_closed() -> None:
     app = application(on_rejected=lambda scope, refusal: None)
     _websockets(app)
 
@@ -233,16 +208,14 @@ def test_a_websocket_that_is_open_already_is_closed() -> None:
     async def accept() -> None:
         await websocket.accept()
 
-    async def main(client: Any) -> None:
+    async with running(app):
         connect = {"type": "websocket.connect"}
         replies = [await call(app, websocket_scope("/decorated"), connect) for _ in range(2)]
         assert [each["type"] for each in replies[1].messages] == ["websocket.accept", "websocket.close"]
         assert replies[1].messages[-1]["code"] == 1008
 
-    running(app, main)
 
-
-def test_who_asks_may_be_told_by_what_the_view_knows() -> None:
+async def test_who_asks_may_be_told_by_what_the_view_knows() -> None:
     app = application()
 
     @app.before_request
@@ -253,22 +226,16 @@ def test_who_asks_may_be_told_by_what_the_view_knows() -> None:
         return {"user": g.user}
 
     app.get("/x")(limited("once:{user}", identify=who)(a_view()))
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x?user=ann") == [200, 429]
         assert await statuses(client, "/x?user=bob") == [200, 429]
 
-    running(app, main)
 
-
-def test_a_function_that_raises_is_a_503(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_that_raises_is_a_503(caplog: pytest.LogCaptureFixture) -> None:
     app = application()
     app.get("/x")(limited("once:{user}", identify=lambda connection: connection.args["missing"])(a_view()))
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x") == [503, 503]
-
-    running(app, main)
     assert "a function of the application raised" in caplog.text
 
 
@@ -287,14 +254,13 @@ def _typo_of_a_blueprint(app: Quart) -> None:
 
 
 @pytest.mark.parametrize("place", [_typo_of_a_view, _typo_of_a_websocket, _typo_of_a_blueprint])
-def test_a_key_that_no_rule_has_ends_the_start(place: Callable[[Quart], None]) -> None:
+async def test_a_key_that_no_rule_has_ends_the_start(place: Callable[[Quart], None]) -> None:
     app = application()
     place(app)
 
-    async def main(client: Any) -> None: ...
-
     with pytest.raises(Exception, match="did you mean 'once:"):
-        running(app, main)
+        async with running(app):
+            ...
 
 
 def test_a_limit_that_cannot_work_is_told_where_it_is_written() -> None:
@@ -310,14 +276,13 @@ def _bare(app: Quart) -> None:
     limited("once:{user}")(app.get("/x")(a_view()))
 
 
-def test_a_decorator_above_the_route_ends_the_start() -> None:
+async def test_a_decorator_above_the_route_ends_the_start() -> None:
     app = application()
     _bare(app)
 
-    async def main(client: Any) -> None: ...
-
     with pytest.raises(Exception, match=r"write @limited below @app.route \(hello\)"):
-        running(app, main)
+        async with running(app):
+            ...
 
 
 async def test_a_decorator_above_the_route_is_a_503_where_nobody_told_of_a_start(
@@ -334,31 +299,25 @@ async def test_a_decorator_above_the_route_is_a_503_where_nobody_told_of_a_start
     assert [each.levelname for each in caplog.records if "'hello'" in each.getMessage()] == ["ERROR"]
 
 
-def test_a_function_that_another_route_has_with_a_limit_may_be_a_view_without() -> None:
+async def test_a_function_that_another_route_has_with_a_limit_may_be_a_view_without() -> None:
     app, hello = application(), a_view()
     app.get("/free", endpoint="free")(hello)
     app.get("/x")(limited("once:{user}")(hello))
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/free") == [200, 200]
         assert await statuses(client, "/x") == [200, 429]
 
-    running(app, main)
 
-
-def test_without_limits_a_limited_view_is_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_limits_a_limited_view_is_closed_and_told(caplog: pytest.LogCaptureFixture) -> None:
     app = Quart("test")
     app.get("/x")(limited("nobody:{user}")(a_view()))
-
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         replies = [await client.get("/x") for _ in range(2)]
         assert [(each.status_code, each.headers["retry-after"]) for each in replies] == [(503, "1")] * 2
-
-    running(app, main)
     assert [each.levelname for each in caplog.records if "'nobody:{user}'" in each.getMessage()] == ["ERROR"]
 
 
-def test_what_a_view_decides_is_settled_when_its_stream_has_ended() -> None:
+async def test_what_a_view_decides_is_settled_when_its_stream_has_ended() -> None:
     app, told = application(), list[Any]()
 
     def charge(response: Any) -> bool:
@@ -375,8 +334,6 @@ def test_what_a_view_decides_is_settled_when_its_stream_has_ended() -> None:
 
         return Response(parts(), 201)
 
-    async def main(client: Any) -> None:
+    async with running(app) as client:
         assert await statuses(client, "/x", 3) == [201] * 3
         assert told == [(201, 30)] * 3
-
-    running(app, main)

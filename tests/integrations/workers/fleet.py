@@ -1,4 +1,4 @@
-"""What tests of task queues share: workers as processes, and an audit of what they admitted."""
+"""What tests of task queues share: workers as processes."""
 
 import contextlib
 import os
@@ -10,8 +10,6 @@ from pathlib import Path
 from tests.servers import end
 
 ROOT = Path(__file__).parents[3]
-Span = tuple[float, float]
-"""Between which two instants a task was admitted (s)."""
 
 
 @contextlib.contextmanager
@@ -33,13 +31,3 @@ def processes(commands: Sequence[Sequence[str]], folder: Path, **environment: st
             )
             stack.callback(end, started[-1])
         yield
-
-
-def excess(spans: Sequence[Span], rate: float, burst: int) -> float:
-    """Return by how much the fullest window exceeds `burst + rate x T`; what lies across its edges is left out."""
-    ends = sorted(spans, key=lambda span: span[1])
-    worst = -float(burst)
-    for begins, _ in spans:
-        inside = [ended for began, ended in ends if began >= begins]
-        worst = max(worst, *(n - burst - rate * (ended - begins) for n, ended in enumerate(inside, start=1)))
-    return worst

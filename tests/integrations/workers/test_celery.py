@@ -11,10 +11,11 @@ from celery import Celery
 from celery.exceptions import Reject
 from kombu.asynchronous.hub import Hub
 
-from batchlimit import RateLimiter
+from batchlimit import Quota, RateLimiter
 from batchlimit.integrations.celery import FleetRates, LimitedTask
 from batchlimit.integrations.task_limit import TIMES
-from tests.integrations.workers.fleet import Span, excess, processes
+from benchmarks.audited_fleet.audit import Admission, excess
+from tests.integrations.workers.fleet import processes
 from tests.nodes import await_fact
 from tests.servers import any_binary, redis_server
 
@@ -53,8 +54,8 @@ def ran(notes: Any, count: int) -> list[list[str]]:
     return [line.split() for line in notes.lrange("ran", 0, -1)]
 
 
-def spans(rows: list[list[str]]) -> list[Span]:
-    return [(float(began), float(admitted)) for began, admitted, *_ in rows]
+def admissions(rows: list[list[str]]) -> list[Admission]:
+    return [(float(began), float(admitted), 1) for began, admitted, *_ in rows]
 
 
 def test_a_fleet_of_2_workers_with_4_processes_each_admits_in_no_window_more_than_burst_and_rate(
@@ -64,7 +65,7 @@ def test_a_fleet_of_2_workers_with_4_processes_each_admits_in_no_window_more_tha
         send(app, 400)
         rows = ran(notes, 400)
     assert sorted(int(number) for _, _, number, *_ in rows) == list(range(400)), "each ran once"
-    assert excess(spans(rows), 100.0, 10) <= 0.0
+    assert excess(admissions(rows), Quota(100.0, 10)) == 0.0
     assert {retries for *_, retries, _ in rows} == {"0"}, "max_retries is 0, and none of them failed"
     assert max(int(times) for *_, times, _, _ in rows) > 0, "some had to come again"
 
@@ -75,7 +76,7 @@ def test_other_pools_hold_it_too(pool: str, store: str, notes: Any, tmp_path: Pa
         send(app, 80)
         rows = ran(notes, 80)
     assert sorted(int(number) for _, _, number, *_ in rows) == list(range(80))
-    assert excess(spans(rows), 50.0, 5) <= 0.0
+    assert excess(admissions(rows), Quota(50.0, 5)) == 0.0
 
 
 def test_with_acks_late_each_task_runs_once_too(store: str, notes: Any, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_by_the_bootstep_rate_limit_holds_over_the_fleet_and_tasks_wait_in_their
         admitted = [line.split() for line in notes.lrange("spans", 0, -1)]
     assert sorted(int(number) for number, _ in rows) == list(range(100)), "each ran once, at 40/s and not 1/m"
     assert len(admitted) == 100
-    assert excess(spans(admitted), 40.0, 5) <= 0.0
+    assert excess(admissions(admitted), Quota(40.0, 5)) == 0.0
 
 
 @pytest.fixture

@@ -14,25 +14,13 @@ from batchlimit.integrations.task_limit import AsyncTaskLimit, Lines, Run, TaskL
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.awaiting import awaited
+from tests.sync.stage import Clock
 
 NO = Decision(False, 10, 0, 2.0, 5.0, "store", Quota(10.0, 10))
 
 
-class Now:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Now:
-    return Now()
-
-
-@pytest.fixture
-def lines(clock: Now) -> Lines:
+def lines(clock: Clock) -> Lines:
     return Lines(clock)
 
 
@@ -48,7 +36,7 @@ def test_a_refused_task_asks_for_a_turn_when_its_token_is_there(lines: Lines) ->
     assert lines.refused("key", 5, NO, 0) == Turn(2.0, pytest.approx(0.485))  # type: ignore[arg-type]
 
 
-def test_a_new_task_lines_up_while_others_are_due_before_it(lines: Lines, clock: Now) -> None:
+def test_a_new_task_lines_up_while_others_are_due_before_it(lines: Lines, clock: Clock) -> None:
     lines.refused("key", 1, NO, 0)
     assert lines.told("key", 4.0, 600.0) == 4.0
     assert lines.behind("key", 1) is None, "nobody is due yet: it asks, for a pause may have been lifted"
@@ -58,7 +46,7 @@ def test_a_new_task_lines_up_while_others_are_due_before_it(lines: Lines, clock:
     assert lines.behind("key", 1) is None, "all were due"
 
 
-def test_where_tokens_lie_unused_a_new_task_asks_until_one_is_refused(lines: Lines, clock: Now) -> None:
+def test_where_tokens_lie_unused_a_new_task_asks_until_one_is_refused(lines: Lines, clock: Clock) -> None:
     lines.refused("key", 1, NO, 0)
     lines.told("key", 60.0, 600.0)
     clock.now += 2.0
@@ -85,7 +73,7 @@ def test_a_task_whose_turn_is_too_late_comes_back_meanwhile_and_not_with_all_oth
     assert lines.behind("key", 1) is None
 
 
-def test_a_task_that_never_fits_asks_at_once_and_takes_no_turn(lines: Lines, clock: Now) -> None:
+def test_a_task_that_never_fits_asks_at_once_and_takes_no_turn(lines: Lines, clock: Clock) -> None:
     lines.refused("key", 1, NO, 0)
     lines.told("key", 4.0, 600.0)
     clock.now += 2.0
@@ -102,7 +90,7 @@ def test_a_quota_that_refills_nothing_has_turns_of_a_second(lines: Lines) -> Non
     assert lines.refused("key", 1, never, 0) == Turn(math.inf, 1.0)
 
 
-def test_lines_that_are_over_are_forgotten_beyond_ten_thousand(lines: Lines, clock: Now) -> None:
+def test_lines_that_are_over_are_forgotten_beyond_ten_thousand(lines: Lines, clock: Clock) -> None:
     for number in range(10_000):
         lines.refused(str(number), 1, NO, 0)
     lines.told("1", 60.0, 600.0)
