@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_816,
-    "functions": 3_752,
+    "lines": 49_754,
+    "functions": 3_736,
     "files": 323,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

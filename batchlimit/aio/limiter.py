@@ -21,7 +21,7 @@ from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
+from batchlimit.reservoir.estimate import OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
@@ -160,9 +160,9 @@ class AsyncRateLimiter(
         priority: int = 1,
         on_error: OnError = "keep",
     ) -> AsyncReservation | AsyncJointReservation:
-        estimate = Estimate(estimated(key, cost), on_error)
+        costs = estimated(key, cost, on_error)
         made = AsyncJointReservation if cost is None else AsyncReservation
-        return made(estimate, self._reserve(estimate.costs, timeout, priority), self._slow_path.adjust)
+        return made(costs, on_error, self._slow_path.adjust, self._reserve(costs, timeout, priority))
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         check_key(key)

@@ -7,18 +7,20 @@ from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
 from batchlimit.errors import BatchLimitError
-from batchlimit.reservoir.estimate import Estimate, SettledOnce
+from batchlimit.reservoir.estimate import Estimate, OnError
 
 _Adjust = Callable[[str, int], "asyncio.Task[int | Exception] | None"]
 
 
-class _AsyncReserved(SettledOnce):
+class _AsyncReserved(Estimate):
     """What is charged when it is awaited, and its `async with` block."""
 
     __slots__ = ("_charge",)
 
-    def __init__(self, estimate: Estimate, charge: Coroutine[Any, Any, None], adjust: _Adjust) -> None:
-        super().__init__(estimate, adjust)
+    def __init__(
+        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
+    ) -> None:
+        super().__init__(costs, on_error, adjust)
         self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so
 
     def __await__(self) -> Generator[Any, Any, Self]:
@@ -31,7 +33,7 @@ class _AsyncReserved(SettledOnce):
         return self
 
     async def __aenter__(self) -> Self:
-        self._estimate.check_open()  # a second block would be charged to nobody
+        self._check_open()  # a second block would be charged to nobody
         return await self._charged()
 
     async def __aexit__(
@@ -43,7 +45,7 @@ class _AsyncReserved(SettledOnce):
         """Correct all keys, then raise what went wrong first. All is on its way before anything is awaited."""
         if self._charge is not None:
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
-        under_way = [(key, self._adjust(key, tokens)) for key, tokens in self._estimate.settle(actual).items()]
+        under_way = [(key, self._adjust(key, tokens)) for key, tokens in self._difference(actual).items()]
         failed: BatchLimitError | None = None
         for key, task in under_way:
             try:
@@ -75,9 +77,11 @@ class AsyncReservation(_AsyncReserved):
 
     __slots__ = ("cost", "key")
 
-    def __init__(self, estimate: Estimate, charge: Coroutine[Any, Any, None], adjust: _Adjust) -> None:
-        super().__init__(estimate, charge, adjust)
-        ((self.key, self.cost),) = estimate.costs.items()
+    def __init__(
+        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
+    ) -> None:
+        super().__init__(costs, on_error, adjust, charge)
+        ((self.key, self.cost),) = costs.items()
 
     async def settle(self, actual: int) -> None:
         """Say how many tokens it really was: the difference is refunded, or charged.
@@ -115,9 +119,11 @@ class AsyncJointReservation(_AsyncReserved):
 
     __slots__ = ("costs",)
 
-    def __init__(self, estimate: Estimate, charge: Coroutine[Any, Any, None], adjust: _Adjust) -> None:
-        super().__init__(estimate, charge, adjust)
-        self.costs = dict(estimate.costs)
+    def __init__(
+        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
+    ) -> None:
+        super().__init__(costs, on_error, adjust, charge)
+        self.costs = dict(costs)
 
     async def settle(self, actual: Mapping[str, int]) -> None:
         """Say how many tokens it really was: the differences are refunded, or charged, as by an AsyncReservation.

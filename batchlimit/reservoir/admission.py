@@ -77,13 +77,15 @@ class QueueAdmission:
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""
-        queue, lease, debt = self._state.queue, self._state.lease, self._state.overdraft.waiter
+        state, queue, lease, debt = self._state, self._state.queue, self._state.lease, self._state.overdraft.waiter
         lease.reserve_for(queue.waiters)
         is_changed = is_served = False
         while (first := queue.first) is not None:
             if first is debt:
-                if not self._pay():
+                if not (paid := min(debt.cost, lease.reserved_for_waiters)):
                     break
+                lease.spend(paid)
+                state.overdraft.pay(paid, queue, state.largest_cost)
             elif first.verdict is None and first.cost > lease.reserved_for_waiters:
                 break  # too few are here
             else:  # the thread that served it before may have been interrupted
@@ -99,20 +101,18 @@ class QueueAdmission:
         """Refuse a caller, and serve those behind it; in shadow mode it is admitted all the same."""
         state = self._state
         was_first = waiter is state.queue.first
-        verdict = state.pass_in_shadow(waiter) or self._refused(waiter, now)
+        verdict: Admit | Refuse | None = state.pass_in_shadow(waiter)
+        if verdict is None:
+            state.tokens.refused += waiter.cost
+            if waiter.deadline != NO_WAIT:
+                state.timed_out += waiter.cost
+            elif waiter.asked and not state.lease.borrowed:  # else memory says so
+                state.turned_away += waiter.cost
+            verdict = Refuse(self._forecast.retry_after(waiter, now))
         state.queue.dismiss(waiter, verdict)
         if was_first:
             self.serve()
         return verdict
-
-    def _refused(self, waiter: Waiter, now: float) -> Refuse:
-        state = self._state
-        state.tokens.refused += waiter.cost
-        if waiter.deadline != NO_WAIT:
-            state.timed_out += waiter.cost
-        elif waiter.asked and not state.lease.borrowed:  # else memory says so
-            state.turned_away += waiter.cost
-        return Refuse(self._forecast.retry_after(waiter, now))
 
     def turn_away(self, waiter: Waiter, now: float) -> Admit | Refuse:
         """Refuse a caller who looked; if it was the leader, another is now."""
@@ -163,15 +163,6 @@ class QueueAdmission:
     def _most(self) -> int:
         """The largest cost that is not told at once that it never fits."""
         return self._state.most if self._state.mode == "open" else self._state.largest_cost
-
-    def _pay(self) -> bool:
-        """Pay what can be paid of a debt that is first in the queue; False: nothing can."""
-        state = self._state
-        paid = min(state.overdraft.waiter.cost, state.lease.reserved_for_waiters)
-        if paid:
-            state.lease.spend(paid)
-            state.overdraft.pay(paid, state.queue, state.largest_cost)
-        return paid > 0
 
     def _confirm(self, waiter: Waiter) -> bool:
         """Let what a tentative waiter was given be spent, as far as the bucket is concerned."""

@@ -151,19 +151,19 @@ class BucketView:
         return self._fits_at(tokens, quota) <= now
 
     def _fits_at(self, tokens: int, quota: Quota) -> float:
-        if quota.denies_all:
-            return math.inf
-        levels = self._levels or [self.level] * len(quota.bandwidths)
-        return max(self._flows_in_at(tokens, *each) for each in zip(levels, quota.bandwidths, strict=False))
-
-    def _flows_in_at(self, tokens: int, level: float, bandwidth: Quota) -> float:
-        """Return when one bandwidth has so many.
+        """Return when all bandwidths have so many.
 
         Leased tokens count against the burst until they are reported, or until the lease ends: until then the bucket
         refills no further. A caller that comes back reports, but nobody knows that it will come.
         """
-        at, room = self._heard + (tokens - level) / bandwidth.rate, bandwidth.burst - self._leased
-        return at if tokens <= room else max(at, self._ends + (tokens - room) / bandwidth.rate)
+        if quota.denies_all:
+            return math.inf
+        fits_at = -math.inf
+        for level, each in zip(self._levels or [self.level] * len(quota.bandwidths), quota.bandwidths, strict=False):
+            room = each.burst - self._leased
+            at = self._heard + (tokens - level) / each.rate
+            fits_at = max(fits_at, at if tokens <= room else max(at, self._ends + (tokens - room) / each.rate))
+        return fits_at
 
     def levels(self, quota: Quota, held: int, now: float) -> list[float]:
         """Return the tokens of each bandwidth by now, as far as the bucket told, and those that are held here."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Grant
 from batchlimit.quota.overrides.known import REFRESH
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import fastest_rate
@@ -87,12 +87,16 @@ class DenialCache(NamedTuple):
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)
-            early = min(_head_start(fetch.ask, quota, pace), wait - shortest)
+            # One who waits asks before what is needed fits: for a grant that begins right then.
+            early = min(_PACES * pace, fetch.ask.max_wait / 2) if fetch.ask.need * _SMALL > quota.largest_cost else 0.0
+            early = min(early, wait - shortest)
             denied = cls.dry(wait, fetch.cost, now, early=early)
             if fetch.ask.max_wait or fetch.repeated:
                 return denied
             return denied.until_asked(fetch, grant, quota, shortest, now)
-        if grant.level < flow >= 2.0 and grant.granted < demand * pace and _flows(grant, quota, flow):
+        # Where leased tokens fill the bucket, only the next ask makes room for the flow.
+        has_room = grant.level + grant.kept + grant.granted + flow <= quota.largest_cost
+        if grant.level < flow >= 2.0 and grant.granted < demand * pace and has_room:
             # where less than two are refilled meanwhile, only a refusal tells when there is one
             large = flow if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.dry(pace, 1, now, large_cost=large)
@@ -128,13 +132,3 @@ class DenialCache(NamedTuple):
 
 NO_DENIALS = DenialCache(LONG_AGO, 0, LONG_AGO, LONG_AGO)
 """Nothing is known to be short: ask at once."""
-
-
-def _head_start(ask: Ask, quota: Quota, pace: float) -> float:
-    """Return how long (s) before what is needed fits one who waits asks for it: for a grant that begins right then."""
-    return min(_PACES * pace, ask.max_wait / 2) if ask.need * _SMALL > quota.largest_cost else 0.0
-
-
-def _flows(grant: Grant, quota: Quota, flow: float) -> bool:
-    """Return whether `flow` tokens have room: where leased ones fill the bucket, only the next ask makes some."""
-    return grant.level + grant.kept + grant.granted + flow <= quota.largest_cost

@@ -67,8 +67,13 @@ class Depths:
 
     def update(self, claims: Mapping[int, Waiter]) -> None:
         """Take in what was noted."""
+        leaves = self._levels[0]
         for number in self._changed:
-            self._set_leaf(number, claims.get(number))
+            if (waiter := claims.get(number)) is None:
+                leaves.pop(number, None)
+            else:
+                latest = waiter.cost * self.seconds - waiter.deadline
+                leaves[number] = _Node(waiter.cost + waiter.beyond, latest, waiter.deadline)
         changed: Iterable[int] = self._changed
         height = 0
         while len(self._levels[height]) > 1:
@@ -105,13 +110,6 @@ class Depths:
                 ahead += left.tokens * self.seconds
         return number
 
-    def _set_leaf(self, number: int, waiter: Waiter | None) -> None:
-        if waiter is None:
-            self._levels[0].pop(number, None)
-        else:
-            latest = waiter.cost * self.seconds - waiter.deadline
-            self._levels[0][number] = _Node(waiter.cost + waiter.beyond, latest, waiter.deadline)
-
     def _update_above(self, height: int, changed: Iterable[int]) -> set[int]:
         """Sum up the changed nodes of a level, and return the numbers of the sums; of all, if nobody did before."""
         level, is_new = self._levels[height], height + 1 == len(self._levels)
@@ -119,29 +117,17 @@ class Depths:
         numbers = {number >> 1 for number in (level if is_new else changed)}
         for number in numbers:
             left, right = level.get(2 * number), level.get(2 * number + 1)
-            if left is None or right is None:
-                _set(above, number, left or right)
+            if left is not None and right is not None:
+                latest = max(left.latest, left.tokens * self.seconds + right.latest)
+                above[number] = _Node(left.tokens + right.tokens, latest, min(left.soonest, right.soonest))
+            elif (only := left or right) is not None:
+                above[number] = only
             else:
-                above[number] = self._sum(left, right)
+                above.pop(number, None)
         if is_new:
             self._levels.append(above)  # when it is whole: see `update`
         return numbers
 
-    def _sum(self, left: _Node, right: _Node) -> _Node:
-        latest, second = left.latest, left.tokens * self.seconds + right.latest
-        return _Node(
-            left.tokens + right.tokens,
-            second if second > latest else latest,
-            right.soonest if right.soonest < left.soonest else left.soonest,
-        )
-
 
 def _is_late(node: _Node, ahead: float, horizon: Horizon) -> bool:
     return node.soonest < horizon.until or horizon.since + ahead + node.latest > 0.0
-
-
-def _set(level: _Level, number: int, node: _Node | None) -> None:
-    if node is None:
-        level.pop(number, None)
-    else:
-        level[number] = node

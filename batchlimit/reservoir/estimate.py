@@ -15,78 +15,62 @@ OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
 
 
-class Estimate:
-    """A charge of one key or several, and whether it is final. Costs are whole tokens."""
+class Estimate(Unique):
+    """A charge of one key or several, in either API, and its block. Costs are whole tokens."""
 
-    __slots__ = ("costs", "on_error", "settled")
+    __slots__ = ("_adjust", "_costs", "_on_error", "_settled")
+    _instead = "settle it where it was made, and send the actual cost there"
 
-    def __init__(self, costs: dict[str, int], on_error: OnError) -> None:
-        if on_error not in get_args(OnError):
-            raise ValueError(f"on_error must be 'keep' or 'refund', not {shown(on_error)}")
-        self.costs = costs
-        self.on_error = on_error
-        self.settled = False
+    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], Any]) -> None:
+        """`adjust` charges a key so many tokens more; less than 0 are refunded."""
+        self._costs, self._on_error, self._adjust = costs, on_error, adjust
+        self._settled = False
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{cost} at {shown(key)}" for key, cost in self.costs.items())
-        return f"<Estimate of {told}: {'settled' if self.settled else 'open'}>"
+        told = ", ".join(f"{cost} at {shown(key)}" for key, cost in self._costs.items())
+        return f"<{type(self).__name__} of {told}: {'settled' if self._settled else 'open'}>"
 
-    def settle(self, actual: Mapping[str, object]) -> dict[str, int]:
-        """Return by key how much is still to be charged, less than 0 if it is to be refunded.
+    @property
+    def settled(self) -> bool:
+        """Whether what is charged is final."""
+        return self._settled
+
+    def _check_open(self) -> None:
+        if self._settled:
+            raise RuntimeError("this reservation was settled before, by settle() or at the end of its block")
+
+    def _difference(self, actual: Mapping[str, object]) -> dict[str, int]:
+        """Settle; return by key how much is still to be charged, less than 0 if it is to be refunded.
 
         A key that is not named stays as it was estimated. Raises RuntimeError a second time.
         """
         if not isinstance(actual, Mapping):
             raise TypeError(f"settle needs whole tokens by key, like {{'model:tpm': 900}}, not {actual!r}")
         checked = {key: _checked(tokens) for key, tokens in actual.items()}
-        if unknown := sorted(checked.keys() - self.costs.keys()):
-            raise ValueError(f"nothing was reserved at {shown(unknown[0])}, but at {shown(list(self.costs))}")
-        self.check_open()
-        self.settled = True
-        return {key: tokens - self.costs[key] for key, tokens in checked.items()}
-
-    def check_open(self) -> None:
-        """Raise RuntimeError where it was settled before."""
-        if self.settled:
-            raise RuntimeError("this reservation was settled before, by settle() or at the end of its block")
-
-    def close(self, *, failed: bool) -> dict[str, int]:
-        """End the block: return by key how much is to be refunded. An estimate that nobody settled is what it was."""
-        is_taken_back = failed and not self.settled and self.on_error == "refund"
-        self.settled = True
-        return {key: cost for key, cost in self.costs.items() if cost} if is_taken_back else {}
-
-
-class SettledOnce(Unique):
-    """What is charged of one key or several, in either API, and its block."""
-
-    __slots__ = ("_adjust", "_estimate")
-    _instead = "settle it where it was made, and send the actual cost there"
-
-    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], Any]) -> None:
-        """`adjust` charges a key so many tokens more; less than 0 are refunded."""
-        self._estimate, self._adjust = estimate, adjust
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._estimate}>"
-
-    @property
-    def settled(self) -> bool:
-        """Whether what is charged is final."""
-        return self._estimate.settled
+        if unknown := sorted(checked.keys() - self._costs.keys()):
+            raise ValueError(f"nothing was reserved at {shown(unknown[0])}, but at {shown(list(self._costs))}")
+        self._check_open()
+        self._settled = True
+        return {key: tokens - self._costs[key] for key, tokens in checked.items()}
 
     def _end(self, error: BaseException | None) -> None:
-        """End the block, which raised this."""
-        for key, back in self._estimate.close(failed=error is not None).items():
+        """End the block, which raised this. An estimate that nobody settled is what it was, or is taken back."""
+        is_taken_back = error is not None and not self._settled and self._on_error == "refund"
+        self._settled = True
+        for key, cost in self._costs.items():
+            if not (is_taken_back and cost):
+                continue
             try:
-                self._adjust(key, -back)  # whose way to the store a cancelled task does not wait for
+                self._adjust(key, -cost)  # whose way to the store a cancelled task does not wait for
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                told, message = (back, named(key), away), "%d tokens of %s were not refunded: %s"
-                log_event("tokens.not_refunded", message, *told, key=key, tokens=back, reason=str(away))
+                told, message = (cost, named(key), away), "%d tokens of %s were not refunded: %s"
+                log_event("tokens.not_refunded", message, *told, key=key, tokens=cost, reason=str(away))
 
 
-def estimated(key: object, cost: object) -> dict[str, Any]:
+def estimated(key: object, cost: object, on_error: OnError) -> dict[str, Any]:
     """Return what is estimated by key: at one key, or at those of a mapping or of pairs if no cost is given."""
+    if on_error not in get_args(OnError):
+        raise ValueError(f"on_error must be 'keep' or 'refund', not {shown(on_error)}")
     if cost is not None:
         return {check_key(key): cost}
     if isinstance(key, str):

@@ -18,7 +18,7 @@ class Lease:
     The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
     counts at the least, whatever is under way: only so many may ever be held or put back here.
 
-    It has 13 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
+    It has 12 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
 
     Tokens may also be `borrowed`: granted by this instance to itself while the store is away. Those are not the
     bucket's: it is never told of them, none go back to it, and with its next grant they are gone.
@@ -184,11 +184,6 @@ class Lease:
         self.reserved_for_waiters += granted
         self.borrowed = True
         return left
-
-    def void(self, now: float) -> None:
-        """Let go of everything, and of what was asked for by now: the key is paused."""
-        self.take_all()
-        self.void_before = now
 
     def disown(self) -> None:
         """Let go of everything, and of what is under way: nothing of it is ours any more."""

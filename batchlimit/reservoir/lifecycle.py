@@ -11,7 +11,6 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
-from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 
 _AWAKE = 1.0
@@ -41,12 +40,6 @@ class Lifecycle:
         self.closer: Waiter | None = None  # to be woken whenever a request has ended
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None
-
-    def restore(self, snapshot: KeySnapshot) -> None:
-        """Begin with what the key's last reservoir knew."""
-        self._state.demand = Demand(snapshot.counted_at, snapshot.demand)
-        self._requests.last_target = int(snapshot.last_want)
-        self._state.view.recall(snapshot)
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
@@ -173,7 +166,8 @@ class Lifecycle:
         state.count(now)
         back = self.drain(waiter)
         self._requests.lost_number = None  # the tokens of that ask were granted before
-        state.lease.void(now)
+        state.lease.take_all()
+        state.lease.void_before = now
         self._prefetch.stop()
         state.view.pause(seconds, state.quota, now)
         state.denials = DenialCache.dry(seconds, 1, now)

@@ -94,6 +94,7 @@ from batchlimit.reservoir.outage import Outage, fall_back
 from batchlimit.reservoir.prefetch import Prefetch
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
+from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter, wait_for
 
 
@@ -132,7 +133,9 @@ class Reservoir:
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
         self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
         if snapshot is not None:
-            self.lifecycle.restore(snapshot)
+            state.demand = Demand(snapshot.counted_at, snapshot.demand)
+            self.requests.last_target = int(snapshot.last_want)
+            state.view.recall(snapshot)
         self.rule = RuleInForce(state, self.admission, self.prefetch, instance.rules, rule, policy)
         if instance.rules.in_force is not NONE or not rule.is_plain or state.denies_all:
             self.rule.reconsider(now)

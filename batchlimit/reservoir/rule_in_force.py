@@ -6,7 +6,6 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.known import UNTOLD, OverridesCache
 from batchlimit.quota.overrides.override import KeyRule, Mode
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket, Trial
@@ -42,8 +41,12 @@ class RuleInForce:
             in_force.rule(state.key, self._code),
             in_force.edition,
         )
-        self._try_out(trial, now)
-        self._fail_by(policy or self._policy)
+        if trial != (None if state.trial is None else state.trial.quota):  # what was counted stays
+            state.count(now)
+            state.trial = None if trial is None else Trial(trial, now)
+        if (policy := policy or self._policy) != CLOSED or state.fallback is not NO_FALLBACK:
+            _own_fallback(state)
+            state.fallback.follow(policy)
         if own.denies_all:
             self._hold(now)
             state.queue.wake_leader()  # who may wait for another end now
@@ -103,20 +106,6 @@ class RuleInForce:
         if state.mode == "shadow":
             for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
                 self._admission.refuse(waiter, now)
-
-    def _fail_by(self, policy: FailurePolicy) -> None:
-        """While the store is away, do by this policy from now on."""
-        if policy != CLOSED or self._state.fallback is not NO_FALLBACK:
-            _own_fallback(self._state)
-            self._state.fallback.follow(policy)
-
-    def _try_out(self, trial: Quota | None, now: float) -> None:
-        """Begin to count what another quota would refuse, or cease to; what was counted stays."""
-        state = self._state
-        if trial == (None if state.trial is None else state.trial.quota):
-            return
-        state.count(now)
-        state.trial = None if trial is None else Trial(trial, now)
 
 
 def _own_fallback(state: KeyState) -> None:

@@ -71,10 +71,6 @@ class FreeTokens:
         """Whether so many are here to be spent, and none of the last ones below the low watermark is among them."""
         return now < self.expires and self.free + length_hint(self.lock_free) >= cost + self.low_watermark
 
-    def put_back(self, tokens: int) -> None:
-        """Take in tokens that were taken a moment ago, and not spent: nothing was changed since."""
-        self.free += tokens
-
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
         self.came -= cost

@@ -13,7 +13,7 @@ from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.quota.key import NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.estimate import Estimate, OnError, estimated, unfit
+from batchlimit.reservoir.estimate import OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
@@ -160,9 +160,9 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         priority: int = 1,
         on_error: OnError = "keep",
     ) -> Reservation | JointReservation:
-        estimate = Estimate(estimated(key, cost), on_error)
-        self._charge(estimate.costs, timeout, priority)
-        return (JointReservation if cost is None else Reservation)(estimate, self._slow_path.adjust)
+        costs = estimated(key, cost, on_error)
+        self._charge(costs, timeout, priority)
+        return (JointReservation if cost is None else Reservation)(costs, on_error, self._slow_path.adjust)
 
     def bucket(self, key: str) -> KeyHandle:
         check_key(key)

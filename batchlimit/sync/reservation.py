@@ -5,16 +5,16 @@ from types import TracebackType
 from typing import Self
 
 from batchlimit.errors import BatchLimitError
-from batchlimit.reservoir.estimate import Estimate, SettledOnce
+from batchlimit.reservoir.estimate import Estimate, OnError
 
 
-class _Reserved(SettledOnce):
+class _Reserved(Estimate):
     """Gives back what was charged, at the end of its `with` block."""
 
     __slots__ = ()
 
     def __enter__(self) -> Self:
-        self._estimate.check_open()  # a second block would be charged to nobody
+        self._check_open()  # a second block would be charged to nobody
         return self
 
     def __exit__(
@@ -25,7 +25,7 @@ class _Reserved(SettledOnce):
     def _correct(self, actual: Mapping[str, int]) -> None:
         """Correct all keys, then raise what went wrong first."""
         failed: BatchLimitError | None = None
-        for key, tokens in self._estimate.settle(actual).items():
+        for key, tokens in self._difference(actual).items():
             try:
                 self._adjust(key, tokens)
             except BatchLimitError as error:
@@ -55,9 +55,9 @@ class Reservation(_Reserved):
 
     __slots__ = ("cost", "key")
 
-    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
-        super().__init__(estimate, adjust)
-        ((self.key, self.cost),) = estimate.costs.items()
+    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], None]) -> None:
+        super().__init__(costs, on_error, adjust)
+        ((self.key, self.cost),) = costs.items()
 
     def settle(self, actual: int) -> None:
         """Say how many tokens it really was: the difference is refunded, or charged.
@@ -95,9 +95,9 @@ class JointReservation(_Reserved):
 
     __slots__ = ("costs",)
 
-    def __init__(self, estimate: Estimate, adjust: Callable[[str, int], None]) -> None:
-        super().__init__(estimate, adjust)
-        self.costs = dict(estimate.costs)
+    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], None]) -> None:
+        super().__init__(costs, on_error, adjust)
+        self.costs = dict(costs)
 
     def settle(self, actual: Mapping[str, int]) -> None:
         """Say how many tokens it really was: the differences are refunded, or charged, as by a Reservation.

@@ -89,8 +89,8 @@ BREAKS = {
         Break(
             "who pauses keeps what it has leased",
             "reservoir.lifecycle:Lifecycle.pause",
-            "state.lease.void(now)",
-            "state.lease.void_before = now",
+            "state.lease.take_all()",
+            "pass",
             "paused",
         ),
         Break(
@@ -368,7 +368,7 @@ BREAKS = {
         ),
         Break(
             "refused callers are not counted",
-            "reservoir.admission:QueueAdmission._refused",
+            "reservoir.admission:QueueAdmission.refuse",
             "state.tokens.refused += waiter.cost",
             "pass",
             "one spends",

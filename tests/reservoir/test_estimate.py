@@ -4,61 +4,65 @@ from typing import Any
 
 import pytest
 
-from batchlimit.reservoir.estimate import Estimate, SettledOnce, estimated
+from batchlimit.reservoir.estimate import Estimate, OnError, estimated
+
+
+def made(on_error: OnError) -> tuple[Estimate, list[tuple[str, int]]]:
+    """Return an estimate of 40 tokens, and what its key was charged by it."""
+    adjusted = list[tuple[str, int]]()
+    return Estimate({"key": 40}, on_error, lambda key, more: adjusted.append((key, more))), adjusted
 
 
 @pytest.mark.parametrize(("actual", "difference"), [(0, -40), (39, -1), (40, 0), (41, 1), (1000, 960)])
 def test_settling_says_what_is_still_to_be_charged(actual: int, difference: int) -> None:
-    estimate = Estimate({"key": 40}, "keep")
-    assert estimate.settle({"key": actual}) == {"key": difference}
+    estimate = made("keep")[0]
+    assert estimate._difference({"key": actual}) == {"key": difference}
     assert estimate.settled
 
 
 @pytest.mark.parametrize(("actual", "error"), [(-1, ValueError), (True, TypeError), (1.0, TypeError)])
 def test_what_cannot_have_been_used_settles_nothing(actual: Any, error: type[Exception]) -> None:
-    estimate = Estimate({"key": 40}, "keep")
+    estimate = made("keep")[0]
     with pytest.raises(error, match="actual must be"):
-        estimate.settle({"key": actual})
+        estimate._difference({"key": actual})
     assert not estimate.settled
 
 
 @pytest.mark.parametrize(
-    ("on_error", "failed", "back"), [("keep", False, 0), ("keep", True, 0), ("refund", False, 0), ("refund", True, 40)]
+    ("on_error", "error", "back"),
+    [("keep", None, []), ("keep", ValueError(), []), ("refund", None, []), ("refund", ValueError(), [("key", -40)])],
 )
-def test_the_end_of_a_block_refunds_when_it_is_told_to(on_error: str, failed: bool, back: int) -> None:
-    estimate = Estimate({"key": 40}, on_error)  # type: ignore[arg-type]
-    assert estimate.close(failed=failed) == ({"key": back} if back else {})
+def test_the_end_of_a_block_refunds_when_it_is_told_to(
+    on_error: OnError, error: Exception | None, back: list[tuple[str, int]]
+) -> None:
+    estimate, adjusted = made(on_error)
+    estimate._end(error)
+    assert adjusted == back
     with pytest.raises(RuntimeError):
-        estimate.settle({"key": 1})
+        estimate._difference({"key": 1})
 
 
 @pytest.mark.parametrize(("key", "cost", "costs"), [("a", 3, {"a": 3}), ({"a": 3, "b": 1}, None, {"a": 3, "b": 1})])
 def test_an_estimate_is_of_one_key_and_its_cost_or_of_several(key: Any, cost: Any, costs: dict[str, int]) -> None:
-    assert estimated(key, cost) == costs
+    assert estimated(key, cost, "keep") == costs
 
 
 def test_an_estimate_of_one_key_needs_a_cost() -> None:
     with pytest.raises(TypeError, match="needs a cost"):
-        estimated("a", None)
+        estimated("a", None, "keep")
 
 
 def test_what_is_settled_is_not_refunded() -> None:
-    estimate = Estimate({"key": 40}, "refund")
-    estimate.settle({"key": 50})
-    assert estimate.close(failed=True) == {}
+    estimate, adjusted = made("refund")
+    estimate._difference({"key": 50})
+    estimate._end(ValueError())
+    assert adjusted == []
 
 
 def test_the_first_key_that_was_not_reserved_is_named() -> None:
     with pytest.raises(ValueError, match="nothing was reserved at 'a'"):
-        Estimate({"key": 40}, "keep").settle({"b": 1, "a": 1})
+        made("keep")[0]._difference({"b": 1, "a": 1})
 
 
 def test_an_estimate_shows_what_it_is_of() -> None:
-    assert repr(Estimate({"key": 40}, "keep")) == "<Estimate of 40 at 'key': open>"
-
-
-@pytest.mark.parametrize(("error", "adjusted"), [(None, []), (ValueError(), [("key", -40)])])
-def test_a_block_that_failed_takes_its_estimate_back(error: Exception | None, adjusted: list[tuple[str, int]]) -> None:
-    found: list[tuple[str, int]] = []
-    SettledOnce(Estimate({"key": 40}, "refund"), lambda key, more: found.append((key, more)))._end(error)
-    assert found == adjusted
+    assert repr(made("keep")[0]) == "<Estimate of 40 at 'key': open>"

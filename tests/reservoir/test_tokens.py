@@ -115,21 +115,6 @@ def test_one_that_is_new_holds_no_token_back() -> None:
     assert some.take(1) == LEASE
 
 
-def test_what_was_taken_and_not_spent_is_put_back() -> None:
-    some = leased(10)
-    some.take(3)
-    some.put_back(3)
-    assert (lie(some), some.spent) == ((0, 10), 0)
-
-
-def test_what_is_put_back_is_laid_out_with_what_is_laid_out_already() -> None:
-    some = leased(10)
-    some.take(1)
-    some.put_back(3)
-    some.take(1)
-    assert lie(some) == (11, 0)
-
-
 def test_each_use_counts_and_each_refusal() -> None:
     some = leased(10)
     some.take(1)
