@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_754,
-    "functions": 3_736,
-    "files": 323,
+    "lines": 49_736,
+    "functions": 3_732,
+    "files": 321,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

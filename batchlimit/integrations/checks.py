@@ -71,7 +71,7 @@ class Checks:
                 raise ValueError(f"there is no check {name!r}: {meant}")
         self._on = frozenset(name for name in NAMES if found.get(name, True))
         self._found: dict[tuple[CheckName, str], object] = {}
-        self._lock: object = threading.Lock
+        self.lock: object = threading.Lock  # another one at the first request says that locks were patched meanwhile
 
     def is_on(self, *names: CheckName) -> bool:
         """Whether one of these is on."""
@@ -92,11 +92,6 @@ class Checks:
         mine = object()
         if self._found.setdefault((name, rule), mine) is mine:  # one of several threads
             log_event("web.check", _MESSAGES[name], *((rule, *arguments) if rule else arguments), check=name, rule=rule)
-
-    def at_first_request(self) -> None:
-        """Look for what has changed since this was made, as in a worker that was forked."""
-        if self._lock is not threading.Lock:
-            self.tell("late-patch")
 
     def begin(self, source: object, rules: Iterable[Rule], ipv6_prefix: int, *, enabled: bool = True) -> Self:
         """Look for what can be seen before the first request."""

@@ -142,8 +142,8 @@ class Counters:
 
     def request(self, identity: Mapping[str, object]) -> None:
         """Count a request, and look at those who ask; see whether some rule has matched none for too long."""
-        if not next(self._requests):
-            self.checks.at_first_request()
+        if not next(self._requests) and self.checks.lock is not threading.Lock:
+            self.checks.tell("late-patch")
         if self._looks > 0:
             self._look(identity)
         if self._clock() >= self._silent_until:

@@ -13,7 +13,7 @@ from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit, decisions
-from batchlimit.integrations.enforcement.route import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
 from batchlimit.integrations.source import AsyncLimiterSource

@@ -18,7 +18,7 @@ with needed(__name__, "flask", "Flask"):
 from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import SHOWN, Outcome, Refusal, Response, RouteLimit, decisions, unprotected
-from batchlimit.integrations.enforcement.route import RouteRules, limit_for_route
+from batchlimit.integrations.enforcement.plan import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import texts

@@ -11,9 +11,10 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
-from batchlimit.integrations.asgi.route import ask, charging_preflights, fields_to_write, identity_by, reject
+from batchlimit.integrations.asgi.middleware import charging_preflights
+from batchlimit.integrations.asgi.route import ask, fields_to_write, identity_by, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
-from batchlimit.integrations.enforcement.route import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource
 from batchlimit.rules import Rule, RuleFile, Rules

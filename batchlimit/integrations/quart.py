@@ -21,7 +21,7 @@ from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, Message
 from batchlimit.integrations.asgi.route import ask, charge_preflight, fields_to_write, identity_by, reject
 from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
-from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
+from batchlimit.integrations.enforcement.plan import limit_for_route, mark, marks_of
 from batchlimit.integrations.extension import BARE, NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource

@@ -8,7 +8,7 @@ import pytest
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import permits
 from batchlimit.integrations.counters import Faults
-from batchlimit.integrations.enforcement import route
+from batchlimit.integrations.enforcement import outcome
 from batchlimit.rules import Rule
 from tests.integrations.enforcers import Make, Twin
 from tests.integrations.stage import SetUp, on_asyncio, threaded
@@ -18,7 +18,7 @@ from tests.sync.stage import Clock
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log of this process has not been told of anything less than a minute ago, by another test."""
-    for module in (route, permits):
+    for module in (outcome, permits):
         monkeypatch.setattr(module, "_faults", Faults())
 
 

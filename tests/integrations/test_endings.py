@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, ConcurrencyLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import asgi, wsgi
-from batchlimit.integrations.enforcement import underway
+from batchlimit.integrations.enforcement import charging
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
@@ -278,7 +278,7 @@ FEW = settings(max_examples=40, stateful_step_count=25, deadline=None)
 @pytest.fixture(autouse=True)
 def nobody_waits_for_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine has one thread: whoever waits for another response waits in vain. See test_underway.py."""
-    monkeypatch.setattr(underway, "_HOLD", 0.0)
+    monkeypatch.setattr(charging, "_HOLD", 0.0)
 
 
 def test_a_wsgi_request_keeps_and_loses_nothing_however_it_ends(without_refresher: None) -> None:

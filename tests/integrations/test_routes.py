@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Response, RouteLimit, unprotected
-from batchlimit.integrations.enforcement.route import known_of, mark, marks_of
+from batchlimit.integrations.enforcement.plan import known_of, mark, marks_of
 from batchlimit.rules import Request, Rule, RulesError
 from batchlimit.rules.request import NOTHING
 from tests.integrations.enforcers import Make

@@ -11,9 +11,9 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, underway
+from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, charging
+from batchlimit.integrations.enforcement.charging import Underway
 from batchlimit.integrations.enforcement.plan import Bill
-from batchlimit.integrations.enforcement.underway import Underway
 from batchlimit.rules import Request, Rule, Rules
 from tests.nodes import await_fact
 
@@ -28,7 +28,7 @@ def rules(quota: str = "1/hour") -> Rules:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's patience ends because the machine is busy."""
-    monkeypatch.setattr(underway, "_HOLD", 60.0)
+    monkeypatch.setattr(charging, "_HOLD", 60.0)
 
 
 def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
@@ -58,9 +58,9 @@ def test_whose_patience_has_ended_or_for_whom_nothing_is_under_way_does_not_wait
     is_open: bool, were: set[str], seconds: float, decides_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (login,), open_ones = list(rules()), Underway(Event)
-    monkeypatch.setattr(underway, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(charging, "time", SimpleNamespace(monotonic=lambda: 100.0))
     open_ones.begin([(login, "login", 1)] * is_open)
-    assert run(open_ones.outcome("login", were, 9, open_ones.patience() - 60.0 + seconds)) == decides_again
+    assert run(open_ones.outcome("login", were, 9, 100.0 + seconds)) == decides_again
 
 
 def test_a_request_that_memory_admits_is_under_way_until_its_response_has_ended() -> None:
@@ -187,7 +187,7 @@ def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Any) -> None:
 
 
 def test_a_slow_response_is_waited_for_a_moment_only(open_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(underway, "_HOLD", 0.02)
+    monkeypatch.setattr(charging, "_HOLD", 0.02)
     site = open_site()
     site.result(site.begin())
     assert site.result(site.begin()).refusal.status == 429

@@ -18,7 +18,7 @@ MODULES = [
     "counters",
     "enforcement.enforcer",
     "enforcement.outcome",
-    "enforcement.route",
+    "enforcement.plan",
     "django.hold",
     "dramatiq",
     "fastapi",

@@ -12,7 +12,7 @@ from batchlimit.integrations.address import Identity
 from batchlimit.integrations.carried import PERMIT, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, unprotected
-from batchlimit.integrations.enforcement.route import limit_for_route, mark, marks_of
+from batchlimit.integrations.enforcement.plan import limit_for_route, mark, marks_of
 from batchlimit.integrations.front import AsyncFront, WebOptions, wanted
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource

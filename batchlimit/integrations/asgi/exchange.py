@@ -75,25 +75,10 @@ _FILES = ("http.response.pathsend", "http.response.zerocopysend")
 """The server reads these bodies from a file itself."""
 
 
-_RESPONSES = ("http.response.start", "websocket.http.response.start")
-_STARTS = (*_RESPONSES, "websocket.accept")
+RESPONSES = ("http.response.start", "websocket.http.response.start")
 _ENDS = ("http.response.body", *_FILES, "websocket.close")
-_OPENINGS = {**dict.fromkeys(_RESPONSES, 0), "websocket.accept": _ACCEPTED, "websocket.close": _REFUSED}
+_OPENINGS = {**dict.fromkeys(RESPONSES, 0), "websocket.accept": _ACCEPTED, "websocket.close": _REFUSED}
 """What starts a response or ends a handshake, with the status that it means; 0: it says so itself."""
-
-
-def with_fields(send: Send, fields: Sequence[Header]) -> Send:
-    """Return a `send` that adds fields, as they are then, to the first start of a response or of a websocket."""
-    is_waiting = True
-
-    def sending(message: Message) -> Awaitable[None]:
-        nonlocal is_waiting
-        if is_waiting and message["type"] in _STARTS:
-            is_waiting = False
-            message = {**message, "headers": [*(message.get("headers") or ()), *fields]}
-        return send(message)
-
-    return sending
 
 
 class Exchange:

@@ -1,6 +1,6 @@
 """RateLimitMiddleware: rules held against the requests, websockets and messages of an ASGI application."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -9,6 +9,7 @@ from batchlimit.base.steps import drive
 from batchlimit.integrations.address import Identity, identity_of
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
+    RESPONSES,
     ASGIApp,
     Message,
     OnRejected,
@@ -16,13 +17,13 @@ from batchlimit.integrations.asgi.exchange import (
     Scope,
     Send,
     give_answer,
-    with_fields,
 )
-from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits
+from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits, charge_preflight, reject
 from batchlimit.integrations.carried import behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
 from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
+from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.rules.request import request_of
@@ -93,6 +94,38 @@ async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Recei
 
 
 Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
+
+
+_STARTS = (*RESPONSES, "websocket.accept")
+
+
+def with_fields(send: Send, fields: Sequence[Header]) -> Send:
+    """Return a `send` that adds fields, as they are then, to the first start of a response or of a websocket."""
+    is_waiting = True
+
+    def sending(message: Message) -> Awaitable[None]:
+        nonlocal is_waiting
+        if is_waiting and message["type"] in _STARTS:
+            is_waiting = False
+            message = {**message, "headers": [*(message.get("headers") or ()), *fields]}
+        return send(message)
+
+    return sending
+
+
+def charging_preflights(app: ASGIApp) -> ASGIApp:
+    """Return an application that charges a preflight first: what stands before it did not answer."""
+
+    async def charge(scope: Scope, receive: Receive, send: Send) -> None:
+        if (refusal := await charge_preflight(scope)) is not None:
+            await reject(refusal, scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    def charged(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return charge(scope, receive, send) if LATE_KEY in scope else app(scope, receive, send)
+
+    return charged
 
 
 _NO_CLIENT = (None, 0)

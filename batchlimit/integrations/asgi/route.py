@@ -18,7 +18,7 @@ from batchlimit.integrations.enforcement import (
     RouteLimit,
     unprotected,
 )
-from batchlimit.integrations.enforcement.route import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
@@ -102,21 +102,6 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
             give_back_permit(scope)
             return refusal
     return None
-
-
-def charging_preflights(app: ASGIApp) -> ASGIApp:
-    """Return an application that charges a preflight first: what stands before it did not answer."""
-
-    async def charge(scope: Scope, receive: Receive, send: Send) -> None:
-        if (refusal := await charge_preflight(scope)) is not None:
-            await reject(refusal, scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    def charged(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return charge(scope, receive, send) if LATE_KEY in scope else app(scope, receive, send)
-
-    return charged
 
 
 def fields_to_write(refusal: Refusal, scope: Scope) -> list[Header]:

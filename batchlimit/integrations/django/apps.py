@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from batchlimit.integrations.django.configuration import configuration
 from batchlimit.integrations.django.hold import asked
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
-from batchlimit.integrations.enforcement.route import RouteRules
+from batchlimit.integrations.enforcement.plan import RouteRules
 from batchlimit.rules import RulesError
 from batchlimit.rules.file import rules_of
 

@@ -13,7 +13,7 @@ from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit, unprotected
-from batchlimit.integrations.enforcement.route import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.front import AsyncFront, Front, wanted
 from batchlimit.rules.rule import Charge, RuleCost
 
@@ -155,7 +155,7 @@ def limited(
         def limited_view(request: Any, *args: Any, **kwargs: Any) -> Any:
             # `method_decorator` passes `dispatch` of an asynchronous class-based view, which returns a coroutine.
             owner = getattr(getattr(view, "func", None), "__self__", None)
-            if getattr(owner, "view_is_async", False) or _is_on_a_loop():
+            if getattr(owner, "view_is_async", False) or asyncio._get_running_loop() is not None:  # noqa: SLF001
                 return ask(request, *args, **kwargs)
             if (hold := _hold(request, limit)) is None:
                 return HttpResponse(status=503)
@@ -172,11 +172,3 @@ def _hold(request: Any, limit: RouteLimit) -> Hold | None:
     if (hold := hold_of(request)) is None:
         unprotected(limit.key, MISSING)
     return hold
-
-
-def _is_on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -11,7 +11,7 @@ from batchlimit.integrations.address import identity_of
 from batchlimit.integrations.django.configuration import blocking, configuration
 from batchlimit.integrations.django.hold import MISSING, asked, hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
-from batchlimit.integrations.enforcement.route import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.rules.rule import Charge, RuleCost
 
 

@@ -32,8 +32,9 @@ from batchlimit.integrations.enforcement.outcome import (
     Response,
     decisions,
     refuse,
+    unprotected,
 )
-from batchlimit.integrations.enforcement.route import RouteLimit, unprotected
+from batchlimit.integrations.enforcement.plan import RouteLimit
 
 __all__ = [
     "HOLD_NAME",

@@ -8,11 +8,20 @@ from typing import Any, ClassVar, Generic, Literal
 from batchlimit.base.steps import Steps
 from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
-from batchlimit.integrations.enforcement.charging import AGAIN, Charging, checked_cost
-from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, refuse
-from batchlimit.integrations.enforcement.plan import EXEMPT, NOTHING_CHARGED, Bill, Charged, Left, Plans, RequestPlan
-from batchlimit.integrations.enforcement.route import RouteLimit, RouteRules, known_of
-from batchlimit.integrations.enforcement.underway import Event, Underway
+from batchlimit.integrations.enforcement.charging import Charging, Event, Underway, checked_cost
+from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, refuse
+from batchlimit.integrations.enforcement.plan import (
+    EXEMPT,
+    NOTHING_CHARGED,
+    Bill,
+    Charged,
+    Left,
+    Plans,
+    RequestPlan,
+    RouteLimit,
+    RouteRules,
+    known_of,
+)
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
@@ -20,7 +29,7 @@ from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Unmade
 from batchlimit.rules.file import FileContents, rules_of
 from batchlimit.rules.finder import Memory
-from batchlimit.rules.request import NOTHING
+from batchlimit.rules.request import NOTHING, keyed
 
 Unidentified = Literal["refuse", "admit"]
 _SILENCE = 7200.0
@@ -144,7 +153,7 @@ class Enforcement(Generic[L]):
             if found is outcome:
                 return None
         if not found:
-            found = self._find(request, self._routes.applicable(limit, known, parameters), 0.0)
+            found = self._find(request, keyed([(self._routes.find(limit), parameters)], known), 0.0)
         return outcome.add(found, self.fields) if isinstance(found, Outcome) else found
 
     def _route_plan(self, limit: RouteLimit) -> RequestPlan | None:

@@ -1,6 +1,10 @@
 """Rules are charged at once or not at all, and settled in the end by what their `charge` says of the response."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -8,15 +12,12 @@ from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
 from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response, in_shadow, refuse
+from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, Response, in_shadow, refuse
 from batchlimit.integrations.enforcement.plan import Bill, Charged
-from batchlimit.integrations.enforcement.underway import Underway
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Request, Rule, Unmade
 
-AGAIN = 1.0
-"""Retry-After (s) while the store is away."""
 _is_allowed, _source = attrgetter("allowed"), attrgetter("source")
 _remains = attrgetter("remaining", "quota", "binding")
 
@@ -26,6 +27,71 @@ def checked_cost(cost: object) -> int:
     if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
         raise ValueError(f"a cost is a whole number of tokens, at least 0, not {cost!r}")
     return cost
+
+
+Event = type[threading.Event] | type[asyncio.Event]
+_HOLD = 1.0
+"""Seconds that a request waits at most: for a login, and not for a download."""
+
+
+class Underway:
+    """Requests of this process that were charged to a key, and whose response says what stays charged."""
+
+    __slots__ = ("_event", "_lock", "_open", "_waiting")
+
+    def __init__(self, event: Event) -> None:
+        self._event = event  # what threads or tasks wait for
+        self._lock = threading.Lock()  # held to touch these
+        self._open: dict[str, int] = {}
+        self._waiting: dict[str, list[threading.Event | asyncio.Event]] = {}
+
+    def begin(self, charges: Iterable[Charged]) -> None:
+        """Note that responses will say what of these stays charged."""
+        with self._lock:
+            for _, key, _ in charges:
+                self._open[key] = self._open.get(key, 0) + 1
+
+    def end(self, key: str) -> None:
+        """Note that one has said it, and wake who waits for that."""
+        with self._lock:
+            if (left := self._open.get(key, 0) - 1) > 0:
+                self._open[key] = left
+            else:
+                self._open.pop(key, None)
+            waiting = self._waiting.pop(key, [])
+        for each in waiting:
+            each.set()
+
+    def among(self, charges: Iterable[Charged]) -> set[str]:
+        """Return the keys of these of which responses are under way."""
+        return {key for _, key, _ in charges if key in self._open} if self._open else set()
+
+    def outcome(self, key: str, were: set[str], most: int, until: float) -> Steps[bool]:
+        """Wait for the next response that says what stays charged to a key; return whether to decide once more.
+
+        Responses to the keys `were` under way when it was refused. At most so many wait at once: a crowd keeps no more.
+        """
+        seconds = until - time.monotonic()
+        if seconds <= 0.0 or not (key in were or key in self._open):
+            return False
+        with self._lock:
+            if key not in self._open:
+                return True  # it has just ended
+            waiting = self._waiting.setdefault(key, [])
+            if len(waiting) >= most:
+                return False
+            waiting.append(event := self._event())
+        try:
+            if isinstance(event, threading.Event):
+                event.wait(seconds)
+            else:
+                with suppress(TimeoutError):
+                    yield asyncio.wait_for(event.wait(), seconds)
+            return event.is_set()
+        finally:
+            with self._lock:
+                if event in (waiting := self._waiting.get(key, [])):
+                    waiting.remove(event)
 
 
 class Charging:
@@ -70,7 +136,7 @@ class Charging:
                         return self._charged(request, bill, decisions, shadows)
                 else:
                     short = next(key for key, decision in decisions.items() if not decision.allowed)
-                    until = until or self.underway.patience()
+                    until = until or time.monotonic() + _HOLD
                     if (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
                         continue
                     refusal = self._over(rules, short, decisions[short], shadows)

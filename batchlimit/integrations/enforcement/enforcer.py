@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from batchlimit.base.steps import ahead, drive, run
 from batchlimit.integrations.enforcement.admission import Enforcement
 from batchlimit.integrations.enforcement.outcome import Outcome, Refusal, Response
-from batchlimit.integrations.enforcement.route import RouteLimit
+from batchlimit.integrations.enforcement.plan import RouteLimit
 from batchlimit.rules import Request
 from batchlimit.rules.request import NOTHING
 

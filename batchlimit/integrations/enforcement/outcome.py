@@ -5,12 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchlimit import Decision
+from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left
 from batchlimit.integrations.headers import Fields, Header, Told
-from batchlimit.integrations.problem import MEDIA_TYPE, Problem
+from batchlimit.integrations.problem import MEDIA_TYPE, Problem, reduced_capacity
 from batchlimit.rules import Request, Rule
 
 NO_STORE = (b"cache-control", b"no-store")
+AGAIN = 1.0
+"""Retry-After (s) while the store is away."""
 SHOWN = "batchlimit.decisions"
 """Where a carrier has what an Outcome has `shown`; while its routes may ask for more, an object with the `outcome`."""
 HOLD_NAME = "_batchlimit"
@@ -148,6 +151,15 @@ def refuse(
     told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
     return Refusal(problem.status, problem.policies, key, retry_after, headers, problem.body(), error)
+
+
+_fields, _faults = Fields(), Faults()
+
+
+def unprotected(key: str, remedy: str) -> Refusal:
+    """Return the 503 of a route that asks for a key where no rules are; the log has the remedy, once a minute."""
+    _faults.tell(key, "requests of a route are refused, which asks for %r: %s", key, remedy)
+    return refuse(_fields, reduced_capacity(), AGAIN)
 
 
 def decisions(request: Any) -> dict[str, Decision]:
