@@ -14,7 +14,7 @@
 --   quota        amount/seconds:burst of each bandwidth; the bucket obeys it, even if a caller sends another one
 --   epoch        when the bucket began (us since 1970)
 --   version      how often the quota was set
---   format       of this hash, see FORMAT; a hash without it is of format 1
+--   format       of this hash, if it is not 1: see FORMAT
 --   level        tokens in each bandwidth; below 0 while grants that begin later are unpaid
 --   outstanding  tokens
 --   used         tokens that were granted, less those that came back (a count since the bucket began)

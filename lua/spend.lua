@@ -50,7 +50,7 @@ local function spend(first, last)
             'quota', 'epoch', 'level', 'shares', 'times', 'used', 'rank', 'format'))
         local time, swept, kept, since, more, heard = 0, 0, 0, nil, '', nil
         if found then
-            if found ~= quota or claim ~= (rank or '0 0') or (written or FORMAT) ~= FORMAT then return nil end
+            if found ~= quota or claim ~= (rank or '0 0') or (written or '1') ~= FORMAT then return nil end
             heard = rank and call('HGET', key, 'heard') + 0
             time, swept, kept, since, more = match(times, '^(%d+) (%d+) (-?%d+) (-?%d+)(.*)$')
             now = max(time + 0, clock - epoch)
@@ -111,8 +111,9 @@ local function spend(first, last)
             if over then forget(key) end
             call('HSET', key, 'level', level, 'used', (tonumber(used or 0) or 0) + cost, 'times', times)
         else
-            call('HSET', key, 'quota', ARGV[2 * n + 1], 'epoch', epoch, 'version', 1, 'format', FORMAT, 'outstanding', 0,
-                'shares', '0 0 0', 'level', level, 'used', cost, 'times', times)
+            call('HSET', key, 'quota', ARGV[2 * n + 1], 'epoch', epoch, 'version', 1, 'outstanding', 0, 'shares', '0 0 0',
+                'level', level, 'used', cost, 'times', times)
+            if FORMAT ~= '1' then call('HSET', key, 'format', FORMAT) end
         end
         if (heard and now - heard >= HEARD) or (claim ~= '0 0' and not found) then
             call('HSET', key, 'rank', claim, 'heard', now)

@@ -10,7 +10,8 @@ if known > now then ttl = max(ttl, ceil((known - now) / 1000)) end
 local expires
 kept, expires = expiry(kept, passed, ttl)
 
-if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version, 'format', FORMAT) end
+if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
+if FORMAT ~= '1' then call('HSET', key, 'format', FORMAT) end
 if heard_at then call('HSET', key, 'rank', rank, 'heard', heard_at) end
 
 local own = entry -- the caller's field

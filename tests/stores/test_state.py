@@ -20,7 +20,7 @@ KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
 TEN = Ask("a", 1, need=10, queued=10, want=10, round_trip=2.0)
 NEEDED = ["quota", "epoch", "version", "level", "outstanding", "shares", "times", "instance:a"]
-FIELDS = [*NEEDED[:3], "format", *NEEDED[3:5], "used", *NEEDED[5:]]
+FIELDS = [*NEEDED[:5], "used", *NEEDED[5:]]
 
 
 @pytest.fixture(params=[*SERVERS, "fakeredis"])
