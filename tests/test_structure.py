@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_736,
-    "functions": 3_732,
+    "lines": 49_747,
+    "functions": 3_734,
     "files": 321,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

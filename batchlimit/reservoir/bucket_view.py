@@ -123,13 +123,18 @@ class BucketView:
         self._told_instances = int(snapshot.active_instances)
         self.round_trip, self._heard = snapshot.round_trip, snapshot.heard
 
+    @property
+    def was_seen(self) -> bool:
+        """Whether the bucket ever answered."""
+        return self._heard > LONG_AGO
+
     def is_rich(self, burst: int) -> bool:
         """Whether half of the bucket was left, or more, as far as its level tells: the lowest of all bandwidths'."""
         return self.level >= ALPHA * burst
 
     def is_low(self, burst: int) -> bool:
         """Whether less than a fifth of the bucket was left when it last answered."""
-        return self.level * 5 < burst and self._heard > LONG_AGO
+        return self.level * 5 < burst and self.was_seen
 
     def expected(self, quota: Quota, now: float) -> tuple[int, float, float]:
         """Return the epoch of the bucket (see `kept_epoch`), how full it begins if it was lost, and its round trip."""

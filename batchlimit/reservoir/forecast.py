@@ -155,6 +155,8 @@ class Forecast:
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
         remaining, view, owed = self.remaining(now), state.view, state.overdraft.total
+        if not (remaining or retry_after or state.lease.borrowed or state.denies_all or view.was_seen):
+            return self._full(by)  # as far as anyone knows
         if state.lease.borrowed or not (state.quota.also or view.level < 0 or owed):
             return decision(state.quota, remaining, retry_after, by)
         levels = view.levels(state.quota, remaining - max(0, view.level - owed) - owed, now)
@@ -172,11 +174,15 @@ class Forecast:
         """Return the decision on a call of cost 1 where no bucket is needed for it; None: it depends on that."""
         state = self._state
         if state.mode == "open":
-            largest = state.largest_cost
-            return Decision(True, largest, largest, 0.0, 0.0, "open", state.quota)
+            return self._full("open")
         if not state.denies_all:
             return None
         return self._as_it_is(outlook(state.quota, 0, 0, denied_for=self.held_for(now)))
+
+    def _full(self, source: Source) -> Decision:
+        """Return the Decision on a call of a full bucket that costs nothing."""
+        largest = self._state.largest_cost
+        return Decision(True, largest, largest, 0.0, 0.0, source, self._state.quota)
 
     def at_level(self, seen: Level, now: float) -> Decision:
         """Return the decision on a call of cost 1 at a bucket like this, of which all that is owed here will go."""

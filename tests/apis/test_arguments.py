@@ -139,6 +139,18 @@ def test_a_cost_of_zero_is_admitted_whatever_the_rate(
     assert call(_zero(api, Clock(reads=10_000)), KEY, 0)
 
 
+@pytest.mark.parametrize("quota", ["5/minute", "5/minute; 100/day"])
+def test_a_cost_of_zero_tells_of_a_full_bucket_where_nothing_is_known(api: Api, clock: Clock, quota: str) -> None:
+    limiter = api(Stage(MemoryStore(clock)), quota, clock=clock)
+    told = limiter.decide(KEY, 0)
+    assert (told.limit, told.remaining, told.reset_after) == (5, 5, 0.0)
+    together = limiter.decide_all({KEY: 0, "other": 1})
+    assert {key: each.remaining for key, each in together.items()} == {KEY: 5, "other": 4}
+    assert limiter.decide(KEY).remaining == 4
+    assert limiter.decide(KEY, 0).remaining == 4
+    assert _zero(api, clock).decide(KEY, 0).reset_after == math.inf, "at a rate of 0 none is ever full"
+
+
 def test_a_cost_of_zero_does_not_stand_in_line(api: Api, clock: Clock, without_refresher: None) -> None:
     limiter = _dry(api, clock)
     waiter = start(lambda: limiter.acquire(KEY))
