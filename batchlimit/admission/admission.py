@@ -6,17 +6,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.attempt import attempt, refunds
 from batchlimit.admission.permit import (
     ASYNC,
     THREADED,
     Names,
     Rate,
     acquirer,
+    attempt,
     checked_pair,
     costs_of,
     not_refunded,
     rank_of,
+    refunds,
 )
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.base.steps import Steps, drive, run

@@ -118,18 +118,15 @@ class Registry(BaseRegistry):
         try:
             yield
         finally:
-            if bound is self.yes:  # else this one's binding was interrupted, and done anew
-                await self._end_with_loop()
-
-    async def _end_with_loop(self) -> None:
-        if self._closing is not None and not self._is_empty:
-            await asyncio.wait([self._closing])
-        if not self._is_empty:
-            await self._drained.run(list(self.entries.values()), self._home, self._closing)
-            await self._home.cancel()
-            await self.store.stop()
-            if self.owns_store:
-                await self._opened.disconnect()
+            is_bound = bound is self.yes  # else this one's binding was interrupted, and done anew
+            if is_bound and self._closing is not None and not self._is_empty:
+                await asyncio.wait([self._closing])
+            if is_bound and not self._is_empty:
+                await self._drained.run(list(self.entries.values()), self._home, self._closing)
+                await self._home.cancel()
+                await self.store.stop()
+                if self.owns_store:
+                    await self._opened.disconnect()
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry on the running loop; make it if there is none. LimiterClosed after close()."""

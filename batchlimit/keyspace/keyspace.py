@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from batchlimit.keyspace.census import Census, Counted, Tallies
-from batchlimit.keyspace.dormant import DormantKeys
-from batchlimit.keyspace.eviction import ClockCache, Evictable
+from batchlimit.keyspace.kept_keys import ClockCache, DormantKeys, Evictable
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import names_of, place_of, stored
 from batchlimit.quota.overrides.code import Code
@@ -17,7 +16,6 @@ from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
-from batchlimit.reservoir.tokens import FreeTokens
 
 
 class EntryInUse(Evictable, Counted, Protocol):
@@ -25,7 +23,6 @@ class EntryInUse(Evictable, Counted, Protocol):
 
     key: str
     """The key, as `stored` returns it."""
-    tokens: FreeTokens
 
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry."""

@@ -11,7 +11,7 @@ from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import spend_of
-from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.kept_keys import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code

@@ -13,8 +13,8 @@ Promises:
    the push was lost, that instance asks every 0.5 to 1 s.
 
 Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalSlots are pure: they say who gets a slot
-here, when to ask, and for how many. They are made of three parts. A Line knows who waits, and who is next. HeldSlots
-know which slots are free here under one lease, and how many to give back. Asks know which waiters an answer concerns.
+here, when to ask, and for how many. They are made of two parts. A Line knows who waits, and who is next. HeldSlots
+know which slots are free here under one lease, and how many to give back.
 
 `lua/lend.lua` lends the slots. Its twin in Python, `bucket/slot_table.py`, lends those of `memory://`. The LeaseRenewer
 has a thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.

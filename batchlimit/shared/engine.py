@@ -65,7 +65,7 @@ class Engine:
                 if (last := slots.line.displaced_by(priority)) is None:
                     raise self._refusal(slots, "queue_full")
                 displaced = slots.line.refuse([last], refusal(slots, "queue_full"))
-            if seconds <= 0 and slots.asks.are_in_vain:
+            if seconds <= 0 and slots.is_in_vain:
                 raise self._refusal(slots, "limit")
             made = turn()
             waiter = SlotWaiter(made.wake, seconds > 0, priority, claim)
@@ -86,7 +86,7 @@ class Engine:
             if slots is not None and waiter in slots.line:
                 slots.give_up(waiter, self.clock())
                 holdings.note(slots, self.clock())
-                raise slots.asks.error or self._refusal(slots, "queue_timeout")
+                raise slots.error or self._refusal(slots, "queue_timeout")
             if waiter.error is not None:
                 holdings.refused += isinstance(waiter.error, ConcurrencyLimited)
                 raise waiter.error

@@ -140,7 +140,7 @@ class Holdings:
         with self.lock:
             admitted = self._admitted
             for slots in self:
-                last = slots.asks.reply
+                last = slots.reply
                 told = (last.limit, last.lent, last.instances) if last else (slots.limit, 0, 0)
                 by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
                 admitted += slots.admitted

@@ -1,10 +1,8 @@
-"""The waiters of this process for a place at one key, and the asks that concern them."""
+"""The waiters of this process for a place at one key."""
 
 from collections.abc import Callable, Iterator
 
-from batchlimit.bucket.slot_table import SlotReply
 from batchlimit.concurrency.queue import SHARE, Queue, Ranks
-from batchlimit.errors import StoreUnavailable
 from batchlimit.shared.held_slots import Claim, Place
 
 
@@ -98,42 +96,3 @@ class Line:
             self._served += 1
         self.leaving[waiter] = None
         return waiter
-
-
-class Asks:
-    """It counts the asks, of which one is under way at most. It is pure."""
-
-    __slots__ = ("_answered", "_line", "_told", "error", "reply", "sent")
-
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self.reply: SlotReply | None = None
-        self.error: StoreUnavailable | None = None
-        self.sent = 0
-        self._answered = 0  # the number of the last ask that was answered
-        self._told = 0  # how many the store was told that wait here
-
-    @property
-    def are_in_vain(self) -> bool:
-        """Whether somebody waits whom the last answer could not serve: a newcomer has no chance."""
-        return self._line.patient > 0 and self._line.first.asks < self._answered
-
-    def line_up(self, waiter: SlotWaiter) -> bool:
-        """Let a caller wait; return whether to ask the store now, which knows of half of those who wait, at most."""
-        waiter.asks = self.sent
-        self._told = min(self._told, len(self._line))
-        self._line.add(waiter)
-        return not waiter.is_patient or len(self._line) >= 2 * self._told
-
-    def send(self) -> None:
-        """Count an ask. It tells of all who wait."""
-        self.sent += 1
-        self._told = self._line.patient
-
-    def answer(self, reply: SlotReply) -> None:
-        """Note the answer to the last ask."""
-        self.reply, self._answered = reply, self.sent
-
-    def concerned(self) -> list[SlotWaiter]:
-        """Return those who waited already when the last ask was sent."""
-        return [waiter for waiter in self._line if waiter.asks < self.sent]

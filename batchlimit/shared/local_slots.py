@@ -11,7 +11,7 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import Claim, HeldSlots, Place, SlotLease
-from batchlimit.shared.line import Asks, Line, SlotWaiter
+from batchlimit.shared.line import Line, SlotWaiter
 
 _SECOND = 1_000_000_000
 PATIENT = Queue(1000, max_wait=None)
@@ -73,7 +73,11 @@ class LocalSlots:
         self.line = Line(shared.queue)
         # Places without a slot, of which nothing is promised; their lease is over in a forked child alone.
         self.outage, self.outage_lease = dict[Place, None](), SlotLease(math.inf)
-        self.asks, self.held = Asks(self.line), HeldSlots(new_name())
+        self.held = HeldSlots(new_name())
+        self.reply: SlotReply | None = None  # to the last ask that was answered
+        self.error: StoreUnavailable | None = None  # of the last ask
+        self.sent = self._answered = 0  # the numbers of the last ask, of which one is under way at most, and of that
+        self._told = 0  # how many the store was told that wait here
         self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False
         self.admitted = 0
@@ -82,6 +86,11 @@ class LocalSlots:
     def in_flight(self) -> int:
         """How many permits are under way, those of an outage too."""
         return self.held.busy + len(self.outage)
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether somebody waits whom the last answer could not serve: a newcomer has no chance."""
+        return self.line.patient > 0 and self.line.first.asks < self._answered
 
     @property
     def is_over(self) -> bool:
@@ -99,7 +108,10 @@ class LocalSlots:
 
     def line_up(self, waiter: SlotWaiter, now: int) -> None:
         """Wait; the store is asked at once, unless it knows of more than half of those who wait."""
-        if self.asks.line_up(waiter):
+        waiter.asks = self.sent
+        self._told = min(self._told, len(self.line))
+        self.line.add(waiter)
+        if not waiter.is_patient or len(self.line) >= 2 * self._told:
             self.due = now
 
     def give_up(self, waiter: SlotWaiter, now: int) -> list[SlotWaiter]:
@@ -160,7 +172,8 @@ class LocalSlots:
         """Return what to send now. Exactly one of `answer` and `fail` follows."""
         self.held.give_back(now, self._is_closing)
         self.held.first_ask = min(self.held.first_ask, now)
-        self.asks.send()
+        self.sent += 1
+        self._told = self.line.patient
         self.due = math.inf
         held, waiting = self.held, len(self.line)
         idle = held.count - held.busy
@@ -179,15 +192,15 @@ class LocalSlots:
 
     def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[SlotWaiter]:
         """Take over what the store answered to an ask that was sent then; return the waiters to be woken."""
-        self.asks.error = None
+        self.error = None
         if ask.instance != self.held.name or self.held.lease.is_over(now):  # the lease of that ask is over
             self.due = now
             return []
-        self.asks.answer(reply)
+        self.reply, self._answered = reply, self.sent
         self.held.renew(ask, reply, sent)
         woken = self._settle(now)
         if self.line.patient < len(self.line):  # some wait for no more than the first answer, which came
-            for waiter in [each for each in self.asks.concerned() if not each.is_patient]:
+            for waiter in [each for each in self._concerned() if not each.is_patient]:
                 woken += self.line.refuse([waiter], refusal(self, "limit"))
         if self.held.count or self.line:
             self.due = min(self.due, self.held.lease.renewal)
@@ -203,10 +216,10 @@ class LocalSlots:
         One lost answer fails only those who do not wait for a release. The others wait for the next ask, until the
         circuit breaker is open or this key cannot be served.
         """
-        self.asks.error = error
+        self.error = error
         self.due = min(self.due, retry)
         is_final = isinstance(error, CircuitOpen | BucketUnavailable)
-        woken = [each for each in self.asks.concerned() if is_final or not each.is_patient]
+        woken = [each for each in self._concerned() if is_final or not each.is_patient]
         for waiter in woken:
             if self.in_flight < admits:
                 self.line.leaving[waiter] = None
@@ -217,6 +230,10 @@ class LocalSlots:
             else:
                 self.line.refuse([waiter], error)
         return woken
+
+    def _concerned(self) -> list[SlotWaiter]:
+        """Return those who waited already when the last ask was sent."""
+        return [waiter for waiter in self.line if waiter.asks < self.sent]
 
     def expire(self, now: int) -> list[Place]:
         """Begin a new lease if this one is over; return the places that are lost."""
@@ -238,6 +255,6 @@ def forget(slots: LocalSlots) -> None:
 
 def refusal(slots: LocalSlots, reason: str) -> ConcurrencyLimited:
     """Return the refusal of a caller that gets no place."""
-    last = slots.asks.reply
+    last = slots.reply
     limit, lent = (last.limit, last.lent) if last else (slots.limit, slots.in_flight)
     return ConcurrencyLimited(reason, None, limit=limit, in_flight=lent, key=slots.key)

@@ -273,7 +273,7 @@ class LeaseRenewer:
         policy = self._policy_of(slots.key)
         if policy.kind != "local":
             return math.inf if policy.kind == "open" else 0
-        instances = max(slots.asks.reply.instances if slots.asks.reply else 0, policy.instances or 0)
+        instances = max(slots.reply.instances if slots.reply else 0, policy.instances or 0)
         return slots.limit // instances if instances else 0
 
 

@@ -107,7 +107,7 @@ class DaemonPool:
 
 def _awaited(request: "Future[T]", seconds: float, most: float, failing: Callable[[], bool]) -> T:
     begun = woken = monotonic()
-    budget, extension = seconds, _Extension(seconds)
+    budget, grace, stalls = seconds, _GRACE * seconds, _STALLS
     while True:
         due = woken + budget
         try:
@@ -116,29 +116,15 @@ def _awaited(request: "Future[T]", seconds: float, most: float, failing: Callabl
             woken = monotonic()
             if request.done():  # it ended just now; or it raised a TimeoutError of its own
                 return request.result()
-        is_over = failing() or woken - begun >= most
-        budget = extension.more(woken - due) if is_over else seconds
-        if budget == 0.0:
+        late, is_over = woken - due, failing() or woken - begun >= most
+        if not is_over:
+            budget = seconds
+        elif late > _STALL * seconds and stalls:
+            budget, stalls = seconds, stalls - 1
+        elif late > _LATE * seconds and grace:
+            budget, grace = grace, 0.0
+        else:
             raise TimeoutError
-
-
-class _Extension:
-    """How much longer (s) a caller waits because its process was held up."""
-
-    __slots__ = ("_grace", "_seconds", "_stalls")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._grace, self._stalls = _GRACE * seconds, _STALLS
-
-    def more(self, late: float) -> float:
-        """Return how many seconds a caller waits more that woke so `late` (s); 0: it has waited long enough."""
-        if late > _STALL * self._seconds and self._stalls:
-            self._stalls -= 1
-            return self._seconds
-        grace = self._grace if late > _LATE * self._seconds else 0.0
-        self._grace -= grace
-        return grace
 
 
 def _do(request: "Future[Any]", work: Callable[[], Any]) -> None:

@@ -7,7 +7,7 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.base.blocking import not_reentered, own_lock, warn_in_loop
+from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event, TaskEvent
@@ -18,29 +18,6 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
 from batchlimit.stores.guard import MANY
 from batchlimit.sync.guarded_store import GuardedStore
-
-
-class RefillGate:
-    """Lets one thread at a time look for tokens and ask the store; the threads behind it find the tokens it brought.
-
-    In the queue each thread has to be woken, to be served one token. With 64 threads and a batch of 1,000 tokens that
-    took three times as long as everything else.
-    """
-
-    __slots__ = ("_lock", "_patience")
-
-    def __init__(self, patience: float) -> None:
-        """`patience`: how long (s) a thread waits here at most."""
-        self._lock, self._patience = threading.Lock(), patience
-
-    def enter(self) -> bool:
-        """Wait until this thread may pass, then call `leave`. False: it may not, its patience has ended."""
-        warn_in_loop()
-        return self._lock.acquire(timeout=self._patience)
-
-    def leave(self) -> None:
-        """Let the next thread pass."""
-        self._lock.release()
 
 
 class Sender:
@@ -114,7 +91,10 @@ class KeyEntry:
         self.store = store
         self.clock = clock
         self.sender = NO_SENDER
-        self.refill_gate: RefillGate | None = None  # is there while refills bring many tokens
+        # While refills bring many tokens, one thread at a time looks for some and asks; those behind it find what it
+        # brought. In the queue each thread has to be woken, to be served one token. With 64 threads and a batch of
+        # 1,000 tokens that took three times as long as everything else.
+        self.refill_gate: threading.Lock | None = None
         self.watch, self.finish = watch, finish
 
     def __repr__(self) -> str:
@@ -231,4 +211,4 @@ def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -
         return
     is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
     entry.granted(request, outcome)
-    entry.refill_gate = (entry.refill_gate or RefillGate(entry.store.brief)) if is_for_many else None
+    entry.refill_gate = (entry.refill_gate or threading.Lock()) if is_for_many else None

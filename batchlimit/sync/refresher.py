@@ -123,11 +123,14 @@ class Refresher:
         self._ended()
 
     def _tend_due(self) -> None:
-        self._plan_inbox()
+        while self._inbox:
+            with contextlib.suppress(KeyError):  # the last one was just forgotten
+                if (entry := self._inbox.popitem()[0]).due < math.inf:
+                    self._plans.add(entry)
         now = self._clock()
         asks: Asks = []
-        while not self._stopping and (entry := self._plans.take(now)) is not None:
-            self._tend(entry, asks)
+        while not self._stopping and (due := self._plans.take(now)) is not None:
+            self._tend(due, asks)
             if len(asks) == store_calls.TOGETHER:
                 self._ask(asks)
                 asks = []
@@ -151,12 +154,6 @@ class Refresher:
                 finish()
         except Exception as error:  # noqa: BLE001  the other keys are to be looked after
             log_event("key.unattended", "what an interrupted call had begun was not ended", error=error)
-
-    def _plan_inbox(self) -> None:
-        while self._inbox:
-            with contextlib.suppress(KeyError):  # the last one was just forgotten
-                if (entry := self._inbox.popitem()[0]).due < math.inf:
-                    self._plans.add(entry)
 
     def _tend(self, entry: KeyEntry, asks: Asks) -> None:
         """Do what there is to do, but what can be asked together; a store that is away is no reason to stop."""

@@ -76,13 +76,15 @@ class SlowPath:
             return True
         if (gate := entry.refill_gate) is None:
             return self._try_store(entry, key, cost)
-        if not gate.enter():  # the store is away, or the thread inside was interrupted and never leaves
+        warn_in_loop()
+        if not gate.acquire(timeout=entry.store.brief):
+            # The store is away, or the thread inside was interrupted and never leaves.
             entry.refill_gate = None if entry.refill_gate is gate else entry.refill_gate
             return self._try_store(entry, key, cost)
         try:
             return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
         finally:
-            gate.leave()
+            gate.release()
 
     def peek(self, key: str) -> Decision:
         """Return how the next call of cost 1 would fare."""

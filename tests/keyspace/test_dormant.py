@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.kept_keys import DormantKeys
 from batchlimit.reservoir.bucket_view import KeySnapshot
 
 EPOCH = 4_000_000_000_000_000

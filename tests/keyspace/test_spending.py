@@ -12,7 +12,7 @@ import pytest
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.kept_keys import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, longest
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.failure_policy import FailurePolicy

@@ -222,7 +222,7 @@ class SlotWorld:
         self._say(f"a caller comes to {process.name}{waits}")
         if (place := process.slots.enter(now)) is not None:
             self._hold(process, place)
-        elif not event.patience and process.slots.asks.are_in_vain:
+        elif not event.patience and process.slots.is_in_vain:
             self._say(f"{process.name} refuses it")
         else:
             waiter = SlotWaiter(_ring, event.patience > 0, 0, None)
@@ -527,19 +527,19 @@ class _Told:
         return who, int(last) - int(number), 0
 
     def _process(self, process: Process) -> tuple[Any, ...]:
-        slots, held, asks = process.slots, process.slots.held, process.slots.asks
+        slots, held = process.slots, process.slots.held
         now, line = self._scene.now * 1000, process.slots.line
         lease = (held.lease.until and held.lease.until - now, held.lease.renewal - now, held.lease.ended)
         permits = [(each in held.places, each.lease is held.lease, is_lost(each, now)) for each in process.permits]
         waiting = [
-            (each.is_patient, each.asks < asks.sent, each.asks < asks._answered, each in line)
+            (each.is_patient, each.asks < slots.sent, each.asks < slots._answered, each in line)
             for each in process.waiting
         ]
         next_token = held.last * SEQUENCE + held._sequence + 1
         return (
             held.count, held._leaving, held._most, held._keep, held._allowance, len(held.places),
             held.first_ask - now if held.lease.until == 0 else 0, "over" if is_over(lease) else lease,
-            tuple(permits), tuple(waiting), len(line), asks._told,
+            tuple(permits), tuple(waiting), len(line), slots._told,
             max(slots.due - now, -1), slots._is_closing, next_token > self._scene.watch.most,
             self._ranks[held.last], max(0, held.last + 1 - self._next_token),
             process.asking > 0, process.is_stopped, process.is_closed, process.name,

@@ -88,7 +88,7 @@ def test_nobody_enters_before_the_store_has_answered() -> None:
     waiter = world.wait("a")
     assert world.all["a"].due == START
     world.all["a"].ask(world.now)
-    assert not world.all["a"].asks.are_in_vain, "nobody knows yet"
+    assert not world.all["a"].is_in_vain, "nobody knows yet"
     assert world.exchange("a") == [waiter]
     assert waiter.place
 
@@ -96,14 +96,14 @@ def test_nobody_enters_before_the_store_has_answered() -> None:
 def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() -> None:
     world = World(1000, "a", "b")
     place = world.get("a")
-    asked = world.all["a"].asks.sent
+    asked = world.all["a"].sent
     for _ in range(1000):
         world.leave("a", place)
         world.settle()
         found = world.enter("a")
         assert found
         place = found
-    assert (world.all["a"].asks.sent, world.all["a"].admitted) == (asked, 1001)
+    assert (world.all["a"].sent, world.all["a"].admitted) == (asked, 1001)
 
 
 def test_of_few_slots_none_stays_here() -> None:
@@ -172,10 +172,10 @@ def test_an_instance_at_its_fair_share_hands_slots_on_within_the_process() -> No
     world.wait("b")
     waiter = world.wait("a")
     world.settle()
-    asked = world.all["a"].asks.sent
+    asked = world.all["a"].sent
     assert world.leave("a", places[0]) == [waiter]
     world.settle()
-    assert world.all["a"].asks.sent == asked
+    assert world.all["a"].sent == asked
 
 
 def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_after_it_came() -> None:
@@ -194,11 +194,11 @@ def test_where_somebody_waits_in_vain_a_newcomer_has_no_chance() -> None:
     world = World(1, "a", "b")
     world.get("a")
     waiter = world.wait("b")
-    assert not world.all["b"].asks.are_in_vain
+    assert not world.all["b"].is_in_vain
     world.settle()
-    assert world.all["b"].asks.are_in_vain
+    assert world.all["b"].is_in_vain
     world.all["b"].give_up(waiter, world.now)
-    assert not world.all["b"].asks.are_in_vain
+    assert not world.all["b"].is_in_vain
 
 
 def test_the_store_is_told_when_twice_as_many_wait() -> None:
@@ -208,7 +208,7 @@ def test_the_store_is_told_when_twice_as_many_wait() -> None:
     for _ in range(16):
         world.wait("a")
         world.settle()
-        asked.append(world.all["a"].asks.sent)
+        asked.append(world.all["a"].sent)
     assert asked[-1] - asked[0] == 4
 
 
@@ -462,9 +462,9 @@ def test_an_answer_ends_what_waiters_are_told_of_a_failure() -> None:
     slots.ask(world.now)
     error = StoreUnavailable("late")
     slots.fail(error, world.now, 0)
-    assert slots.asks.error is error
+    assert slots.error is error
     world.settle()
-    assert slots.asks.error is None
+    assert slots.error is None
 
 
 def test_an_ask_says_that_waiters_want_slots_soon_unless_others_wait_too() -> None:

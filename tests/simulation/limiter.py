@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Spent
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.dormant import DormantKeys
+from batchlimit.keyspace.kept_keys import DormantKeys
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import place_of, stored

@@ -118,10 +118,10 @@ def test_a_thread_interrupted_in_the_refill_gate_keeps_nobody_out_for_long(clock
         entry = limiter._entries[KEY]
         gate = entry.refill_gate
         assert gate is not None
-        assert gate.enter()
+        assert gate.acquire(timeout=0)
         assert limiter.try_acquire(KEY)
         assert entry.refill_gate is not None
-        assert entry.refill_gate.enter(), "there is a new one"
+        assert entry.refill_gate.acquire(timeout=0), "there is a new one"
 
 
 # Later

@@ -16,7 +16,7 @@ from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnav
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.batching import FixedBatch
-from batchlimit.keyspace import dormant, key_spend, keyspace, spending
+from batchlimit.keyspace import kept_keys, key_spend, keyspace, spending
 from batchlimit.reservoir import (
     admission,
     bucket_view,
@@ -386,7 +386,7 @@ RULES = [
     prefetch.__file__,
     tokens_module.__file__,
     bucket_view.__file__,
-    dormant.__file__,
+    kept_keys.__file__,
     keyspace.__file__,
     registry.__file__,
     key_spend.__file__,
