@@ -18,6 +18,9 @@ _STILL = (0.75, 1.3)
 """Ratios in a drain that chance may make of a baseline that is right."""
 _STILL_RISE, _STILL_FALL, _MOVE = 0.15, 0.4, 0.9
 """How far a baseline goes with a drain that shows about the same, and with one that shows another time."""
+_DOUBTED = 0.9
+"""What is left of a baseline after a drain showed a longer time that was not believed: it may be a queue of others who
+do not drain now. If all give way a little, it ends."""
 _SHOWN = 10
 """Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
 _TRIM = 0.1
@@ -112,7 +115,13 @@ class Baselines:
             is_still = reading.ratio <= _STILL[1]
             rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
             self.move(reading, rise if may_rise else 0.0, fall)
+            if not (is_still or may_rise):
+                self._give_way()
         return self.longest / before
+
+    def _give_way(self) -> None:
+        for times in self._times:
+            times.update((operation, _DOUBTED * time) for operation, time in times.items())
 
     @staticmethod
     def is_far_off(ratio: float) -> bool:
