@@ -6,8 +6,7 @@ from batchlimit.base.lazy import names
 
 if TYPE_CHECKING:
     from batchlimit.aio.awaitable import Answer
-    from batchlimit.aio.decorator import AsyncLimit
-    from batchlimit.aio.key_handle import AsyncKeyHandle
+    from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
     from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
     from batchlimit.base.decision import Source
     from batchlimit.quota.failure_policy import FailureSource
@@ -15,16 +14,14 @@ if TYPE_CHECKING:
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
     from batchlimit.reservoir.estimate import OnError
-    from batchlimit.sync.decorator import Limit
-    from batchlimit.sync.key_handle import KeyHandle
+    from batchlimit.sync.handles import KeyHandle, Limit
     from batchlimit.sync.reservation import JointReservation, Reservation
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.aio.awaitable": "Answer",
-            "batchlimit.aio.decorator": "AsyncLimit",
-            "batchlimit.aio.key_handle": "AsyncKeyHandle",
+            "batchlimit.aio.handles": "AsyncKeyHandle AsyncLimit",
             "batchlimit.aio.reservation": "AsyncJointReservation AsyncReservation",
             "batchlimit.quota.lookup": "QuotaSource",
             "batchlimit.quota.template": "Cost Key",
@@ -32,8 +29,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.reservoir.estimate": "OnError",
             "batchlimit.quota.failure_policy": "FailureSource",
             "batchlimit.base.decision": "Source",
-            "batchlimit.sync.decorator": "Limit",
-            "batchlimit.sync.key_handle": "KeyHandle",
+            "batchlimit.sync.handles": "KeyHandle Limit",
             "batchlimit.sync.reservation": "JointReservation Reservation",
         },
     )

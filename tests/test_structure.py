@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_670,
-    "functions": 3_722,
-    "files": 319,
+    "lines": 49_617,
+    "functions": 3_721,
+    "files": 315,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

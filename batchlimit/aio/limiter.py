@@ -8,8 +8,7 @@ import redis.asyncio
 
 from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
-from batchlimit.aio.decorator import AsyncLimit
-from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
 from batchlimit.aio.slow_path import AsyncSlowPath

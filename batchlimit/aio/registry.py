@@ -144,11 +144,6 @@ class Registry(BaseRegistry):
         entry.changed()
         return entry
 
-    def check_open(self) -> None:
-        """Raise LimiterClosed after close()."""
-        if self.closed:
-            raise LimiterClosed(CLOSED)
-
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self._home)
 

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.census import Census
 from batchlimit.keyspace.from_memory import FromMemory
 from batchlimit.keyspace.keyspace import Keyspace
@@ -52,6 +53,11 @@ class BaseRegistry:
     def rule(self) -> Rule:
         """The quota of a key by the code."""
         return self.code.quota
+
+    def check_open(self) -> None:
+        """Raise LimiterClosed after close()."""
+        if self.closed:
+            raise LimiterClosed(CLOSED)
 
     def _new_keyspace(self, make: Callable[..., Any], left: Callable[[Any], None]) -> Keyspace[Any]:
         """Return the keyspace of an instance that the store has never heard of; see Keyspace for what is called."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
 from batchlimit.quota.overrides.known import OverridesCache
@@ -78,14 +79,8 @@ class Options:
         if self.fill not in FILLS:
             raise ValueError(f"fill must be 'full', 'share' or 'empty', not {shown(self.fill)}")
         check_weight(self.weight)
-        if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int):
-            raise TypeError(f"max_keys must be a whole number, not {shown(self.max_keys)}")
-        if self.max_keys < 1:
-            raise ValueError(f"max_keys must be at least 1, not {shown(self.max_keys)}")
-        if isinstance(self.revision, bool) or not isinstance(self.revision, int):
-            raise TypeError(f"revision must be a whole number, not {shown(self.revision)}")
-        if not 0 <= self.revision < 2**53:
-            raise ValueError(f"revision must be from 0 to 2**53 - 1, not {shown(self.revision)}")
+        whole("max_keys", self.max_keys, most=math.inf)
+        whole("revision", self.revision, 0, 2**53 - 1)
 
 
 class NoRules:

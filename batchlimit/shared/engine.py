@@ -12,8 +12,7 @@ from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.shared.held_slots import Claim, Place
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, LeaseRenewer

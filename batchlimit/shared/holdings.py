@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from batchlimit.base.blocking import own_lock
 from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_table import SlotPush
-from batchlimit.shared.held_slots import Claim, Place
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 
 

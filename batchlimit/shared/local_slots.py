@@ -10,8 +10,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import Claim, HeldSlots, Place, SlotLease
-from batchlimit.shared.line import Line, SlotWaiter
+from batchlimit.shared.held_slots import Claim, HeldSlots, Line, Place, SlotLease, SlotWaiter
 
 _SECOND = 1_000_000_000
 PATIENT = Queue(1000, max_wait=None)

@@ -19,9 +19,8 @@ from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import stored
-from batchlimit.shared.held_slots import Claim, Place
+from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
 from batchlimit.shared.holdings import Holdings
-from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots
 from batchlimit.stores.outage import unavailable
 from batchlimit.stores.protocols import Store

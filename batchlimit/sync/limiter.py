@@ -19,8 +19,7 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.acquire_all import AcquireAll
-from batchlimit.sync.decorator import Limit
-from batchlimit.sync.key_handle import KeyHandle
+from batchlimit.sync.handles import KeyHandle, Limit
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.reservation import JointReservation, Reservation
 from batchlimit.sync.slow_path import SlowPath

@@ -23,10 +23,9 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.protocols import Ruled, Store
 from batchlimit.sync import store_calls
-from batchlimit.sync.drain import Drain
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.refresher import Refresher
+from batchlimit.sync.refresher import Drain, Refresher
 from batchlimit.sync.spends import Spends
 
 _PATIENCE = 2.0
@@ -105,11 +104,6 @@ class Registry(BaseRegistry):
                 entry = self._keyspace.find(key, quota) if code is self.code else None
         entry.locked(lambda: None)  # what callers see is published, and the background thread comes in time
         return entry
-
-    def check_open(self) -> None:
-        """Raise LimiterClosed after close()."""
-        if self.closed:
-            raise LimiterClosed(CLOSED)
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
         return KeyEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)

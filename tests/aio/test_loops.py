@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, Statistics
+from batchlimit.aio.handles import AsyncKeyHandle
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.aio.key_handle import AsyncKeyHandle
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore, RedisStore

@@ -5,14 +5,12 @@ import inspect
 import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.aio.decorator import AsyncLimit
-from batchlimit.aio.key_handle import AsyncKeyHandle
+from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.stores import AsyncStore, RedisStore, Store
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.sync.decorator import Limit
-from batchlimit.sync.key_handle import KeyHandle
+from batchlimit.sync.handles import KeyHandle, Limit
 from batchlimit.types import AsyncReservation, Reservation
 
 TWINS = [

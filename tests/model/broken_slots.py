@@ -173,7 +173,7 @@ SLOTS = [
     ),
     Break(
         "who gives up keeps the line",
-        "shared.line:Line.remove",
+        "shared.held_slots:Line.remove",
         "self._ranks.remove(waiter)",
         "pass",
         "one slot, given up",
@@ -187,9 +187,9 @@ SLOTS = [
     ),
     Break(
         "an ask is not repeated for who came late",
-        "shared.line:Asks.line_up",
-        "return not waiter.is_patient or len(self._line) >= 2 * self._told",
-        "return False",
+        "shared.local_slots:LocalSlots.line_up",
+        "if not waiter.is_patient or len(self.line) >= 2 * self._told:",
+        "if False:",
         "one slot",
     ),
     Break(

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.shared.held_slots import SEQUENCE, Place
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.held_slots import SEQUENCE, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 from tests.model.shapes import SlotShape
 from tests.model.slot_watch import SlotWatch, is_lost

@@ -10,8 +10,7 @@ from typing import Any
 
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.errors import StoreUnavailable
-from batchlimit.shared.held_slots import Place
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.held_slots import Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared
 
 SECOND = 1_000_000

@@ -13,9 +13,8 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.shared import renewer as renewer_module
-from batchlimit.shared.held_slots import Claim
+from batchlimit.shared.held_slots import Claim, SlotWaiter
 from batchlimit.shared.holdings import Holdings, SharedKeyStatistics
-from batchlimit.shared.line import SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared
 from batchlimit.shared.renewer import LeaseRenewer
 from tests.shared.test_local_slots import World

@@ -17,8 +17,8 @@ from batchlimit import ConcurrencyLimited
 from batchlimit.base.blocking import AMID
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.shared import Shared, SharedConcurrencyLimiter
+from batchlimit.shared.held_slots import SlotWaiter
 from batchlimit.shared.holdings import Holdings
-from batchlimit.shared.line import SlotWaiter
 from batchlimit.stores.memory import MemoryStore
 from tests.depth import depth
 from tests.nodes import await_fact

@@ -1,7 +1,7 @@
 """Tables of who waits in one process, and who is next."""
 
 from batchlimit.concurrency.queue import Queue
-from batchlimit.shared.line import Line, SlotWaiter
+from batchlimit.shared.held_slots import Line, SlotWaiter
 
 
 def waiter(priority: int = 0, is_patient: bool = True) -> SlotWaiter:

@@ -10,8 +10,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import RENEWED, Claim, Place
-from batchlimit.shared.line import SlotWaiter
+from batchlimit.shared.held_slots import RENEWED, Claim, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from batchlimit.sync.key_handle import KeyHandle
+from batchlimit.sync.handles import KeyHandle
 from tests.sync.stage import KEY, Clock, Stage
 
 TEN = Quota(0.001, 10)

@@ -1,19 +1,27 @@
-"""The limiter of one key, for hot loops of tasks."""
+"""What an AsyncRateLimiter hands out: the limiter of one key, for hot loops, and a limit around a block or function."""
 
+import functools
+from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from batchlimit.aio.awaitable import Answer
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import deadline
 from batchlimit.quota.key import place_of, stored
+from batchlimit.quota.template import Template, is_coroutine_function
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 
 if TYPE_CHECKING:
     from batchlimit.aio.limiter import AsyncRateLimiter
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class AsyncKeyHandle:
@@ -85,3 +93,51 @@ class AsyncKeyHandle:
     ) -> AsyncReservation:
         """Charge an estimate now, and settle later what it really was."""
         return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)
+
+
+class AsyncLimit:
+    """What `AsyncRateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes.
+
+    Example:
+        >>> import asyncio
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async def main():
+        ...     async with AsyncRateLimiter.from_url("memory://", "2/hour") as limiter:
+        ...         async with limiter.limit("reports"):
+        ...             return "report"
+        >>> asyncio.run(main())
+        'report'
+    """
+
+    __slots__ = ("_limiter", "_template", "_timeout")
+
+    def __init__(self, limiter: "AsyncRateLimiter", template: Template, timeout: float | None) -> None:
+        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
+        self._limiter, self._template, self._timeout = limiter, template, timeout
+
+    def __repr__(self) -> str:
+        return f"<AsyncLimit by {self._template!r}>"
+
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Return the coroutine function, whose calls wait until they are admitted; TypeError for any other function."""
+        if not is_coroutine_function(function):
+            raise TypeError(f"an AsyncRateLimiter limits coroutine functions, not {function!r}: use a RateLimiter")
+        charged = self._template.of(function)
+
+        @functools.wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            key, cost = charged(*args, **kwargs)
+            await self._limiter.acquire(key, cost, timeout=self._timeout)
+            result: R = await function(*args, **kwargs)
+            return result
+
+        return limited
+
+    async def __aenter__(self) -> None:
+        key, cost = self._template.alone()
+        await self._limiter.acquire(key, cost, timeout=self._timeout)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing: an admitted call stays charged, however its block ended."""
