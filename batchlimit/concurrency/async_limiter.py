@@ -54,13 +54,10 @@ class AsyncPermit(BasePermit):
     _cancelled: bool
 
     def __await__(self) -> Generator[Any, None, Self]:
-        return self._enter().__await__()
-
-    async def _enter(self) -> Self:
         if self._state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
         if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
-            await self._wait(seconds)
+            yield from self._wait(seconds).__await__()
         return self
 
     async def __aenter__(self) -> Self:

@@ -1,17 +1,19 @@
 """Interceptors on real gRPC servers: who is let in, what those are told that are not, and how long a permit is held."""
 
+import gc
 import json
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import grpc
+import grpc.aio
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, Partitions
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, by_metadata, by_method
 from tests.awaiting import awaited
 from tests.integrations.service import KINDS
-from tests.integrations.stage import Recording, SetUp, threaded
+from tests.integrations.stage import Recording, SetUp, on_asyncio, threaded
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -53,6 +55,21 @@ def test_a_refusal_takes_no_worker() -> None:
         assert [client.call(kind, "a").code for kind in KINDS] == [EXHAUSTED] * 4
         scene.gate.open()
         assert [call.answers() for call in held] == [["hold"]] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refusal_on_asyncio_leaves_no_error_to_the_garbage_collector(kind: str) -> None:
+    with on_asyncio(Recording(1)) as scene, scene.client() as client:
+        held = client.call("unary_unary", "hold")
+        scene.gate.meet()
+        gc.disable()
+        try:
+            assert client.call(kind, "a").code is EXHAUSTED
+            assert not [each for each in gc.get_objects() if isinstance(each, grpc.aio.AbortError)]
+        finally:
+            gc.enable()
+        scene.gate.open()
+        assert held.answers() == ["hold"]
 
 
 def test_a_client_that_retries_comes_back_when_it_is_told(stage: SetUp) -> None:

@@ -195,12 +195,16 @@ def _ended_by(permit: Any, context: Any) -> Iterator[None]:
 
 
 def refusing_async(answer: CallRefusal) -> Handler:
-    """Return a handler of a server on asyncio that refuses calls of any kind: as its requests stream it reads none."""
+    """Return a handler of a server on asyncio that refuses calls of any kind: both sides stream, and are empty."""
 
-    async def refuse(requests: object, context: Any) -> None:
-        await answer.end_async(context)
+    async def refuse(requests: object, context: Any) -> AsyncIterator[None]:
+        context.set_trailing_metadata(answer.metadata)
+        context.set_code(answer.code)
+        context.set_details(answer.details)
+        return  # an error, as that of `abort`, would refer to itself by its frames
+        yield
 
-    return grpc.stream_unary_rpc_method_handler(refuse)
+    return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 def served_async(handler: Handler) -> Callable[[AsyncIterator[Any], Any, Ended], Awaitable[Any]]:
