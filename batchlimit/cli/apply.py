@@ -75,16 +75,20 @@ def check(
         return
     if not files:
         raise typer.BadParameter("name a file, or use --schema")
-    try:
-        found = [each for path in files for each in _problems(path)]
-    except OSError as error:
-        end(error)
+    found, unread = list[RulesError](), list[OSError]()
+    for path in files:
+        try:
+            found += _problems(path)
+        except OSError as error:
+            unread.append(error)
     if output is not Output.TABLE:
         show([_row(each) for each in found], output)
     else:
         for each in found:
             print(escaped(str(each)))
-    say(f"problems: {len(found)}, files: {len(files)}")
+    say(f"problems: {len(found)}, files: {len(files) - len(unread)}")
+    if unread:
+        end(OSError("; ".join(map(str, unread))))
     if found:
         raise typer.Exit(NOTHING_DONE)
 

@@ -87,6 +87,15 @@ def test_no_file_is_an_error_of_its_own(tmp_path: Path, good: Path) -> None:
     ] * 3
 
 
+def test_a_file_that_is_missing_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    first = written(tmp_path / "a.toml", GOOD.replace("all:{ip}", "all:{usr}"))
+    last = written(tmp_path / "c.toml", GOOD)
+    done = typed("check", str(first), str(tmp_path / "b.toml"), str(last), str(tmp_path / "d.toml"))
+    assert (done.exit_code, done.stdout.count("a.toml")) == (2, 1)
+    assert "problems: 1, files: 2" in done.stderr
+    assert [name in done.stderr for name in ("b.toml", "c.toml", "d.toml")] == [True, False, True]
+
+
 def test_a_difference_is_told_by_rule_limit_and_field(tmp_path: Path, good: Path) -> None:
     text = GOOD.replace("50/s", "60/s").replace('"by_size"', "2").replace('[401, "5xx"]', "[401]")
     other = written(tmp_path / "other.toml", text.replace('"login"', '"sign-in"'))
