@@ -14,7 +14,6 @@ from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
-from batchlimit.quota.key import check_prefix
 from batchlimit.reservoir.options import check_seconds
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.holdings import SharedStatistics
@@ -99,7 +98,7 @@ class BaseSharedLimiter(Unique):
         limits_of(limits)  # before a server is started
         check_seconds("connect_timeout", connect_timeout)
         address = sure(found)
-        store = open_store(address, prefix=check_prefix(prefix), connect_timeout=connect_timeout, deadline=deadline)
+        store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)
         limiter = cls(store, limits, weight=weight, deadline=deadline, on_failure=on_failure)
         limiter._engine.renewer.owned = store

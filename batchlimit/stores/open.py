@@ -1,5 +1,6 @@
 """Makes the store that an address names. The others, and what they need, are not imported."""
 
+from batchlimit.quota.key import check_prefix
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.protocols import AsyncStore, Store
 
@@ -10,6 +11,7 @@ def open_store(address: Address, *, prefix: str, connect_timeout: float, deadlin
         case "memory":
             from batchlimit.stores.memory import MemoryStore
 
+            check_prefix(prefix)
             return MemoryStore()
         case "embedded":
             from batchlimit.stores.embedded import EmbeddedStore  # the extra may be missing
@@ -27,6 +29,7 @@ def open_async_store(address: Address, *, prefix: str, connect_timeout: float, d
         case "memory":
             from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 
+            check_prefix(prefix)
             return AsyncMemoryStore(MemoryStore())
         case "embedded":
             from batchlimit.stores.embedded import AsyncEmbeddedStore  # the extra may be missing

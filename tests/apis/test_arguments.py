@@ -399,10 +399,11 @@ def test_a_url_is_a_str(api: Api, url: Any) -> None:
         api.from_url(url, "1/s")
 
 
+@pytest.mark.parametrize("url", ["redis://localhost", "memory://"])
 @pytest.mark.parametrize("prefix", ["", "a b", "{a}"])
-def test_a_wrong_prefix_is_an_error_at_once(api: Api, prefix: str) -> None:
+def test_a_wrong_prefix_is_an_error_at_once(api: Api, prefix: str, url: str) -> None:
     with pytest.raises(ValueError, match="a prefix must be"):
-        api.from_url("redis://localhost", "1/s", prefix=prefix)
+        api.from_url(url, "1/s", prefix=prefix)
 
 
 def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
