@@ -186,7 +186,7 @@ class RedisStore(BaseRedisStore):
 def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
     """Return the transport of a client."""
     if isinstance(client, redis.RedisCluster):
-        return ClusterTransport(client_address(client), lambda: client)
+        return ClusterTransport(client_address(client), lambda: client, client)
     return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 

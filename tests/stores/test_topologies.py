@@ -279,12 +279,14 @@ def test_a_cluster_that_was_away_is_found_again(prefix: str) -> None:
             Instance(store, "k").until_served()
 
 
-def test_a_clusters_client_of_the_callers_stays_open(servers: Servers, prefix: str) -> None:
+def test_a_clusters_client_of_the_callers_knows_its_parts_and_stays_open(servers: Servers, prefix: str) -> None:
     host, _, port = servers.get("cluster").url.removeprefix("redis+cluster://").split(",")[0].partition(":")
     with redis.RedisCluster(host=host, port=int(port)) as client:
-        with RateLimiter(client, "100/s", prefix=prefix) as limiter:
+        before = (store := RedisStore(client, prefix=prefix)).part("k")
+        with RateLimiter(store, "100/s") as limiter:
             assert limiter.try_acquire("k")
         assert client.ping()
+        assert before == store.part("k") == client.get_node_from_key(bucket_name(prefix, "k")).name
 
     async def run() -> bool:
         async with redis.asyncio.RedisCluster(host=host, port=int(port)) as client:

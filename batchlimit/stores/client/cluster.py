@@ -33,12 +33,14 @@ def is_lost(error: Exception) -> bool:
 
 
 class ClusterTransport:
-    """A cluster. The store's own client is made at the first call, because making it connects."""
+    """A cluster. The store's own client is made at the first call, because making it connects; a caller's is given."""
 
-    def __init__(self, address: str, connect: "Callable[[], redis.RedisCluster]") -> None:
+    def __init__(
+        self, address: str, connect: "Callable[[], redis.RedisCluster]", client: "redis.RedisCluster | None" = None
+    ) -> None:
         self.address = address
         self._connect = connect
-        self._client: redis.RedisCluster | None = None
+        self._client = client
         self._lock = own_lock()  # held while the client is made: many callers make one
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
