@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from batchlimit.base.redaction import shown
 from batchlimit.quota import grammar
@@ -51,6 +51,9 @@ class Quota:
                 raise TypeError(f"`also` must hold quotas, not {shown(part)}")
         object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
         object.__setattr__(self, "largest_cost", min([self.burst, *[part.burst for part in self.also]]))
+
+    def __setstate__(self, state: list[Any]) -> None:
+        Quota.__init__(self, *state[:3])  # the pickle may be of a version that knew no more
 
     @classmethod
     def per_second(cls, n: float, *, burst: int | None = None) -> Self:

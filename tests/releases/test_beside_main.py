@@ -1,6 +1,7 @@
 """The last release and this one share a server, in both orders: they share its buckets, or say by name why not."""
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def test_the_last_release_obeys_a_hold_that_covers_a_quota(release: Path) -> Non
     read = "from batchlimit.overrides.override import Override; print(Override.decode('ann', sys.argv[1]).said)"
     line = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(release)!r}); {read}", hold.encode()]
     assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "0/s\n"
+
+
+def test_a_quota_that_the_last_release_pickled_knows_its_largest_cost(release: Path) -> None:
+    write = "from batchlimit import Quota; sys.stdout.buffer.write(pickle.dumps(Quota.parse('5/minute; 100/day')))"
+    line = [sys.executable, "-c", f"import pickle, sys; sys.path.insert(0, {str(release)!r}); {write}"]
+    quota = pickle.loads(subprocess.run(line, capture_output=True, check=True).stdout)
+    assert (str(quota), quota.largest_cost) == ("5/m; 100/d", 5)
 
 
 class Fleet:
