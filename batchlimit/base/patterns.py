@@ -15,6 +15,8 @@ def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
+        if not name:
+            raise ValueError("'' names no key; \"*\" stands for every key")
     exact = dict(names)
     # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
     globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")

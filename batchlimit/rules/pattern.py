@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
+from http import HTTPMethod
 
 from batchlimit.base.redaction import shown
 
@@ -9,6 +11,7 @@ LONGEST = 100
 """Segments of a pattern, at most."""
 
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*|\*").fullmatch
+_USUAL = [each.value for each in HTTPMethod]
 _EXAMPLE = "write 'POST /login', '/api/*', '/items/{id}' or '*'"
 _FOREIGN = (
     (re.compile(r"\||,/"), "several patterns are a list, each with one path"),
@@ -76,6 +79,8 @@ def _split(text: str) -> tuple[frozenset[str] | None, str]:
             raise ValueError(f"match {shown(text)} has an empty or malformed method; separate methods by commas alone")
         if method in ("ALL", "ANY"):
             raise ValueError(f"match {shown(text)} can never match: write {shown(words[1])} for every method")
+        if method not in _USUAL and (meant := get_close_matches(method, _USUAL, 1, 0.75)):
+            raise ValueError(f"match {shown(text)} has an unknown method {method}: did you mean {meant[0]}?")
     if "*" in methods:
         return None, words[1]
     return frozenset([*methods, "HEAD"] if "GET" in methods else methods), words[1]

@@ -417,6 +417,7 @@ def test_a_key_without_a_quota_is_named_with_the_remedy() -> None:
         ({"ok": "1/s", "export:*": "5/x"}, ValueError, r"^quota '5/x': expected a unit .* \'export:\*'\)$"),
         ({"a": 5}, TypeError, "quota of 'a' must be a Quota or its text, not 5"),
         ({b"a": "1/s"}, TypeError, "names of type str, not b'a'"),
+        ({"": "1/s"}, ValueError, "'' names no key"),
         ({}, ValueError, "needs an entry"),
         (None, TypeError, "not from None"),
         (b"1/s", TypeError, "not from b'1/s'"),

@@ -26,6 +26,7 @@ MATCHES = [
     ("GET,PUT /x", "PUT", "/x", {}),
     ("GET,PUT /x", "POST", "/x", None),
     ("* /x", "PURGE", "/x", {}),
+    ("PROPPATCH,COPY,MOVE,REPORT,SEARCH,PURGE /x", "PROPPATCH", "/x", {}),
     # A handler of GET answers HEAD as well.
     ("GET /x", "HEAD", "/x", {}),
     ("HEAD /x", "GET", "/x", None),
@@ -133,6 +134,8 @@ def test_a_pattern_matches(pattern: str, method: str, path: str, parameters: dic
         ("all /x", "write '/x' for every method"),
         ("GET|POST /x", "separate methods by commas"),
         ("~ /x", "malformed method"),
+        ("PSOT /x", "unknown method PSOT: did you mean POST?"),
+        ("GET,DELTE /x", "did you mean DELETE?"),
         ("~* /x", "malformed method"),
         ([], "can never match"),
         (5, "match is a str"),
