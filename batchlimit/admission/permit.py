@@ -20,6 +20,9 @@ from batchlimit.shared.permit import BaseSharedPermit
 THREADED = (ConcurrencyLimiter, KeyedConcurrencyLimiter, SharedConcurrencyLimiter)
 ASYNC = (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncSharedConcurrencyLimiter)
 KEYED = (KeyedConcurrencyLimiter, AsyncKeyedConcurrencyLimiter)
+LimiterByKey = (
+    KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
+)
 
 Names = str | Iterable[str]
 """A key, several keys, or a partition: what the limiter of a permit has."""

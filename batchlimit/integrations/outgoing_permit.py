@@ -7,6 +7,7 @@ from typing import Any
 
 from batchlimit import AsyncRateLimiter, Queue
 from batchlimit.admission import Admission, AsyncAdmission
+from batchlimit.admission.permit import LimiterByKey
 from batchlimit.concurrency import (
     AsyncKeyedConcurrencyLimiter,
     AsyncPermit,
@@ -18,12 +19,8 @@ from batchlimit.concurrency import (
     Permit,
     Permits,
 )
-from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
-AnyLimiter = (
-    KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
-)
-Concurrency = int | Callable[[], Law] | AnyLimiter
+Concurrency = int | Callable[[], Law] | LimiterByKey
 """How many requests of a key may be under way at once."""
 _LONGEST_QUEUE = 10_000
 
@@ -32,7 +29,7 @@ def admission(limiter: Any, given: Concurrency) -> Admission[Any] | AsyncAdmissi
     """Return what gives a request its tokens and its permit; TypeError, ValueError: `given` limits nothing."""
     is_async = isinstance(limiter, AsyncRateLimiter)
     concurrency: Any = given
-    if not isinstance(given, AnyLimiter):
+    if not isinstance(given, LimiterByKey):
         limits = {"*": Keyed(given, queue=Queue(_LONGEST_QUEUE, max_wait=None))}
         concurrency = AsyncKeyedConcurrencyLimiter(limits) if is_async else KeyedConcurrencyLimiter(limits)
     return AsyncAdmission(limiter, concurrency) if is_async else Admission(limiter, concurrency)

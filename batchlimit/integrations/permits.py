@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
-from batchlimit.admission.permit import check_kind
+from batchlimit.admission.permit import LimiterByKey, check_kind
 from batchlimit.concurrency import (
     AsyncKeyedConcurrencyLimiter,
     AsyncPermit,
@@ -28,7 +28,7 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter, AsyncSharedPermit, 
 T = TypeVar("T")
 Keyed = KeyedConcurrencyLimiter | AsyncKeyedConcurrencyLimiter
 Shared = SharedConcurrencyLimiter | AsyncSharedConcurrencyLimiter
-AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | Keyed | Shared
+AnyLimiter = ConcurrencyLimiter | AsyncConcurrencyLimiter | LimiterByKey
 KeyOf = Callable[[Any], str | Iterable[str]]
 """Returns the key of a request, or several keys, of which it needs a place at each."""
 OutcomeOf = Callable[[Response], Outcome]
@@ -156,7 +156,7 @@ class PermitSource:
         self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None
     ) -> None:
         check_kind("limiter", limiter, kinds)
-        has_keys, self.is_shared = isinstance(limiter, Keyed | Shared), isinstance(limiter, Shared)
+        has_keys, self.is_shared = isinstance(limiter, LimiterByKey), isinstance(limiter, Shared)
         if has_keys and key is None:
             raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
         if key is not None and not has_keys:
