@@ -43,8 +43,8 @@ class Queue:
     order: Order = "fifo"
 
     def __post_init__(self) -> None:
-        whole("the length of a queue", self.length, 0, math.inf)
-        between("max_wait", 0.0 if self.max_wait is None else self.max_wait, 0.0, math.inf, "[)")
+        whole("the length of a queue (callers)", self.length, 0, math.inf)
+        between("max_wait (seconds)", 0.0 if self.max_wait is None else self.max_wait, 0.0, math.inf, "[)")
         if self.order not in get_args(Order):
             raise ValueError(f"the order of a queue must be 'fifo' or 'lifo', not {self.order!r}")
 

@@ -53,8 +53,8 @@ class Shedding:
     over: int | None = None
 
     def __post_init__(self) -> None:
-        whole("after", self.after, most=math.inf)
-        whole("over", 1 if self.over is None else self.over, most=math.inf)
+        whole("after (periods)", self.after, most=math.inf)
+        whole("over (periods)", 1 if self.over is None else self.over, most=math.inf)
         between("share", self.share, 1e-6, 1.0, "[]")
         function("key", self.key)
 

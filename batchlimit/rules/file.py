@@ -78,7 +78,7 @@ class RuleFile(Unique):
         identities: Iterable[str] | None = None,
     ) -> None:
         self._path, self._watch, self._functions = fspath(path), watch, functions
-        self._interval = between("interval", interval, 0.0, 86_400.0, "(]")  # a day at most
+        self._interval = between("interval (seconds)", interval, 0.0, 86_400.0, "(]")  # a day at most
         self._identities = None if identities is None else tuple(identities)
         self._followers: list[tuple[int, weakref.ref[Follower]]] = []
         self._closed = False

@@ -45,10 +45,10 @@ class Shared:
     lease: float = 10.0
 
     def __post_init__(self) -> None:
-        whole("limit", self.limit, most=1_000_000_000)
+        whole("limit (calls)", self.limit, most=1_000_000_000)
         if not isinstance(self.queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
-        between("lease", self.lease, 0.1, 3600.0, "[]")
+        between("lease (seconds)", self.lease, 0.1, 3600.0, "[]")
 
 
 def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:

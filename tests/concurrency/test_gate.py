@@ -471,11 +471,11 @@ def test_wrong_shares(shares: dict[str, float], error: type[Exception], message:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"length": -1}, ValueError, "the length of a queue must be at least 0, not -1"),
-        ({"length": 1.5}, TypeError, "the length of a queue must be a whole number, not 1.5"),
-        ({"max_wait": "1"}, TypeError, "max_wait must be a number, not '1'"),
-        ({"max_wait": True}, TypeError, "max_wait must be a number, not True"),
-        ({"max_wait": -1}, ValueError, "max_wait must be at least 0, not -1"),
+        ({"length": -1}, ValueError, r"the length of a queue \(callers\) must be at least 0, not -1"),
+        ({"length": 1.5}, TypeError, r"the length of a queue \(callers\) must be a whole number, not 1.5"),
+        ({"max_wait": "1"}, TypeError, r"max_wait \(seconds\) must be a number, not '1'"),
+        ({"max_wait": True}, TypeError, r"max_wait \(seconds\) must be a number, not True"),
+        ({"max_wait": -1}, ValueError, r"max_wait \(seconds\) must be at least 0, not -1"),
         ({"max_wait": float("nan")}, ValueError, "max_wait"),
         ({"order": "random"}, ValueError, "must be 'fifo' or 'lifo', not 'random'"),
     ],

@@ -36,7 +36,7 @@ class BaseKeyedLimiter(Unique):
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after", idle_after, 0, 1e9, "[]")
+        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after (seconds)", idle_after, 0, 1e9, "[]")
         check_functions(classify, bypass, clock)
         watchers = tuple(watchers)
         check_shedding(shedding, watchers)

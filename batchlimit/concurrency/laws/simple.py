@@ -24,7 +24,7 @@ class Fixed(CountingLaw):
     __slots__ = ()
 
     def __init__(self, limit: int) -> None:
-        self._limit = setting.whole("a limit", limit, most=math.inf)
+        self._limit = setting.whole("a limit (calls)", limit, most=math.inf)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._limit})"
@@ -62,7 +62,7 @@ class Settable(Fixed):
         Args:
             limit: How many calls may be under way (whole number, at least 1).
         """
-        self._limit = setting.whole("a limit", limit, most=math.inf)
+        self._limit = setting.whole("a limit (calls)", limit, most=math.inf)
         for changed in self._listeners:
             changed()
 

@@ -37,7 +37,7 @@ class LatencyWatcher:
     name = "latency"
 
     def __init__(self, target: float = 0.5, percentile: float = 0.95) -> None:
-        self.target = between("target", target, 0.0, math.inf, "()")
+        self.target = between("target (seconds)", target, 0.0, math.inf, "()")
         self.percentile = between("percentile", percentile, 0.0, 1.0, "(]")
         self._target_ns = self.target * 1e9
         self._millionths = round(self.percentile * _WHOLE)
@@ -128,7 +128,7 @@ class LoopLagWatcher:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
             raise TypeError(f"loop must be an event loop, not {loop!r}")
         self._threshold = Threshold(threshold)
-        self._patience = min(between("patience", patience, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
+        self._patience = min(between("patience (seconds)", patience, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._pid = os.getpid()
         self._probe: _Probe | None = None

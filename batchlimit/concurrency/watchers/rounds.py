@@ -56,7 +56,7 @@ class Rounds:
         self._watched = tuple(map(Polled, watchers))
         self._tell = tell
         self._alone = alone
-        self._every = min(between("every", every, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
+        self._every = min(between("every (seconds)", every, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
         self._clock = clock
         self._wait = wait
         self._stopping = False

@@ -39,7 +39,7 @@ def test_several_keys_are_acquired_in_the_order_of_the_limits() -> None:
     [
         ({}, "limits need an entry"),
         ([("a", 1)], "limits must be like"),
-        ({"a": 0}, r"a limit must be at least 1, not 0 \(the limit of 'a'\)"),
+        ({"a": 0}, r"a limit \(calls\) must be at least 1, not 0 \(the limit of 'a'\)"),
         ({"a": True}, "a whole number, or makes a law, not True"),
         ({"a": "5"}, "a whole number, or makes a law, not '5'"),
         ({"a": Fixed(5)}, "give what makes one, since each key needs its own"),
