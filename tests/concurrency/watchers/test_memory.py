@@ -79,22 +79,22 @@ def test_what_could_be_dropped_is_never_more_than_what_is_used(tree: Tree, group
     assert of_group(Group(group, 2)) == MemoryUsage(0, 100 * MIB)
 
 
-def test_memory_that_trembles_about_the_threshold_stays_an_event(tree: Tree, group: Path) -> None:
-    watching = watcher(tree, 0.9, 0.8)
-    seen = []
-    for used in (85, 90, 85, 80, 79, 85):
+@pytest.mark.parametrize(
+    ("thresholds", "story"),
+    [
+        pytest.param(
+            (0.9, 0.8), {85: 0, 90: 1, 86: 1, 80: 1, 79: 0, 84: 0}, id="where it trembles about it"
+        ),
+        pytest.param((0.8,), {80: 1, 77: 1, 76: 1, 75: 0}, id="unless told it ends a twentieth below the threshold"),
+    ],
+)
+def test_an_event_lasts_until_memory_is_well_below_the_threshold(
+    tree: Tree, group: Path, thresholds: tuple[float, ...], story: dict[int, int]
+) -> None:
+    watching = watcher(tree, *thresholds)
+    for used, is_event in story.items():
         v2(group, used, 100)
-        seen.append(watching.poll() is not None)
-    assert seen == [False, True, True, True, False, False]
-
-
-def test_unless_told_it_ends_a_twentieth_below_the_threshold(tree: Tree, group: Path) -> None:
-    watching = watcher(tree, 0.8)
-    seen = []
-    for used in (80, 77, 76, 75):
-        v2(group, used, 100)
-        seen.append(watching.poll() is not None)
-    assert seen == [True, True, True, False]
+        assert (watching.poll() is not None) == is_event, used
 
 
 def test_the_tightest_limit_on_the_way_to_the_root_counts(tree: Tree) -> None:

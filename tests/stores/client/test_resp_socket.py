@@ -85,19 +85,18 @@ def test_an_answer_may_be_larger_than_what_is_received_at_once(monkeypatch: pyte
         assert resp.exchange(b"ask", 2) == [b"0123456789", 1]
 
 
-def test_a_connection_that_ends_within_a_reply_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        pytest.param(b"$10\r\n01234", redis.ConnectionError, id="a connection that ends within a reply"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n", redis.InvalidResponse, id="bytes that are no reply"),
+    ],
+)
+def test_what_is_no_whole_reply_is_an_error(said: bytes, error: type[Exception]) -> None:
     with pair() as (resp, _, far):
-        far.sendall(b"$10\r\n01234")
+        far.sendall(said)
         far.shutdown(socket.SHUT_WR)
-        with pytest.raises(redis.ConnectionError, match="closed by server"):
-            resp.exchange(b"ask", 1)
-        assert not resp.is_ready
-
-
-def test_bytes_that_are_no_reply_are_an_error() -> None:
-    with pair() as (resp, _, far):
-        far.sendall(b"HTTP/1.1 400 Bad Request\r\n")
-        with pytest.raises(redis.InvalidResponse):
+        with pytest.raises(error):
             resp.exchange(b"ask", 1)
         assert not resp.is_ready
 
@@ -204,16 +203,16 @@ def test_more_than_the_connection_has_room_for_is_sent_as_it_makes_room() -> Non
     assert b"".join(arrived) == asks
 
 
-def test_a_server_that_reads_nothing_stops_no_sender_for_longer_than_the_deadline() -> None:
-    with pair(LONG) as (resp, _, _), deadline_scope(time.monotonic() + 0.01), pytest.raises(TimeoutError):
-        resp.exchange(b"x" * 10_000_000, 1)
-
-
-def test_a_deadline_shortens_the_timeout_and_never_lengthens_it() -> None:
-    with pair(0.01) as (resp, _, _), deadline_scope(time.monotonic() + LONG), pytest.raises(TimeoutError):
-        resp.exchange(b"ask", 1)
-
-
-def test_without_a_timeout_a_deadline_ends_a_wait() -> None:
-    with pair(None) as (resp, _, _), deadline_scope(time.monotonic() + 0.01), pytest.raises(TimeoutError):
-        resp.exchange(b"ask", 1)
+@pytest.mark.parametrize(
+    ("timeout", "deadline", "packed"),
+    [
+        pytest.param(LONG, 0.01, b"x" * 10_000_000, id="a deadline of who sends to a server that reads nothing"),
+        pytest.param(0.01, LONG, b"ask", id="a timeout that is shorter than the deadline"),
+        pytest.param(None, 0.01, b"ask", id="a deadline without a timeout"),
+    ],
+)
+def test_an_exchange_ends_by_its_deadline_and_by_its_timeout(
+    timeout: float | None, deadline: float, packed: bytes
+) -> None:
+    with pair(timeout) as (resp, _, _), deadline_scope(time.monotonic() + deadline), pytest.raises(TimeoutError):
+        resp.exchange(packed, 1)
