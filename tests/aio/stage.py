@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from batchlimit import AsyncRateLimiter, Quota
+from batchlimit import AsyncRateLimiter, Quota, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.stores import AsyncStore, MemoryStore
@@ -18,6 +18,11 @@ TEN = Quota(SLOW, 10)
 
 async def nothing() -> None:
     """What a stage does unless told."""
+
+
+async def away() -> None:
+    """What a store does that is away."""
+    raise StoreUnavailable("away")
 
 
 class Gate:

@@ -12,11 +12,7 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.stores import outage
 from batchlimit.stores.client.deadline import WatchPaused
 from tests.aio.loop import virtual_loop
-from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on, nothing
-
-
-async def away() -> None:
-    raise StoreUnavailable("away")
+from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on, nothing
 
 
 async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:

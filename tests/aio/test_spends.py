@@ -20,7 +20,7 @@ from batchlimit.keyspace.spending import Spending
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from tests.aio.loop import run, virtual_loop
-from tests.aio.stage import KEY, TEN, Gate, Stage, limiter_on
+from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on
 from tests.servers import Server
 from tests.sync.stage import Clock
 
@@ -210,10 +210,6 @@ async def test_those_beside_a_cancelled_caller_of_a_closed_limiter_hear_of_the_e
     assert len(done) == 3
     assert [type(each.exception()) for each in callers[1:]] == [LimiterClosed] * 2
     assert not caplog.records
-
-
-async def away() -> None:
-    raise StoreUnavailable("away")
 
 
 async def test_an_error_of_the_store_reaches_each_caller_by_its_own_policy() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Statistics, StoreUnavailable
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Statistics
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
@@ -17,7 +17,7 @@ from tests.apis.blocking import Api
 from tests.nodes import await_fact
 from tests.relay import Relay
 from tests.servers import Server
-from tests.sync.stage import KEY, Clock, Stage
+from tests.sync.stage import KEY, Clock, Stage, away
 
 HUNDRED = Quota(0.001, 100)
 
@@ -141,9 +141,6 @@ def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(api: Api,
     for i in range(5):
         limiter.acquire(f"key-{i}")
 
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
-    stage.before_back = fail
+    stage.before_back = away
     limiter.close()
     assert (limiter.statistics().admitted, limiter.statistics().held) == (5, 0)

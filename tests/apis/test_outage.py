@@ -12,15 +12,11 @@ from batchlimit.batching import FixedBatch
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
-from tests.sync.stage import KEY, Clock, Stage, nothing, start, until
+from tests.sync.stage import KEY, Clock, Stage, away, nothing, start, until
 
 HUNDRED = Quota(100.0, 100)
 LOCAL = r"say how many there are, as in FailurePolicy\.local\(instances=4\)"
 OPEN = r"^stage:// is away \(circuit open, next probe in \d\.\d\d s, see on_failure\): away$"
-
-
-def away() -> None:
-    raise StoreUnavailable("away")
 
 
 class Outage:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit import LimiterClosed, Quota, RateLimited
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, start, until
 
 SLOW = 0.001
 HUNDRED = Quota(SLOW, 100)
@@ -69,15 +69,12 @@ def test_an_exception_after_settling_changes_nothing(limiter: Any) -> None:
 
 
 def test_the_blocks_own_error_is_the_one_to_be_seen(limiter: Any, stage: Stage, clock: Clock) -> None:
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
     def reserve(meanwhile: Callable[[], object]) -> None:
         with limiter.reserve(KEY, 40, on_error="refund"):
             meanwhile()
             raise LookupError
 
-    stage.before_back = fail
+    stage.before_back = away
     with pytest.raises(LookupError):
         reserve(lambda: clock.pass_by(10.0))  # the lease is over: the refund has to travel
     with pytest.raises(LookupError):

@@ -13,7 +13,7 @@ from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.reservoir.world import figures
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, Clock, Stage, quiet, start, together, until
+from tests.sync.stage import DEADLINE, Clock, Stage, away, quiet, start, together, until
 
 SLOW = 0.001
 QUOTAS = {"user": Quota(SLOW, 5), "tenant": Quota(SLOW, 20), "global": Quota(SLOW, 100)}
@@ -324,7 +324,7 @@ def test_several_are_not_charged_from_memory_whose_lease_has_ended_meanwhile(
 
 def test_what_was_borrowed_while_the_store_is_away_is_left_to_a_decision(api: Api, stage: Stage, clock: Clock) -> None:
     limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock, on_failure=FailurePolicy.local(instances=1))
-    stage.before = _away
+    stage.before = away
     assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
     assert limiter.take_leased({"tenant": 1}) is None
     assert limiter.decide_all({"tenant": 1})["tenant"].source == "fallback"
@@ -346,16 +346,12 @@ def test_a_long_key_that_is_short_is_named_whole(api: Api, stage: Stage, clock: 
 def test_a_store_that_is_away_is_told_with_the_key(api: Api, stage: Stage, clock: Clock) -> None:
     limiter = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
     limiter.acquire("user")
-    stage.before = _away
+    stage.before = away
     for _ in range(5):  # the circuit opens meanwhile
         with pytest.raises(StoreUnavailable) as caught:
             limiter.decide_all({"user": 1})
         assert caught.value.key == "user"
     limiter.close()
-
-
-def _away() -> None:
-    raise StoreUnavailable("away")
 
 
 @pytest.mark.parametrize("in_use", [(), ("quick",), ("slow",), ("quick", "slow")], ids=repr)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from batchlimit import RateLimited, Statistics, StoreUnavailable
+from batchlimit import RateLimited, Statistics
 from batchlimit.base.histogram import BOUNDS
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
-from tests.sync.stage import KEY, Clock, Stage
+from tests.sync.stage import KEY, Clock, Stage, away
 
 
 def test_a_limiter_counts_by_policy_whoever_decided(api: Api, clock: Clock, without_refresher: None) -> None:
@@ -63,15 +63,12 @@ def test_a_caller_that_cannot_be_served_in_time_has_not_waited_long(api: Api) ->
 
 
 def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Clock, without_refresher: None) -> None:
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
     stage = Stage()
     limiter = api(stage, "1000/s", clock=clock)
     for number in range(3):
         limiter.try_acquire(f"key {number}")
     assert limiter.statistics().durations.total == 3
-    stage.before = stage.before_probe = fail
+    stage.before = stage.before_probe = away
     for number in range(10):
         limiter.try_acquire(f"key {number}")
     seen = limiter.statistics()

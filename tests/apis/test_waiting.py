@@ -9,7 +9,7 @@ from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
-from tests.sync.stage import DEADLINE, KEY, Clock, Stage, quiet, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, quiet, start, until
 
 SLOW = 0.001
 TEN = Quota(SLOW, 10)
@@ -138,14 +138,11 @@ def test_close_wakes_whoever_waits(limiter: Any) -> None:
 def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limiter: Any) -> None:
     """The give-back of one key fails; those who wait at the next must learn of the end all the same."""
 
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
     limiter.acquire("another", 5)
     limiter.refund("another", 2)
     limiter.acquire(KEY, 10)
     waiter = stand_in_line(limiter)
-    stage.before_back = fail
+    stage.before_back = away
     limiter.close()
     with pytest.raises(LimiterClosed):
         waiter.result(DEADLINE)

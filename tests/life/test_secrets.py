@@ -18,7 +18,7 @@ from batchlimit.quota.template import Template
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.servers import Server
-from tests.sync.stage import KEY, Clock, Stage
+from tests.sync.stage import KEY, Clock, Stage, away
 
 
 class Ears:
@@ -262,13 +262,10 @@ def test_a_key_is_no_line_of_the_log(api: Api, caplog: pytest.LogCaptureFixture,
     caplog.set_level(logging.DEBUG)
     stage = Stage()
 
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
     said = []
     with api(stage, "0.001/s burst 10", sizer=FixedBatch(4)) as limiter:
         limiter.acquire(LINE)
-        stage.before_back = fail
+        stage.before_back = away
         for call in (
             lambda: limiter.acquire(LINE, 10, timeout=0),
             lambda: limiter.acquire(LINE, 11),

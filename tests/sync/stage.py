@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from batchlimit import Quota
+from batchlimit import Quota, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.stores import MemoryStore, Store
 
@@ -66,6 +66,11 @@ class Gate:
 
 def nothing() -> None:
     """What a stage does unless told."""
+
+
+def away() -> None:
+    """What a store does that is away."""
+    raise StoreUnavailable("away")
 
 
 class Stage:

@@ -18,7 +18,7 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import acquire_all, key_entry, store_calls, waiting_thread
 from tests.sync.interrupter import Interrupter, lines_interrupted
-from tests.sync.stage import DEADLINE, Clock, Gate, Stage, nothing, start, together
+from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
@@ -107,10 +107,7 @@ def test_a_key_that_somebody_asks_for_just_now_is_waited_for(stage: Piped, limit
 
 
 def test_a_store_that_fails_charges_nothing_and_the_same_is_asked_again(stage: Piped, limiter: RateLimiter) -> None:
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
-    stage.before_many = fail
+    stage.before_many = away
     with pytest.raises(StoreUnavailable):
         limiter.acquire_all(dict.fromkeys(THREE, 4))
     assert limiter.statistics().waiting == limiter.statistics().admitted == 0

@@ -10,7 +10,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.client.deadline import NeedsConnection, current_deadline
 from batchlimit.sync.guarded_store import GuardedStore
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, nothing, start, until
 
 HUNDRED = Quota(0.001, 100)
 SHORT = 0.02
@@ -165,10 +165,7 @@ def test_probes_go_one_at_a_time_and_ever_rarer(stage: Slow, monkeypatch: pytest
 
 
 def test_who_closes_ends_the_prober(stage: Slow) -> None:
-    def fail() -> None:
-        raise StoreUnavailable("away")
-
-    stage.before = stage.before_probe = fail
+    stage.before = stage.before_probe = away
     limiter = RateLimiter(stage, HUNDRED)
     for _ in range(3):
         assert not limiter.try_acquire(KEY)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimiter, StoreUnavailable
+from batchlimit import LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
@@ -16,7 +16,7 @@ from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, lapsed, process, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, lapsed, process, start, together, until
 
 HUNDRED = Quota(0.001, 100)
 
@@ -297,10 +297,7 @@ def test_the_keeper_outlives_a_store_that_is_away(clock: Clock) -> None:
     with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
         limiter.acquire(KEY)
 
-        def fail() -> None:
-            raise StoreUnavailable("away")
-
-        stage.before = stage.before_back = fail
+        stage.before = stage.before_back = away
         pass_to_due(limiter, clock)
         until(lambda: limiter.statistics().failures == 1)
         stage.before = stage.before_back = lambda: None

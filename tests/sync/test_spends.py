@@ -20,7 +20,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.sync import spend_queue
 from batchlimit.sync.spend_queue import SpendQueue
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, nothing, process, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, away, nothing, process, start, until
 
 TEN = Quota(0.001, 10)
 pytestmark = pytest.mark.usefixtures("without_refresher")
@@ -155,10 +155,6 @@ def test_a_call_of_more_buckets_than_that_goes_alone(
     monkeypatch.setattr(spend_queue, "_MOST", 2)
     assert all(limiter.decide_all({"x": 1, "y": 1, "z": 1}).values())
     assert till.calls == [[["x", "y", "z"]]]
-
-
-def away() -> None:
-    raise StoreUnavailable("away")
 
 
 def test_an_error_of_the_store_reaches_each_caller_by_its_own_policy(till: Till, clock: Clock) -> None:

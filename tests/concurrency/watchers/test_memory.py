@@ -82,9 +82,7 @@ def test_what_could_be_dropped_is_never_more_than_what_is_used(tree: Tree, group
 @pytest.mark.parametrize(
     ("thresholds", "story"),
     [
-        pytest.param(
-            (0.9, 0.8), {85: 0, 90: 1, 86: 1, 80: 1, 79: 0, 84: 0}, id="where it trembles about it"
-        ),
+        pytest.param((0.9, 0.8), {85: 0, 90: 1, 86: 1, 80: 1, 79: 0, 84: 0}, id="where it trembles about it"),
         pytest.param((0.8,), {80: 1, 77: 1, 76: 1, 75: 0}, id="unless told it ends a twentieth below the threshold"),
     ],
 )
