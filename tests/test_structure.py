@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_636,
+    "lines": 49_637,
     "functions": 3_721,
     "files": 315,
     "classes of one name": 10,

@@ -1,8 +1,9 @@
 """Who is short of tokens that a response under way may give back hears its outcome first, and then a refusal if any."""
 
 import asyncio
+import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome
 from batchlimit.integrations.enforcement.charging import Underway
 from batchlimit.integrations.enforcement.plan import Bill
 from batchlimit.rules import Request, Rule, Rules
+from tests.awaiting import awaited
 from tests.nodes import await_fact
 
 LOGIN = Request("POST", "/login", {})
@@ -37,25 +39,35 @@ def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
     for _ in range(2):
         open_ones.begin([charged])
     (uncharged,) = Rules([Rule("all", "1/hour", key="login")])
-    assert open_ones.among(Bill([(uncharged, "login", 1), (login, "other", 1)]).settled) == set(), (
+    assert not open_ones.among(Bill([(uncharged, "login", 1), (login, "other", 1)]).settled), (
         "none gives back what this one did"
     )
-    for left in {"login"}, set[str](), set[str]():
+    for left in ["login"], [], []:
         open_ones.end("login")
-        assert open_ones.among([charged]) == left
+        assert [*open_ones.among([charged])] == left
+
+
+def test_who_was_refused_while_one_of_several_responses_ended_decides_once_more() -> None:
+    """It waited for the next end, and was refused though the first one had given a token back."""
+    (login,), open_ones = list(rules()), Underway(Event)
+    charged = (login, "login", 1)
+    open_ones.begin([charged] * 2)
+    were = open_ones.among([charged])
+    open_ones.end("login")
+    assert run(open_ones.outcome("login", were, 9, math.inf))
 
 
 @pytest.mark.parametrize(
     ("is_open", "were", "seconds", "decides_again"),
     [
-        (False, set(), 1.0, False),
-        (False, {"login"}, 1.0, True),  # it has just ended
-        (False, {"login"}, 0.0, False),
-        (True, set(), 0.0, False),
+        (False, {}, 1.0, False),
+        (False, {"login": 0}, 1.0, True),  # it has just ended
+        (False, {"login": 0}, 0.0, False),
+        (True, {}, 0.0, False),
     ],
 )
 def test_whose_patience_has_ended_or_for_whom_nothing_is_under_way_does_not_wait(
-    is_open: bool, were: set[str], seconds: float, decides_again: bool, monkeypatch: pytest.MonkeyPatch
+    is_open: bool, were: dict[str, int], seconds: float, decides_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (login,), open_ones = list(rules()), Underway(Event)
     monkeypatch.setattr(charging, "time", SimpleNamespace(monotonic=lambda: 100.0))
@@ -74,133 +86,91 @@ def test_a_request_that_memory_admits_is_under_way_until_its_response_has_ended(
     open_ones, charged = enforcer._charging.underway, last.charges
     for each in others:
         enforcer.settle(each, RIGHT)
-    assert open_ones.among(charged) == {"login"}
+    assert [*open_ones.among(charged)] == ["login"]
     enforcer.settle(last, RIGHT)
-    assert open_ones.among(charged) == set()
+    assert open_ones.among(charged) == {}
 
 
-class Threads:
-    """Requests of threads."""
+async def _enforcer(quota: str = "1/hour") -> AsyncEnforcer:
+    return AsyncEnforcer(AsyncRateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
 
-    def __init__(self, quota: str) -> None:
-        self.enforcer = Enforcer(RateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
+
+class Site:
+    """Requests of threads, or of tasks that threads wait for."""
+
+    def __init__(self, asynchronous: bool, quota: str) -> None:
+        self._do: Callable[..., Any] = awaited if asynchronous else lambda call, *args: call(*args)
+        self.enforcer: Any = (
+            awaited(_enforcer, quota)
+            if asynchronous
+            else Enforcer(RateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
+        )
         self._pool = ThreadPoolExecutor(8)
 
-    def begin(self) -> Any:
-        return self._pool.submit(self.enforcer.admit, LOGIN)
+    def begin(self) -> "Future[Outcome]":
+        return self._pool.submit(self._do, self.enforcer.admit, LOGIN)
 
-    def result(self, begun: Any) -> Outcome:
-        found: Outcome = begun.result()
-        return found
+    def end(self, request: "Future[Outcome]", response: Response) -> None:
+        self._do(self.enforcer.settle, request.result(), response)
 
-    def end(self, outcome: Outcome, response: Response) -> None:
-        self.enforcer.settle(outcome, response)
-
-    def until(self, fact: Callable[[], bool]) -> None:
-        await_fact(fact, "somebody waits")
-
-    def close(self) -> None:
-        self._pool.shutdown()
+    @property
+    def waiting(self) -> int:
+        return len(self.enforcer._charging.underway._waiting.get("login", ()))
 
 
-class Tasks:
-    """Requests of tasks."""
-
-    def __init__(self, quota: str) -> None:
-        self._loop = asyncio.Runner()
-        self._loop.run(self._open(quota))
-
-    async def _open(self, quota: str) -> None:
-        self.enforcer = AsyncEnforcer(AsyncRateLimiter.from_url("memory://", rules(quota).quotas), rules(quota))
-
-    def begin(self) -> Any:
-        return self._loop.get_loop().create_task(self.enforcer.admit(LOGIN))
-
-    def result(self, begun: Any) -> Outcome:
-        async def awaited() -> Outcome:
-            found: Outcome = await begun
-            return found
-
-        return self._loop.run(awaited())
-
-    def end(self, outcome: Outcome, response: Response) -> None:
-        self._loop.run(self.enforcer.settle(outcome, response))
-
-    def until(self, fact: Callable[[], bool]) -> None:
-        async def a_turn() -> None:
-            await asyncio.sleep(0)
-
-        while not fact():
-            self._loop.run(a_turn())
-
-    def close(self) -> None:
-        self._loop.close()
+@pytest.fixture(params=[False, True], ids=["threads", "tasks"])
+def open_site(request: pytest.FixtureRequest) -> Callable[..., Site]:
+    """What makes a site of this API."""
+    return lambda quota="1/hour": Site(request.param, quota)
 
 
-@pytest.fixture(params=[Threads, Tasks])
-def open_site(request: pytest.FixtureRequest) -> Any:
-    """What makes a site of this API, each closed after the test."""
-    made: list[Any] = []
-
-    def make(quota: str = "1/hour") -> Any:
-        made.append(request.param(quota))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-def waiting(site: Any, count: int) -> Callable[[], bool]:
-    held: dict[str, list[Any]] = site.enforcer._charging.underway._waiting
-    return lambda: len(held.get("login", ())) == count
-
-
-def test_who_comes_during_a_right_login_is_admitted_after_it(open_site: Any) -> None:
+@pytest.mark.parametrize(("login", "statuses"), [(RIGHT, [None]), (WRONG, [429, 429])], ids=["right", "wrong"])
+def test_who_comes_during_a_login_hears_its_outcome_first(
+    open_site: Callable[..., Site], login: Response, statuses: list[int | None]
+) -> None:
     site = open_site()
-    first = site.result(site.begin())
+    first = site.begin()
+    first.result()
     second = site.begin()
-    site.until(waiting(site, 1))
-    site.end(first, RIGHT)
-    assert site.result(second).refusal is None
+    await_fact(lambda: site.waiting == 1, "it waits")
+    site.end(first, login)
+    for status in statuses:
+        refusal = second.result().refusal
+        assert (refusal and refusal.status) == status
+        second = site.begin()
 
 
-def test_who_comes_during_a_wrong_login_is_refused_after_it(open_site: Any) -> None:
-    site = open_site()
-    first = site.result(site.begin())
-    second = site.begin()
-    site.until(waiting(site, 1))
-    site.end(first, WRONG)
-    assert site.result(second).refusal.status == 429
-    assert site.result(site.begin()).refusal.status == 429
-
-
-def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Any) -> None:
+def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Callable[..., Site]) -> None:
     site = open_site("2/hour")
-    admitted = [site.result(site.begin()) for _ in range(2)]
+    admitted = [site.begin() for _ in range(2)]
+    assert all(each.result().refusal is None for each in admitted)
     held = [site.begin() for _ in range(2)]
-    site.until(waiting(site, 2))
-    assert site.result(site.begin()).refusal.status == 429
-    for each in admitted:
-        site.end(each, RIGHT)
-    assert [site.result(each).refusal for each in held] == [None, None]
+    await_fact(lambda: site.waiting == 2, "both wait")
+    assert site.begin().result().refusal is not None
+    site.end(admitted[0], RIGHT)
+    await_fact(lambda: site.waiting == 1 and any(each.done() for each in held), "one has its token")
+    site.end(admitted[1], RIGHT)
+    assert [each.result().refusal for each in held] == [None, None]
 
 
-def test_a_slow_response_is_waited_for_a_moment_only(open_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_response_is_waited_for_a_moment_only(
+    open_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(charging, "_HOLD", 0.02)
     site = open_site()
-    site.result(site.begin())
-    assert site.result(site.begin()).refusal.status == 429
-    assert waiting(site, 0)()
+    site.begin().result()
+    assert site.begin().result().refusal is not None
+    assert site.waiting == 0
 
 
-def test_a_cancelled_request_waits_no_more() -> None:
-    site = Tasks("1/hour")
-    site.result(site.begin())
-    second = site.begin()
-    site.until(waiting(site, 1))
+async def test_a_cancelled_request_waits_no_more() -> None:
+    enforcer = await _enforcer()
+    await enforcer.admit(LOGIN)
+    second = asyncio.create_task(enforcer.admit(LOGIN))
+    waiting = enforcer._charging.underway._waiting
+    while not waiting.get("login"):  # noqa: ASYNC110  there is no event for it
+        await asyncio.sleep(0)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
-        site.result(second)
-    assert waiting(site, 0)()
-    site.close()
+        await second
+    assert not waiting.get("login")

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -37,46 +38,46 @@ _HOLD = 1.0
 class Underway:
     """Requests of this process that were charged to a key, and whose response says what stays charged."""
 
-    __slots__ = ("_event", "_lock", "_open", "_waiting")
+    __slots__ = ("_ends", "_event", "_lock", "_open", "_waiting")
 
     def __init__(self, event: Event) -> None:
         self._event = event  # what threads or tasks wait for
         self._lock = threading.Lock()  # held to touch these
-        self._open: dict[str, int] = {}
+        self._open: dict[str, tuple[int, int]] = {}  # how many of a key are under way, and the number of its last end
+        self._ends = count()
         self._waiting: dict[str, list[threading.Event | asyncio.Event]] = {}
 
     def begin(self, charges: Iterable[Charged]) -> None:
         """Note that responses will say what of these stays charged."""
         with self._lock:
             for _, key, _ in charges:
-                self._open[key] = self._open.get(key, 0) + 1
+                many, last = self._open.get(key) or (0, next(self._ends))
+                self._open[key] = many + 1, last
 
     def end(self, key: str) -> None:
         """Note that one has said it, and wake who waits for that."""
         with self._lock:
-            if (left := self._open.get(key, 0) - 1) > 0:
-                self._open[key] = left
-            else:
-                self._open.pop(key, None)
+            if (left := self._open.pop(key, (0, 0))[0] - 1) > 0:
+                self._open[key] = left, next(self._ends)
             waiting = self._waiting.pop(key, [])
         for each in waiting:
             each.set()
 
-    def among(self, charges: Iterable[Charged]) -> set[str]:
-        """Return the keys of these of which responses are under way."""
-        return {key for _, key, _ in charges if key in self._open} if self._open else set()
+    def among(self, charges: Iterable[Charged]) -> dict[str, int]:
+        """Return the keys of these of which responses are under way, each with the number of its last end."""
+        return {key: one[1] for _, key, _ in charges if (one := self._open.get(key))} if self._open else {}
 
-    def outcome(self, key: str, were: set[str], most: int, until: float) -> Steps[bool]:
+    def outcome(self, key: str, were: dict[str, int], most: int, until: float) -> Steps[bool]:
         """Wait for the next response that says what stays charged to a key; return whether to decide once more.
 
-        Responses to the keys `were` under way when it was refused. At most so many wait at once: a crowd keeps no more.
+        `were`: what was under way when it was refused: it has not heard of an end since. So many wait at once at most.
         """
         seconds = until - time.monotonic()
         if seconds <= 0.0 or not (key in were or key in self._open):
             return False
         with self._lock:
-            if key not in self._open:
-                return True  # it has just ended
+            if (one := self._open.get(key)) is None or one[1] != were.get(key, one[1]):
+                return True  # one has just ended
             waiting = self._waiting.setdefault(key, [])
             if len(waiting) >= most:
                 return False
@@ -119,7 +120,7 @@ class Charging:
         until, rules = None, list(bill.charged)  # of which is taken out what is not charged
         shadows: dict[str, Decision] = {}
         while rules:
-            were = self.underway.among(bill.settled) if bill.settled else set()
+            were = self.underway.among(bill.settled) if bill.settled else {}
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
                 if timeout != 0.0 and not all(decisions.values()):
