@@ -192,9 +192,7 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
 
         Raises:
-            TypeError: `timeout` is no number, or `priority` of a call that is sheddable or has to wait is no whole
-                number.
-            ValueError: `timeout` is below 0.
+            TypeError, ValueError: As `ConcurrencyLimiter.acquire`.
         """
         permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)
         permit._partition, permit._timeout = partition, math.inf if timeout is None else patience(timeout)

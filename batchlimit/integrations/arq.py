@@ -26,9 +26,8 @@ def limited(
 ) -> Callable[[Job], Job]:
     """Return a decorator for a job that runs as fast as a limiter lets, over the whole fleet.
 
-    A job without a token is deferred: the worker goes on with others, and none of its `max_tries` is used up. Refused
-    jobs come back one after the other, and new ones line up behind them. The decorated function may be called with an
-    empty context; then it is not limited.
+    A job without a token is deferred, and none of its `max_tries` is used up. The decorated function may be called with
+    an empty context; then it is not limited.
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.

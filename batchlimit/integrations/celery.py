@@ -25,10 +25,8 @@ _SOONEST = 0.01
 class LimitedTask(Task):  # type: ignore[misc]
     """A base of tasks that run as fast as a limiter lets, over the whole fleet.
 
-    A task without a token is sent again, to come back when there is one: the worker never sleeps, and goes on with
-    others. It keeps its id, its options and its place in chains and chords, and none of its `max_retries` is used up.
-    Refused tasks come back one after the other, and those that are new line up behind them. Tasks that are called, or
-    run eagerly, are not limited.
+    A task without a token is sent again, to come back in its turn. It keeps its id, its options and its place in chains
+    and chords, and none of its `max_retries` is used up. Tasks that are called, or run eagerly, are not limited.
 
     Attributes:
         limiter: a RateLimiter, which may be made before the worker forks.

@@ -19,8 +19,7 @@ class LimitedActors(Middleware):
 
     It limits actors with the option `limit_key`: text whose fields name parameters of the actor, as in "mail:{to}",
     {task} for its name, or a function of its arguments. Their option `limit_cost` is whole tokens (default 1), or a
-    function of their arguments. A message without a token is enqueued again with a delay, and skipped: no thread
-    sleeps, and no retry is used up. Refused messages come back one after the other, and new ones line up behind them.
+    function of their arguments. A message without a token is enqueued again with a delay, and skipped.
 
     Args:
         limiter: a RateLimiter, which its owner closes.

@@ -109,10 +109,9 @@ class Limits(Extension[Flask, LimiterSource]):
     A server may make the application before it forks: connections and tokens are those of each worker.
 
     Args:
-        limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
-            the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes. Default None: the
-            application's setting `BATCHLIMIT_URL`.
-        rules: Rules, several Rule, or a RuleFile.
+        limiter: as there, but a RateLimiter: made at the first request, and closed when the process ends. None: the
+            application's setting `BATCHLIMIT_URL` is the URL.
+        rules: as there.
         app: the application; None: `init_app` tells later (default None).
         identify: a function of the `flask.Request`, as that of the scope there, but not asynchronous (default None).
         limit_preflight: whether CORS preflights that Flask answers by itself, as for Flask-CORS, are limited as well

@@ -39,10 +39,9 @@ class _Again(BaseRetryStrategy):
 class LimitedJobs:
     """A worker's middleware by which jobs run as fast as a limiter lets, over the whole fleet.
 
-    A job without a token is put off until its turn, whatever the retry strategy of its task. Refused jobs come back one
-    after the other, and new ones line up behind them. Procrastinate counts each as an attempt: a strategy with
-    `max_attempts` sees more of them than there were. A worker looks for jobs that are due every
-    `fetch_job_polling_interval` (s).
+    A job without a token is put off until its turn, whatever the retry strategy of its task. Procrastinate counts each
+    as an attempt: a strategy with `max_attempts` sees more of them than there were. A worker looks for jobs that are
+    due every `fetch_job_polling_interval` (s).
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.

@@ -46,10 +46,8 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
     ends the start with a RulesError.
 
     Args:
-        limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
-            starts, closed when that has stopped, and made anew at the next start. Or an AsyncRateLimiter with the
-            quotas `rules.quotas`, which its owner closes. Default None: the application's setting `BATCHLIMIT_URL`.
-        rules: Rules, several Rule, or a RuleFile.
+        limiter: as of `RateLimitMiddleware`. None: the application's setting `BATCHLIMIT_URL` is the URL.
+        rules: as of `RateLimitMiddleware`.
         app: the application; None: `init_app` tells later (default None).
         options: those of `RateLimitMiddleware`: identify (a function of the ASGI scope), headers, proxies, on_rejected,
             messages ...
@@ -248,10 +246,6 @@ def name_operations(app: Quart) -> None:
 
     Args:
         app: the application.
-
-    Example:
-        >>> from quart import Quart
-        >>> name_operations(Quart("shop"))
     """
 
     async def name() -> None:

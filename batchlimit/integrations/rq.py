@@ -21,7 +21,7 @@ class LimitedWorker(Worker):
 
     It limits jobs whose `meta` has a `limit_key`, and charges them `limit_cost` tokens (default 1). A job without a
     token is scheduled for its turn: no retry is used up, and no process is forked for it. A worker with a scheduler has
-    to run, which looks once a second. Refused jobs come back one after the other, and new ones line up behind them.
+    to run, which looks once a second.
 
     Attributes:
         limiter: a RateLimiter; a class of your own has it.

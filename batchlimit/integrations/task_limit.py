@@ -182,6 +182,9 @@ class _Charged(Generic[L]):
 class TaskLimit(_Charged[RateLimiter]):
     """Decides for the tasks of a worker that runs them in threads or processes.
 
+    A worker never sleeps for a task: one without a token comes back in its turn, and uses up no retry. Refused tasks
+    come back one after the other, and new ones line up behind them.
+
     Args:
         limiter: a RateLimiter, which its owner closes.
         key: what a task is charged to (default "{task}", its name): text whose fields name parameters of the task, as

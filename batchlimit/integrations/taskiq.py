@@ -21,8 +21,7 @@ class LimitedRun:
     """A dependency of tasks that run as fast as a limiter lets, over the whole fleet.
 
     A task without a token is sent again, to come back in its turn, and what runs now ends with NoResultError: it has no
-    result yet, and none of its retries is used up. Refused tasks come back one after the other, and new ones line up
-    behind them.
+    result yet.
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.

@@ -29,10 +29,7 @@ class Limits:
     It charges, refuses and answers as RateLimitMiddleware of `batchlimit.integrations.asgi` does, which says more.
 
     Args:
-        limiter: the URL of a store, or a function that makes an AsyncRateLimiter. It is made when the application
-            starts and closed when that is cleaned up. Or an AsyncRateLimiter with the quotas `rules.quotas`, which its
-            owner closes.
-        rules: Rules, several Rule, or a RuleFile.
+        limiter, rules: as there.
         identify: a function of the `web.Request`, as that of the scope there (default None).
         on_rejected: a function of the request and the Refusal that returns the response; it may be asynchronous
             (default None: problem details). The fields of the refusal are added to it.

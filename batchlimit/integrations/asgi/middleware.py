@@ -152,7 +152,8 @@ class RateLimitMiddleware:
         headers: "draft-11" (default), "legacy", "both", "off", or Fields with a `secret` of one's own.
         proxies: TrustedProxies, whose forwarding fields are believed (default None: the peer is the client).
         ipv6_prefix: bits of an IPv6 address that make a client (default 56).
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default) or "admit".
+        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
+            where a function raised) or "admit" (without that rule). It is counted and told in either case.
         on_rejected: a function of the scope and the Refusal that returns the ASGI application which answers, such as a
             Starlette response; it may be asynchronous (default None: problem details). It does not answer websockets.
         messages: Rules for each message that a websocket receives, matched by the path of its handshake (default none).

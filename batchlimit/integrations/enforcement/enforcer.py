@@ -23,14 +23,11 @@ class Enforcer(Enforcement["RateLimiter"]):
         limiter: a RateLimiter whose quotas are those of the rules, `RateLimiter.from_url(url, rules.quotas)`, or a
             function that returns it whenever it is needed.
         rules: the rules, or a RuleFile that is in the limiter too.
-        headers: "draft-11" (default), "legacy", "both", "off", or Fields of one's own.
-        unidentified: what becomes of a request of which a rule cannot make the key: "refuse" (default: 403, or 503
-            where a function raised) or "admit" (without that rule). It is counted and told in either case.
+        headers, unidentified, checks, enabled: as of RateLimitMiddleware of `batchlimit.integrations.asgi`, with the
+            same defaults.
         silence: seconds after which the log has a warning of rules that matched nothing (default 7,200).
         clock: returns seconds (default `time.monotonic`).
-        checks: True, all checks (default); False; or by name {"unmatched": False}, which leaves the others on.
         own: returns a limiter that nobody else exports, if there is one now (default None: there is none).
-        enabled: whether the rules are held against any request (default True).
 
     Example:
         >>> from batchlimit import RateLimiter

@@ -36,9 +36,7 @@ class RateLimitMiddleware:
 
     Args:
         app: the application.
-        limiter: the URL of a store, or a function that makes a RateLimiter at the first request. Either is closed when
-            the process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile.
+        limiter, rules: as there, but a RateLimiter: made at the first request, and closed when the process ends.
         identify: a function of the environ, as that of the scope there, but not asynchronous (default None).
         on_rejected: a function of the environ and the Refusal that returns the WSGI application which answers (default
             None: problem details). The fields of the refusal are added to its answer.
