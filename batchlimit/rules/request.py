@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchlimit.rules.key import KeyTemplate, NoKey
 
@@ -103,21 +103,6 @@ class Unmade(NamedTuple):
     reason: str
     error: Exception | None = None
 
-    @classmethod
-    def because(cls, rule: "Rule", error: Exception) -> Self:
-        """Return a rule whose key could not be made because of an error.
-
-        Args:
-            rule: the rule.
-            error: what making its key has raised.
-
-        Returns:
-            The rule, with the reason for a log.
-        """
-        if isinstance(error, NoKey):
-            return cls(rule, str(error))
-        return cls(rule, f"the identity raised {type(error).__name__}", error)
-
 
 class Applicable(NamedTuple):
     """All rules that match a request.
@@ -157,5 +142,7 @@ def keyed(
         try:
             applied.append(_applied((rule, key.fill(identity, parameters))))
         except Exception as error:  # noqa: BLE001  # the identity is the user's; the caller says what becomes of it
-            unmade.append(Unmade.because(rule, error))
+            is_known = isinstance(error, NoKey)
+            reason = str(error) if is_known else f"the identity raised {type(error).__name__}"
+            unmade.append(Unmade(rule, reason, None if is_known else error))
     return _applicable((tuple(applied), tuple(unmade)))

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from batchlimit.base.redaction import shown
-from batchlimit.cli.simulate.plain_bucket import PlainBucket
+from batchlimit.cli.simulate.plain_bucket import ReplayBucket
 from batchlimit.cli.simulate.result import ReplayTally
 from batchlimit.rules import Rule, Statuses
 from batchlimit.rules.key import KeyTemplate
@@ -130,7 +130,7 @@ class Charge:
     cost: int
     statuses: Statuses | None
     tally: ReplayTally
-    bucket: PlainBucket
+    bucket: ReplayBucket
 
 
 @dataclass(slots=True)

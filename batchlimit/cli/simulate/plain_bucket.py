@@ -1,7 +1,7 @@
 """Where arithmetic decides a request in place of reservoirs, which take about 40 microseconds for it.
 
 A fleet admits what one bucket would, but for the tokens that expire unspent at an instance: a percent or two where keys
-are busy. So a PlainBucket for each key decides.
+are busy. So a ReplayBucket for each key decides.
 
 CallSample. How often would limiters have asked the store? A key's requests within some seconds are one stretch. Those
 of one quota that follow on a stretch with about as many requests are of one kind. Of each kind about one in a hundred
@@ -19,7 +19,7 @@ Kind = tuple[Quota, int]
 """The quota of a stretch, and how many bits the number of requests of the one before has; 0: it is the first."""
 
 
-class PlainBucket:
+class ReplayBucket:
     """A key's bucket as arithmetic has it, and the present stretch of its requests; it begins full."""
 
     __slots__ = (
@@ -36,7 +36,7 @@ class PlainBucket:
         "sampled_as",
     )
 
-    def __init__(self, quota: Quota, now: float, begin: Callable[["PlainBucket"], None], key: str = "") -> None:
+    def __init__(self, quota: Quota, now: float, begin: Callable[["ReplayBucket"], None], key: str = "") -> None:
         """`begin` is called when a stretch begins, with the count of the one before."""
         self.key, self.quota, self._begin = key, quota, begin
         self._bands = [(number, (band.rate, float(band.burst))) for number, band in enumerate(quota.bandwidths)]
@@ -80,7 +80,7 @@ class CallSample:
     def __init__(self) -> None:
         self._screened, self._sampled, self._calls = [defaultdict[Kind, int](int) for _ in range(3)]
 
-    def begin(self, bucket: PlainBucket) -> None:
+    def begin(self, bucket: ReplayBucket) -> None:
         """End the stretch of a bucket, and begin another, which is sampled if there are too few of its kind."""
         self.settle(bucket)
         bucket.kind = kind = bucket.quota, bucket.count.bit_length()
@@ -93,7 +93,7 @@ class CallSample:
         if kind is not None:
             self._calls[kind] += 1
 
-    def settle(self, bucket: PlainBucket) -> None:
+    def settle(self, bucket: ReplayBucket) -> None:
         """Take note of a stretch that has ended."""
         (self._sampled if bucket.is_sampled else self._screened)[bucket.kind] += bucket.count
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet
 from batchlimit.cli.simulate.log import CLIENTS, Charge, Line, Route, Way, instants, pause
-from batchlimit.cli.simulate.plain_bucket import CallSample, PlainBucket
+from batchlimit.cli.simulate.plain_bucket import CallSample, ReplayBucket
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
@@ -47,7 +47,7 @@ class Replay:
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
         self._known: dict[str, dict[object, Charge | None]] = {rule.name: {} for rule in rules}
-        self._buckets: dict[str, PlainBucket] = {}  # by what the store has their keys under
+        self._buckets: dict[str, ReplayBucket] = {}  # by what the store has their keys under
         self._now = 0.0
         self.result = Result()
 
@@ -137,7 +137,7 @@ class Replay:
         """Take note of a call of the store."""
         self._sample.call(self._buckets[name].sampled_as)
 
-    def _begin(self, bucket: PlainBucket) -> None:
+    def _begin(self, bucket: ReplayBucket) -> None:
         """Begin a stretch: with reservoirs if there are too few samples of its kind."""
         self._sample.begin(bucket)
         if bucket.is_sampled and not self._is_exact and not bucket.quota.denies_all:
@@ -176,7 +176,7 @@ class Replay:
             raise ValueError(f"rule {rule.name!r}: its charge is a function of the response; a log has its status only")
         tally, name = self.result.keys.setdefault((rule.name, key), ReplayTally()), stored(key)
         if (bucket := self._buckets.get(name)) is None:
-            bucket = self._buckets[name] = PlainBucket(rule.quota, self._now, self._begin, key)
+            bucket = self._buckets[name] = ReplayBucket(rule.quota, self._now, self._begin, key)
         return Charge(rule.cost, rule.charge, tally, bucket)
 
 

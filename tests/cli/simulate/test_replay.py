@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from batchlimit.cli.simulate.log import Line
-from batchlimit.cli.simulate.plain_bucket import CallSample, PlainBucket
+from batchlimit.cli.simulate.plain_bucket import CallSample, ReplayBucket
 from batchlimit.cli.simulate.replay import Replay, Spread
 from batchlimit.cli.simulate.result import Result
 from batchlimit.quota.quota import Quota
@@ -208,7 +208,7 @@ def test_a_client_stays_at_its_instance() -> None:
     assert at_one.calls < spread.calls, "one instance leases for all"
 
 
-def ignore(_bucket: PlainBucket) -> None:
+def ignore(_bucket: ReplayBucket) -> None:
     pass
 
 
@@ -225,13 +225,13 @@ def ignore(_bucket: PlainBucket) -> None:
 def test_a_plain_bucket_has_what_its_quota_says(
     quota: Quota, spends: list[tuple[float, int]], expected: list[bool]
 ) -> None:
-    bucket = PlainBucket(quota, 0.0, ignore)
+    bucket = ReplayBucket(quota, 0.0, ignore)
     assert [bucket.spends(at, cost) for at, cost in spends] == expected
 
 
 def test_a_stretch_begins_with_the_first_request_and_after_four_seconds() -> None:
     begun = list[int]()
-    bucket = PlainBucket(Quota(1.0, 10), 0.0, lambda each: begun.append(each.count))
+    bucket = ReplayBucket(Quota(1.0, 10), 0.0, lambda each: begun.append(each.count))
     for at in (0.0, 4.0, 4.1, 8.1, 99.0):
         bucket.spends(at, 1)
     assert begun == [0, 2, 2]
@@ -240,7 +240,7 @@ def test_a_stretch_begins_with_the_first_request_and_after_four_seconds() -> Non
 def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
     sample, quota = CallSample(), Quota(1.0, 10)
     assert sample.calls == 0
-    bucket = PlainBucket(quota, 0.0, sample.begin)
+    bucket = ReplayBucket(quota, 0.0, sample.begin)
     assert (bucket.is_sampled, bucket.sampled_as) == (True, (quota, 0))
     for kind in ((quota, 0), (quota, 0), None):
         sample.call(kind)
@@ -254,7 +254,7 @@ def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
 def test_the_first_two_hundred_charges_of_a_kind_are_sampled_and_one_in_a_hundred_later() -> None:
     sample, quota, sampled = CallSample(), Quota(1.0, 10), list[bool]()
     for _ in range(1100):
-        bucket = PlainBucket(quota, 0.0, sample.begin)
+        bucket = ReplayBucket(quota, 0.0, sample.begin)
         bucket.count = 1
         sample.settle(bucket)
         sampled.append(bucket.is_sampled)
