@@ -130,20 +130,17 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
         retry_after: seconds; None if nothing is known, inf for never.
 
     Example:
-        >>> import asyncio
         >>> import grpc.aio
         >>> from batchlimit.integrations.grpc import AsyncRateLimitClient, AsyncRefusedCall
         >>> from batchlimit.rules import Rule
-        >>> async def main() -> None:
-        ...     limits = AsyncRateLimitClient("memory://", [Rule("mail", "0/s", key="mail")])
-        ...     async with grpc.aio.insecure_channel("localhost:1", interceptors=limits.interceptors) as channel:
-        ...         try:
-        ...             await channel.unary_unary("/mail.Mail/Send")(b"hello")
-        ...         except AsyncRefusedCall as refused:
-        ...             print(refused.code())
-        ...     await limits.close()
-        >>> asyncio.run(main())
+        >>> limits = AsyncRateLimitClient("memory://", [Rule("mail", "0/s", key="mail")])
+        >>> async with grpc.aio.insecure_channel("localhost:1", interceptors=limits.interceptors) as channel:
+        ...     try:
+        ...         await channel.unary_unary("/mail.Mail/Send")(b"hello")
+        ...     except AsyncRefusedCall as refused:
+        ...         print(refused.code())
         StatusCode.RESOURCE_EXHAUSTED
+        >>> await limits.close()
     """
 
     def __init__(self, refusal: enforcement.Refusal, answer: CallRefusal | None = None) -> None:

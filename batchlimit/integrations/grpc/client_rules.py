@@ -54,19 +54,13 @@ class RateLimitClientInterceptor(
     It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
 
     Args:
-        limiter: the URL of a store, or a function that makes a RateLimiter at the first call. Either is closed when the
-            process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile. A call is a `POST` whose path is its method in full. Their `charge`
-            gets a CallResponse when the call has ended.
+        limiter, rules: as of RateLimitInterceptor; `charge` gets a CallResponse when the call has ended.
         identify: a function of the `grpc.ClientCallDetails` (`method`, `timeout`, `metadata`). It returns values for
             the keys, such as {"tenant": "ann"}, or None (default None: there are none).
         wait: whether calls wait for tokens instead of being refused, until their deadline at most (default False). A
             call that cannot be admitted until then is refused at once. `future` and streams wait before they return.
         timeout: seconds that a call waits at most; only with `wait` (default None: until its deadline).
-        unidentified: what becomes of a call of which a rule cannot make the key: "refuse" (default) or "admit".
-
-    Raises:
-        ValueError, TypeError: an argument cannot work.
+        unidentified: as of RateLimitInterceptor (default "refuse").
 
     Example:
         >>> import grpc
@@ -97,20 +91,14 @@ class AsyncRateLimitClient(
     Attributes:
         interceptors: for `interceptors=` of a `grpc.aio` channel.
 
-    Raises:
-        ValueError, TypeError: an argument cannot work.
-
     Example:
-        >>> import asyncio
         >>> import grpc.aio
         >>> from batchlimit.integrations.grpc import AsyncRateLimitClient
         >>> from batchlimit.rules import Rule
-        >>> async def main() -> None:
-        ...     limits = AsyncRateLimitClient("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
-        ...     async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
-        ...         ...
-        ...     await limits.close()
-        >>> asyncio.run(main())
+        >>> limits = AsyncRateLimitClient("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
+        >>> async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
+        ...     pass
+        >>> await limits.close()
     """
 
     _kind = AsyncFront
@@ -207,16 +195,13 @@ class AsyncConcurrencyClient(_BoundedCalls[AsyncConcurrencyLimiter | AsyncKeyedC
         ValueError: `timeout` is below 0, or comes without `wait`.
 
     Example:
-        >>> import asyncio
         >>> import grpc.aio
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> from batchlimit.integrations.grpc import AsyncConcurrencyClient
-        >>> async def main() -> None:
-        ...     async with AsyncConcurrencyLimiter() as limiter:
-        ...         limits = AsyncConcurrencyClient(limiter)
-        ...         async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
-        ...             ...
-        >>> asyncio.run(main())
+        >>> async with AsyncConcurrencyLimiter() as limiter:
+        ...     limits = AsyncConcurrencyClient(limiter)
+        ...     async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
+        ...         pass
     """
 
     _kinds = ASYNC

@@ -171,15 +171,12 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
         partition, key, outcome, priority: As of ConcurrencyInterceptor, with the same defaults.
 
     Example:
-        >>> import asyncio
         >>> import grpc.aio
         >>> from batchlimit import AsyncConcurrencyLimiter, Queue
         >>> from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
-        >>> async def main() -> None:
-        ...     async with AsyncConcurrencyLimiter(queue=Queue(100)) as limiter:
-        ...         server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter)])
-        ...         await server.stop(None)
-        >>> asyncio.run(main())
+        >>> async with AsyncConcurrencyLimiter(queue=Queue(100)) as limiter:
+        ...     server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter)])
+        ...     await server.stop(None)
     """
 
     def __init__(

@@ -39,19 +39,15 @@ class RateLimitInterceptor(
     A worker thread asks the rules: the thread that takes in all calls is never held up by a store.
 
     Args:
-        limiter: the URL of a store, or a function that makes a RateLimiter at the first call. Either is closed when the
-            process ends. Or a RateLimiter with the quotas `rules.quotas`, which its owner closes.
-        rules: Rules, several Rule, or a RuleFile. Their `charge` gets a CallResponse.
+        limiter, rules: as of RateLimitMiddleware of `batchlimit.integrations.wsgi`; the `charge` of the rules gets a
+            CallResponse.
         identify: a function of the `grpc.ServicerContext`. It returns values for the keys, such as {"user": "ann"}, or
             None (default None: keys have `ip` alone). If it raises, the rules that need more than `ip` have no key.
         messages: Rules for each message that a stream of requests brings, matched by the method (default none). The
             first one that is refused ends the call.
-        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of RateLimitMiddleware of
-            `batchlimit.integrations.asgi`, with the same defaults. The header fields are trailing
-            metadata of calls that are admitted; a handler that sets trailing metadata replaces them.
-
-    Raises:
-        ValueError, TypeError: an argument cannot work.
+        headers, proxies, ipv6_prefix, unidentified, checks, enabled: as of that of `batchlimit.integrations.asgi`, with
+            the same defaults. The header fields are trailing metadata of calls that are admitted; a handler that sets
+            trailing metadata replaces them.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -114,21 +110,15 @@ class AsyncRateLimitInterceptor(
         identify: as there, or a coroutine function (default None).
         messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
-    Raises:
-        ValueError, TypeError: an argument cannot work.
-
     Example:
-        >>> import asyncio
         >>> import grpc.aio
         >>> from batchlimit.integrations.grpc import AsyncRateLimitInterceptor
         >>> from batchlimit.rules import Rule
         >>> rules = [Rule("orders", "100/s burst 200", key="orders:{ip}", match="/shop.Orders/*")]
-        >>> async def main() -> None:
-        ...     limits = AsyncRateLimitInterceptor("memory://", rules)
-        ...     server = grpc.aio.server(interceptors=[limits])
-        ...     await server.stop(None)
-        ...     await limits.close()
-        >>> asyncio.run(main())
+        >>> limits = AsyncRateLimitInterceptor("memory://", rules)
+        >>> server = grpc.aio.server(interceptors=[limits])
+        >>> await server.stop(None)
+        >>> await limits.close()
     """
 
     _kind = AsyncFront
