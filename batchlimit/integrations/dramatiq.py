@@ -6,7 +6,7 @@ from typing import Any
 from batchlimit.base.lazy import needed
 
 with needed(__name__, "dramatiq"):
-    from dramatiq.middleware import Middleware, SkipMessage
+    from dramatiq.middleware import Middleware, MiddlewareError, SkipMessage
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.task_limit import TIMES, Run, TaskLimit
@@ -48,7 +48,15 @@ class LimitedActors(Middleware):
         return {"limit_key", "limit_cost"}
 
     def before_process_message(self, broker: Any, message: Any) -> None:
-        """Enqueue the message again, if it has no token."""
+        """Enqueue the message again, if it has no token; a mistake in its key or its cost fails it."""
+        try:
+            self._charge(broker, message)
+        except MiddlewareError:
+            raise
+        except Exception as error:  # dramatiq would only log it, and process the message without a limit
+            raise MiddlewareError(f"{message.actor_name} cannot be limited: {error}") from error
+
+    def _charge(self, broker: Any, message: Any) -> None:
         actor = broker.get_actor(message.actor_name)
         if (key := actor.options.get("limit_key")) is None:
             return

@@ -1,7 +1,8 @@
 """A worker of RQ whose jobs share one limit over the whole fleet: it decides before it forks."""
 
+import functools
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from batchlimit.base.lazy import needed
 
@@ -36,11 +37,14 @@ class LimitedWorker(Worker):
     limit_longest: ClassVar[float] = 600.0
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Run a job, or schedule it for later."""
+        """Run a job, or schedule it for later; one whose key or cost cannot be fails as it runs."""
         times, seconds = int(job.meta.get(TIMES, 0)), 0.0
-        if (key := job.meta.get("limit_key")) is not None:
-            limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
-            seconds = limit.wait(Run(str(job.func_name), lambda: None, (), {}, times))
+        try:
+            if (key := job.meta.get("limit_key")) is not None:
+                limit = TaskLimit(self.limiter, lambda: key, int(job.meta.get("limit_cost", 1)), self.limit_longest)
+                seconds = limit.wait(Run(str(job.func_name), lambda: None, (), {}, times))
+        except (TypeError, ValueError) as error:  # a worker in whose own process anything raises quits
+            job.perform = functools.partial(_fail, error)  # type: ignore[method-assign]
         if seconds:
             job.meta[TIMES] = times + 1
             with self.connection.pipeline() as pipeline:
@@ -50,3 +54,7 @@ class LimitedWorker(Worker):
             self.log.info("no token for %s: back in %.3f s", job.id, seconds)
         else:
             super().execute_job(job, queue)
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise error

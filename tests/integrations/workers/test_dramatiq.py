@@ -7,7 +7,7 @@ from typing import Any
 import dramatiq
 import pytest
 from dramatiq.brokers.redis import RedisBroker
-from dramatiq.results import Results
+from dramatiq.results import ResultFailure, Results
 from dramatiq.results.backends import RedisBackend
 
 from batchlimit import RateLimiter
@@ -67,6 +67,24 @@ def test_each_message_is_processed_once_and_none_of_its_retries_is_used_up(
     assert limiter.statistics().admitted == 30
     assert max(options.get(TIMES, 0) for _, options in ran) > 0
     assert {options.get("retries", 0) for _, options in ran} == {0}
+
+
+def test_a_message_that_cannot_be_limited_fails_and_does_not_run(broker: RedisBroker) -> None:
+    ran: list[str] = []
+
+    @dramatiq.actor(broker=broker, limit_key="mail:{nobody}", max_retries=0, store_results=True)
+    def odd(to: str) -> None:
+        ran.append(to)
+
+    @dramatiq.actor(broker=broker, limit_key="mail:{to}", limit_cost=99, max_retries=0, store_results=True)
+    def dear(to: str) -> None:
+        ran.append(to)
+
+    with working(broker):
+        for message in (odd.send(to="ann"), dear.send(to="ann")):
+            with pytest.raises(ResultFailure, match="cannot be limited"):
+                message.get_result(backend=broker.get_results_backend(), block=True, timeout=60_000)
+    assert ran == []
 
 
 def test_an_actor_without_a_key_is_not_limited(broker: RedisBroker, limiter: RateLimiter) -> None:

@@ -33,3 +33,17 @@ def test_each_job_runs_once_and_none_of_its_retries_is_used_up(tmp_path: Path) -
     assert sorted(int(number) for number, _, _ in rows) == list(range(15))
     assert max(int(times) for _, times, _ in rows) > 0
     assert {left for *_, left in rows} == {"2"}
+
+
+def test_a_job_that_cannot_be_limited_fails_and_its_worker_goes_on(tmp_path: Path) -> None:
+    wrong: list[dict[str, object]] = [{"limit_key": 7}, {"limit_key": "mail:ann", "limit_cost": 99}]
+    with (
+        redis_server(any_binary()) as store,
+        redis.Redis.from_url(store) as client,
+        processes([worker(store)], tmp_path, STORE=store),
+    ):
+        queue = rq.Queue(connection=client)
+        jobs = [queue.enqueue(f"{APP}.mail", 0, meta=meta) for meta in [*wrong, {"limit_key": "mail:ann"}]]
+        await_fact(lambda: jobs[-1].get_status(refresh=True) == "finished", "the worker goes on")
+        assert [job.get_status(refresh=True) for job in jobs] == ["failed", "failed", "finished"]
+        assert "99 tokens never fit" in (jobs[1].latest_result().exc_string or "")  # type: ignore[union-attr]
