@@ -38,18 +38,14 @@ class AsyncDrain:
                 await home.finish(closing)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._return(entries)
-
-    async def _return(self, entries: Sequence[KeyEntry]) -> None:
-        """Return the tokens of each key; what goes wrong at one is no reason to keep the others'."""
-        for first in range(0, len(entries), _AT_ONCE):
-            some = entries[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
-            for entry, outcome in zip(some, outcomes, strict=True):
-                if isinstance(outcome, Exception):
-                    message = "tokens of %s were not given back; the others are"
-                    log_event("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
-                    self.wrong = self.wrong or outcome
+                for first in range(0, len(entries), _AT_ONCE):
+                    some = entries[first : first + _AT_ONCE]
+                    outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
+                    for entry, outcome in zip(some, outcomes, strict=True):
+                        if isinstance(outcome, Exception):  # which is no reason to keep the others'
+                            message = "tokens of %s were not given back; the others are"
+                            log_event("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
+                            self.wrong = self.wrong or outcome
 
 
 async def _return_tokens(entry: KeyEntry) -> None:

@@ -83,11 +83,12 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
         max(level, min(each.burst - outstanding, level + each.rate * (instant - time) / _SECOND))
         for each, level in zip(quota.bandwidths, map(float, fields["level"].split()), strict=True)
     )
-    holders = [
-        _holder(name.removeprefix("instance:"), text, instant)
-        for name, text in fields.items()
-        if name.startswith("instance:")
-    ]
+    holders = list[Leaseholder]()
+    for name, text in fields.items():
+        if name.startswith("instance:"):
+            held, seen, lasting, _granted, _seq, weight, *_ = map(int, text.split())
+            lease, asked = max(0, seen + lasting - instant) / _SECOND, (instant - seen) / _SECOND
+            holders.append(Leaseholder(name.removeprefix("instance:"), held, lease, asked, weight))
     edition, revision = map(int, fields.get("rank", "0 0").split())
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
     used, refused, shadow = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]
@@ -107,9 +108,3 @@ def counted(text: str | None) -> int:
         return int(float(text or 0))
     except (ValueError, OverflowError):
         return 0
-
-
-def _holder(name: str, text: str, instant: int) -> Leaseholder:
-    held, seen, lasting, _granted, _seq, weight, *_ = map(int, text.split())
-    lease = max(0, seen + lasting - instant) / _SECOND
-    return Leaseholder(name, held, lease, (instant - seen) / _SECOND, weight)

@@ -7,12 +7,11 @@ from typing import Generic, Protocol, TypeVar
 from batchlimit.keyspace.census import Census, Counted, Tallies
 from batchlimit.keyspace.kept_keys import ClockCache, DormantKeys, Evictable
 from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import names_of, place_of, stored
+from batchlimit.quota.key import names_of, place_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.options import Instance, NoRules, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
@@ -60,12 +59,8 @@ class Keyspace(Generic[E]):
         `make` makes the entry of a stored key around a reservoir; `left` is called with each that was let go of.
         """
         self._entries, self._options, self._clock = entries, options, clock
-        self._instance, self._make, self._left = (
-            Instance(instance, itertools.count(1), code.rank.since, rules=rules),
-            make,
-            left,
-        )
-        self._code = code
+        self._make, self._left, self._code = make, left, code
+        self._instance = Instance(instance, itertools.count(1), code.rank.since, rules=rules)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self._dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
@@ -93,7 +88,19 @@ class Keyspace(Generic[E]):
             if not entry.reservoir.state.is_retired:
                 return entry
             self.let_go(entry)
-        entry = self._make(name, self._reservoir(key, quota, self._clock(), self._dormant.take(place)))
+        code, snapshot = self._code, self._dormant.take(place)
+        reservoir = Reservoir(
+            KeyRule(quota, code.mode(key)),
+            self._instance,
+            self._options,
+            self._clock(),
+            key=name,
+            policy=code.policy(key),
+            snapshot=snapshot,
+            rank=code.rank,
+        )
+        reservoir.state.waits = self._tallies.waits(quota)
+        entry = self._make(name, reservoir)
         self._dormant.make_room(len(self._entries))
         self._cache.enter(entry, self.evict)
         self._tallies.enter(entry)
@@ -193,12 +200,3 @@ class Keyspace(Generic[E]):
             durations=health.durations,
             policies=census.policies,
         )
-
-    def _reservoir(self, key: str, quota: Quota, now: float, snapshot: KeySnapshot | None) -> Reservoir:
-        """Return a new one for a key, with nothing in it; `snapshot` is what there is of one before."""
-        code, policy, rank = KeyRule(quota, self._code.mode(key)), self._code.policy(key), self._code.rank
-        made = Reservoir(
-            code, self._instance, self._options, now, key=stored(key), policy=policy, snapshot=snapshot, rank=rank
-        )
-        made.state.waits = self._tallies.waits(quota)
-        return made

@@ -83,7 +83,11 @@ class Lifecycle:
         if state.queue.first is not None or self._prefetch.wants_refill:
             return requests.ask(now, state.queue.first)
         if state.lease.held == 0:
-            state.is_retired, self.snapshot = True, self._snapshot(now)
+            snapshot = None
+            if now < state.used + self._idle_after:  # later nothing of it is to be known
+                known = min(requests.last_target, LARGEST_BURST), *state.view.known()
+                snapshot = KeySnapshot(state.used, state.demand.rate, state.demand.at, *known)
+            state.is_retired, self.snapshot = True, snapshot
             return None
         return self.drain() if state.is_untouched else requests.renew(now)
 
@@ -182,11 +186,3 @@ class Lifecycle:
             self._state.lease.void_before = LONG_AGO
             self._state.denials = NO_DENIALS
             self._state.queue.wake_leader()
-
-    def _snapshot(self, now: float) -> KeySnapshot | None:
-        """Return what is to be known when the key is asked for again; None once that is nothing any more."""
-        state = self._state
-        if now >= state.used + self._idle_after:
-            return None
-        last_want = min(self._requests.last_target, LARGEST_BURST)
-        return KeySnapshot(state.used, state.demand.rate, state.demand.at, last_want, *state.view.known())

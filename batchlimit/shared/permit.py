@@ -166,20 +166,8 @@ class AsyncSharedPermit(BaseSharedPermit):
             await self._entered()
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
-        if self._may_cancel:
-            self._arm()
-        return self
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if self._watch is not None:
-            self._watch.remove(self)
-        self.release()
-        if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
-            others = self._task.uncancel() > self._cancels
-            if isinstance(error, asyncio.CancelledError) and not others:
-                raise PermitLost(self.key, self.token) from error
-
-    def _arm(self) -> None:
+        if not self._may_cancel:
+            return self
         self._task, loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancels = self._task.cancelling() if self._task else 0
         place = self._held
@@ -190,7 +178,17 @@ class AsyncSharedPermit(BaseSharedPermit):
         watch.add(self)
         place.holder = ref(self)
         if place.is_lost(self._engine.clock()):
-            watch.loop.call_soon(self.look)  # the block may end before a running task hears
+            loop.call_soon(self.look)  # the block may end before a running task hears
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._watch is not None:
+            self._watch.remove(self)
+        self.release()
+        if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
+            others = self._task.uncancel() > self._cancels
+            if isinstance(error, asyncio.CancelledError) and not others:
+                raise PermitLost(self.key, self.token) from error
 
     def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""

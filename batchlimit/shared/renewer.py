@@ -261,19 +261,16 @@ class LeaseRenewer:
         return woken
 
     def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[SlotWaiter]:
+        """Note that an ask failed: while the store is away, the policy says how many permits may be under way here."""
+        policy = self._policy_of(slots.key)
         with self.holdings.lock:
-            now = self._clock()
-            woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), self._admits(slots))
+            now, admits = self._clock(), math.inf if policy.kind == "open" else 0
+            instances = max(slots.reply.instances if slots.reply else 0, policy.instances or 0)
+            if policy.kind == "local" and instances:
+                admits = slots.limit // instances
+            woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), admits)
             self.holdings.note(slots, now)
         return woken
-
-    def _admits(self, slots: LocalSlots) -> float:
-        """Return how many permits of a key may be under way here while the store is away."""
-        policy = self._policy_of(slots.key)
-        if policy.kind != "local":
-            return math.inf if policy.kind == "open" else 0
-        instances = max(slots.reply.instances if slots.reply else 0, policy.instances or 0)
-        return slots.limit // instances if instances else 0
 
 
 _living: "weakref.WeakSet[LeaseRenewer]" = weakref.WeakSet()

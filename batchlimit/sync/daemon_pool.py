@@ -62,19 +62,15 @@ class DaemonPool:
         try:
             return _awaited(request, seconds, most, failing)
         finally:
-            if request.cancel():
-                self._forget((request, work))
+            if request.cancel():  # nobody waits for it: if all threads hang, such requests would pile up
+                with not_reentered(self._lock), contextlib.suppress(ValueError):
+                    self._queued.remove((request, work))
 
     def stop(self) -> None:
         """Let the threads end after their present work. A later caller runs its work itself."""
         with not_reentered(self._lock):
             self._stopped = True
             self._news.notify_all()
-
-    def _forget(self, request: tuple["Future[Any]", Callable[[], Any]]) -> None:
-        """Remove a request that no caller waits for: if all threads hang, such requests would pile up."""
-        with not_reentered(self._lock), contextlib.suppress(ValueError):
-            self._queued.remove(request)
 
     def _find_thread(self) -> bool:
         """Requires the lock. Make sure that a thread takes one request more, now or soon; False if none can."""

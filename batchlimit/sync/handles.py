@@ -57,7 +57,10 @@ class KeyHandle:
                 if self._clock() < entry.tokens.denied_until:
                     entry.tokens.refused += 1
                     return False
-        return self._look_up(cost)
+        admitted = self._limiter.try_acquire(self.key, cost)
+        if self._limiter._clock is self._clock:  # else a test has put the limiter into another time
+            self._entry = self._limiter._entries.get(self._place)
+        return admitted
 
     def acquire(self, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
         """Wait until the call is admitted."""
@@ -88,12 +91,6 @@ class KeyHandle:
     ) -> Reservation:
         """Charge an estimate now, and settle later what it really was."""
         return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)
-
-    def _look_up(self, cost: int) -> bool:
-        admitted = self._limiter.try_acquire(self.key, cost)
-        if self._limiter._clock is self._clock:  # else a test has put the limiter into another time
-            self._entry = self._limiter._entries.get(self._place)
-        return admitted
 
 
 class Limit:

@@ -23,20 +23,16 @@ from batchlimit.sync.guarded_store import GuardedStore
 class Sender:
     """The thread that sends one request of a key; NO_SENDER while none is in flight."""
 
-    __slots__ = ("_thread", "request")
+    __slots__ = ("request", "thread")
 
     def __init__(self, request: object) -> None:
         """This thread sends it."""
         self.request = request
-        self._thread = 0 if request is None else get_ident()
-
-    def hand_over(self) -> None:
-        """Let another thread send the request."""
-        self._thread = 0
+        self.thread = 0 if request is None else get_ident()  # 0: another one will
 
     def sends(self, in_flight: object) -> bool:
         """Whether this very thread sends it: then a handler that interrupted the sending would wait for ever."""
-        return self._thread == get_ident() and in_flight is self.request is not None
+        return self.thread == get_ident() and in_flight is self.request is not None
 
 
 NO_SENDER = Sender(None)

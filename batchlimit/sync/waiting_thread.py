@@ -180,7 +180,7 @@ class WaitingCoroutine:
     async def _fetch(self, fetch: Fetch) -> None:
         """Ask in a thread, which reports whether or not the task still waits for it."""
         self._waiter.request = None  # the thread's own from here on: the caller may leave
-        self._entry.sender.hand_over()
+        self._entry.sender.thread = 0
         try:
             asking = _threads.submit(key_entry.fetch, self._entry, fetch)
         except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
