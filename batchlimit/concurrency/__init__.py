@@ -1,7 +1,6 @@
 """The adaptive concurrency limiter: how many calls may be under way at once.
 
-ConcurrencyLimiter, AsyncConcurrencyLimiter, Partitions and Queue are names of batchlimit itself. An argument of the
-wrong type raises TypeError where it is given, one out of its range ValueError.
+ConcurrencyLimiter, AsyncConcurrencyLimiter, Partitions and Queue are names of batchlimit itself.
 
 Theory of operation
 -------------------

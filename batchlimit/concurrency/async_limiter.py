@@ -161,6 +161,7 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
             same defaults.
 
     Raises:
+        TypeError: An argument is of the wrong type.
         ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
 
     Example:

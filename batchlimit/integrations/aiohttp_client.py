@@ -37,6 +37,9 @@ class LimitedClient:
         limiter: an AsyncRateLimiter, which its owner closes.
         key, terms: as of LimitedTransport.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import aiohttp
         >>> from batchlimit import AsyncRateLimiter

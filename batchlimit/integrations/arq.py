@@ -37,6 +37,9 @@ def limited(
     Returns:
         The decorator.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> limiter = AsyncRateLimiter.from_url("memory://", {"mail:*": "100/s", "*": "10/s"})
         >>> @limited(limiter, "mail:{to}")

@@ -52,6 +52,9 @@ def limit_client(
         limiter: a RateLimiter, which its owner closes.
         key, terms: as of LimitedTransport.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import botocore.session
         >>> from batchlimit import RateLimiter

@@ -25,6 +25,9 @@ class LimitedActors(Middleware):
         limiter: a RateLimiter, which its owner closes.
         longest: seconds that a message is sent away for at most (default 600).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import dramatiq
         >>> from dramatiq.brokers.stub import StubBroker

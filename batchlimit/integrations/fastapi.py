@@ -54,6 +54,9 @@ def add_rate_limits(
     Returns:
         The middleware, for its `statistics()`.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from fastapi import Depends, FastAPI
         >>> from fastapi.testclient import TestClient
@@ -100,6 +103,9 @@ def limited(
 
     Returns:
         The dependency. It raises RefusedRequest or RefusedWebSocket; as a decorator, TypeError.
+
+    Raises:
+        RulesError: an argument cannot work.
 
     Example:
         >>> from fastapi import Depends, Header

@@ -118,6 +118,9 @@ class Limits(Extension[Flask, LimiterSource]):
             (default False). One that a view answers is always limited.
         headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from flask import Flask
         >>> from batchlimit.rules import Rule

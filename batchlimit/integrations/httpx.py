@@ -81,6 +81,9 @@ class LimitedTransport(_Limited[RateLimiter], _Base):  # type: ignore[misc]  # a
             the fleet; their owner closes them (default None: no limit).
         priority: of a request among those that wait, from 1 (default) to 100; or a function of the request.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import httpx
         >>> from batchlimit import RateLimiter
@@ -119,6 +122,9 @@ class AsyncLimitedTransport(_Limited[AsyncRateLimiter], _Base):  # type: ignore[
         limiter: an AsyncRateLimiter, which its owner closes.
         key, terms: as of LimitedTransport.
         transport: what sends the requests (default None: an `AsyncHTTPTransport()` of their library).
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
     Example:
         >>> import httpx2

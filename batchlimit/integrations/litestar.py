@@ -61,6 +61,9 @@ def add_rate_limits(
     Returns:
         The middleware, for its `statistics()`.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from litestar import Litestar, get
         >>> from litestar.testing import TestClient
@@ -107,6 +110,9 @@ def limited(
 
     Returns:
         The guard.
+
+    Raises:
+        RulesError: an argument cannot work.
 
     Example:
         >>> from litestar import get

@@ -42,6 +42,9 @@ class NiquestsAdapter(LimitedSender[RateLimiter], HTTPAdapter):  # type: ignore[
         key: as of LimitedTransport.
         options: those of LimitedTransport, and those of HTTPAdapter, such as `pool_maxsize`.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import niquests
         >>> from batchlimit import RateLimiter
@@ -68,6 +71,9 @@ class AsyncNiquestsAdapter(LimitedSender[AsyncRateLimiter], AsyncHTTPAdapter):  
         limiter: an AsyncRateLimiter, which its owner closes.
         key: as of LimitedTransport.
         options: those of LimitedTransport, and those of AsyncHTTPAdapter, such as `pool_maxsize`.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
     Example:
         >>> import niquests

@@ -50,6 +50,9 @@ class LimitedJobs:
         cost: whole tokens of each job (default 1).
         longest: seconds that a job is put off for at most (default 600).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> limiter = AsyncRateLimiter.from_url("memory://", {"mail:*": "100/s burst 500", "*": "10/s"})
         >>> limits = LimitedJobs(limiter, {"shop.mail": "mail:{to}"})  # app.run_worker(worker_middleware=[limits])

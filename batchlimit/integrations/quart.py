@@ -144,6 +144,9 @@ def limited(
     Returns:
         The decorator. What it decorates raises Rejected.
 
+    Raises:
+        RulesError: an argument cannot work.
+
     Example:
         >>> from quart import Quart
         >>> app = Quart("shop")
@@ -182,6 +185,9 @@ def limit_blueprint(
     Args:
         blueprint: the blueprint.
         key, cost, charge, identify: as for `limited`.
+
+    Raises:
+        RulesError: an argument cannot work.
 
     Example:
         >>> from quart import Blueprint

@@ -36,6 +36,9 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
         key: as of LimitedTransport.
         options: those of LimitedTransport, and those of HTTPAdapter, such as `pool_maxsize`.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import requests
         >>> from batchlimit import RateLimiter

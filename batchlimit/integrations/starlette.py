@@ -81,6 +81,9 @@ def add_rate_limits(
     Returns:
         The middleware, for its `statistics()`.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from starlette.applications import Starlette
         >>> from starlette.testclient import TestClient

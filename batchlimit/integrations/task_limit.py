@@ -192,6 +192,9 @@ class TaskLimit(_Charged[RateLimiter]):
         cost: whole tokens (default 1), or a function of its arguments.
         longest: seconds that a task is sent away for at most (default 600).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> limit = TaskLimit(RateLimiter.from_url("memory://", "1/hour"), "mail:{to}")
         >>> run = Run("mail", lambda to: None, ("ann",), {}, 0)
@@ -212,6 +215,9 @@ class AsyncTaskLimit(_Charged[AsyncRateLimiter]):
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
         key, cost, longest: as of TaskLimit.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
     Example:
         >>> limit = AsyncTaskLimit(AsyncRateLimiter.from_url("memory://", "1/hour"), "mail:{to}")

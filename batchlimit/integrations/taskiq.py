@@ -29,6 +29,9 @@ class LimitedRun:
         source: where tasks wait that are put off; `taskiq scheduler` sends them (default None: the broker itself delays
             what has the label `delay`, as that for RabbitMQ does).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from taskiq import InMemoryBroker
         >>> broker = InMemoryBroker()

@@ -66,6 +66,9 @@ class Quota:
         Returns:
             The quota.
 
+        Raises:
+            ValueError, TypeError: an argument cannot work.
+
         Example:
             >>> str(Quota.per_second(100, burst=200))
             '100/s burst 200'
@@ -123,6 +126,9 @@ class Quota:
 
         Returns:
             The quota: a rate and a burst.
+
+        Raises:
+            ValueError, TypeError: an argument cannot work.
 
         Example:
             >>> quota = Quota.within(100, per=60)

@@ -34,6 +34,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             (default None: never). What ends calls of one key is for `Keyed`.
 
     Raises:
+        TypeError: An argument is of the wrong type.
         ValueError: There are no limits, a limit is below 1, a number is out of its range, or `shedding` or a `Gitaly`
             has no watchers.
 

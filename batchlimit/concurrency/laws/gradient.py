@@ -51,6 +51,10 @@ class Gradient(EstimatingLaw):
         jitter: Returns a number in [0, 1) at first and at each probe. A random one keeps processes from probing in step
             (default: always 0.5, since a law draws no random numbers).
 
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
     Example:
         >>> from batchlimit.concurrency import Sample
         >>> from batchlimit.laws import Gradient
@@ -153,6 +157,10 @@ class Gradient2(EstimatingLaw):
         long_window: How many samples the long average is about (default 600).
         warmup: How many samples it is the plain mean of at first (default 10).
         tolerance: How many times as long as usual calls may take (at least 1, default 1.5).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample

@@ -44,6 +44,10 @@ class Periodic(WrappingLaw):
         statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
         last: How many calls the statistic is about (default 1000).
 
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
     Example:
         >>> from batchlimit import ConcurrencyLimiter
         >>> from batchlimit.laws import AIMD, Periodic
@@ -94,6 +98,10 @@ class Tumbling(WrappingLaw):
         calls: How many calls fill a window (at least 1, default 100).
         every: After how long a window ends that was not filled (seconds; None, the default: not before it is full).
         statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter

@@ -13,6 +13,10 @@ class Fixed(CountingLaw):
     Args:
         limit: How many calls may be under way (whole number, at least 1).
 
+    Raises:
+        TypeError: `limit` is no whole number.
+        ValueError: `limit` is below 1.
+
     Example:
         >>> from batchlimit import ConcurrencyLimiter
         >>> from batchlimit.laws import Fixed
@@ -40,6 +44,9 @@ class Settable(Fixed):
     Args:
         limit: How many calls may be under way at first (whole number, at least 1).
 
+    Raises:
+        TypeError, ValueError: As Fixed.
+
     Example:
         >>> from batchlimit import ConcurrencyLimiter
         >>> from batchlimit.laws import Settable
@@ -61,6 +68,9 @@ class Settable(Fixed):
 
         Args:
             limit: How many calls may be under way (whole number, at least 1).
+
+        Raises:
+            TypeError, ValueError: As Fixed.
         """
         self._limit = setting.whole("a limit (calls)", limit, most=math.inf)
         for changed in self._listeners:
@@ -91,6 +101,10 @@ class AIMD(CountingLaw):
         maximum: The largest limit (calls, default 200).
         backoff_ratio: What a drop leaves of the limit (from 0.5 to below 1, default 0.9).
         timeout: How long a call may take (seconds, default 1.0).
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample
@@ -140,6 +154,10 @@ class Gitaly(CountingLaw):
         minimum: The least limit (calls, default 5).
         maximum: The largest limit (calls, default 100).
         factor: What a reason to back off leaves of the limit, rounded down (above 0, below 1, default 0.5).
+
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
 
     Example:
         >>> from batchlimit.laws import Gitaly

@@ -52,6 +52,10 @@ class Vegas(EstimatingLaw):
         jitter: Returns a number in [0.5, 1) at first and after each probe. A random one keeps processes from probing in
             step (default: always 0.75, since a law draws no random numbers).
 
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+
     Example:
         >>> from batchlimit.concurrency import Sample
         >>> from batchlimit.laws import Vegas

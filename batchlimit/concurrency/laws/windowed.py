@@ -113,6 +113,10 @@ class PercentileWindow:
         part: Which part of the calls took no longer (above 0, below 1; 0.5: the median).
         capacity: How many calls fit.
 
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
     Example:
         >>> from batchlimit.laws import Gradient2, PercentileWindow, Windowed
         >>> Windowed(Gradient2(), window=PercentileWindow(0.9, capacity=1000)).limit
@@ -174,6 +178,7 @@ class Windowed(WrappingLaw):
         min_rtt: Shorter calls are left out, dropped ones too (seconds, default 100e-6).
 
     Raises:
+        TypeError: An argument is no number.
         ValueError: An argument is out of its range, or the window holds fewer than `window_size` and would never count.
 
     Example:

@@ -53,6 +53,8 @@ class ThrottlingWatcher:
         group, root, proc: As of MemoryWatcher, with the same defaults.
 
     Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range.
         WatcherUnavailable: There is no such group, or it counts no periods: on macOS, or without the cpu controller.
 
     Example:
@@ -170,6 +172,7 @@ class ProcessorWatcher:
 
     Raises:
         TypeError: A share is no number, or `group` no str.
+        ValueError: A share is out of its range.
         WatcherUnavailable: There is no such group, or it does not tell what it uses; or the machine does not: on macOS.
 
     Example:

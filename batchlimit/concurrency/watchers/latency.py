@@ -24,6 +24,10 @@ class LatencyWatcher:
         target: How long calls may take (seconds, default 0.5).
         percentile: Which share of the calls has to keep the target (above 0, at most 1, default 0.95).
 
+    Raises:
+        TypeError: An argument is no number.
+        ValueError: An argument is out of its range.
+
     Example:
         >>> from batchlimit.watchers import LatencyWatcher
         >>> watcher = LatencyWatcher(target=0.5)

@@ -36,6 +36,7 @@ class PressureWatcher:
         clock: Returns seconds (default `time.monotonic`).
 
     Raises:
+        TypeError: A share is no number.
         ValueError: A share is out of its range, or there is no such resource or kind.
         WatcherUnavailable: There is no such group, or no such file can be read: on macOS, or with PSI off.
 
@@ -178,6 +179,8 @@ class MemoryWatcher:
         proc: Where processes are (default /proc).
 
     Raises:
+        TypeError: A share is no number.
+        ValueError: A share is out of its range.
         WatcherUnavailable: There is no such group, or it has no limit; or neither control groups nor the machine tell
             their use: on macOS, for one.
 

@@ -137,6 +137,9 @@ class Threshold:
         high: From this value on it is exceeded (above 0).
         low: Below this value it is exceeded no longer (above 0, at most `high`; None, the default: `high`).
 
+    Raises:
+        ValueError: A value is out of its range.
+
     Example:
         >>> from batchlimit.watchers import Threshold
         >>> threshold = Threshold(0.9, low=0.8)

@@ -37,6 +37,9 @@ class Limits:
             a handler of yours answers is always limited.
         messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from aiohttp import web
         >>> from batchlimit.rules import Rule
@@ -147,6 +150,9 @@ def limited(
 
     Returns:
         The decorator.
+
+    Raises:
+        RulesError: an argument cannot work.
         TypeError: what is decorated is a class; decorate its methods.
 
     Example:

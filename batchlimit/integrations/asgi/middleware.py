@@ -170,6 +170,9 @@ class RateLimitMiddleware:
         charges_late: whether a CORS preflight is charged by `route.charge_preflight` alone, behind all that may answer
             it: for integrations of frameworks (default False).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import httpx
         >>> from batchlimit.rules import Rule

@@ -135,6 +135,9 @@ class RouteLimitMiddleware:
         identify: a function of the scope, which may be asynchronous. It returns values for the key, before those of
             the request (default None: those of the request and the path parameters of the route).
 
+    Raises:
+        RulesError: an argument cannot work.
+
     Example:
         >>> import httpx
         >>> from batchlimit.integrations.asgi import RateLimitMiddleware

@@ -131,6 +131,9 @@ def limited(
     Returns:
         The decorator. A key that no rule has is an error of `manage.py check`; at a request, a 503.
 
+    Raises:
+        RulesError: an argument cannot work.
+
     Example:
         >>> @limited("search:{user}", cost=2)
         ... def search(request):

@@ -38,6 +38,9 @@ def throttle(
 
     Returns:
         The class. REST framework answers a refusal 429 with `Retry-After`; the middleware adds the other fields.
+    Raises:
+        RulesError: an argument cannot work.
+
     """
     limit = limit_for_route(key, cost, charge, "throttle_classes = [throttle(...)]")
     asked.append(limit)

@@ -29,6 +29,9 @@ class Enforcer(Enforcement["RateLimiter"]):
         clock: returns seconds (default `time.monotonic`).
         own: returns a limiter that nobody else exports, if there is one now (default None: there is none).
 
+    Raises:
+        ValueError: an argument cannot work.
+
     Example:
         >>> from batchlimit import RateLimiter
         >>> from batchlimit.rules import Request, Rule, Rules

@@ -172,6 +172,13 @@ class RouteLimit(_Limit):
             and then from the path parameters of the route.
         cost: tokens of a request, or a function of the `rules.Request` (default None: the cost of the rule).
         charge: a function of the response, or statuses such as [401, "5xx"] (default None: the `charge` of the rule).
+
+    Raises:
+        RulesError: an argument cannot work.
+
+    Example:
+        >>> RouteLimit("search:{user}", cost=2).key
+        'search:{user}'
     """
 
     __slots__ = ()  # a tuple, for its hash: each request of the route is looked up by this

@@ -45,6 +45,9 @@ class RateLimitMiddleware:
     Attributes:
         front: the Front, which holds the rules against requests.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from batchlimit.rules import Rule
         >>> def app(environ, start_response):

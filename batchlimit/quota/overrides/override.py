@@ -93,6 +93,9 @@ class Override:
         on_failure: while the store is away (default None: as the code says).
         covered: what counts under this name once it has ended: an override without an end (default None: nothing).
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from batchlimit import Quota
         >>> from batchlimit.quota.overrides.override import Override
