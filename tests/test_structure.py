@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_498,
+    "lines": 49_730,
     "functions": 3_713,
     "files": 315,
     "classes of one name": 10,

@@ -108,6 +108,11 @@ class Admin(Closing, Unique):
         Raises:
             StoreUnavailable: the store does not answer.
             ValueError: what stands there was damaged, or written by a later version.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> len(Admin(MemoryStore()).overrides())
+            0
         """
         return self._ledger.look()[0]
 
@@ -236,6 +241,11 @@ class Admin(Closing, Unique):
 
         Raises:
             StoreUnavailable, RulesChanged, ValueError, TypeError: as for `set`.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).unset("search:ann")
+            ()
         """
         before = self._ledger.make(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
         return tuple(name for name in map(check_name, names) if name in before.by_name)
@@ -245,6 +255,11 @@ class Admin(Closing, Unique):
 
         Raises:
             StoreUnavailable: the store does not answer.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).clock() > 1_700_000_000
+            True
         """
         return self._ledger.look()[1]
 
@@ -259,6 +274,11 @@ class Admin(Closing, Unique):
 
         Raises:
             StoreUnavailable: the store does not answer.
+
+        Example:
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).history()
+            []
         """
         return self._ledger.rules.log(limit)
 

@@ -49,6 +49,14 @@ class Buckets:
         Raises:
             StoreUnavailable: the store does not answer, or what lies there is no bucket.
             TypeError: the store is another one.
+
+        Example:
+            >>> from batchlimit.admin import Admin
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).buckets.get("ann")
+            Traceback (most recent call last):
+            ...
+            TypeError: a MemoryStore shows no buckets; use a redis.Redis client or a URL
         """
         if not isinstance(self._store, RedisStore):
             raise TypeError(f"a {type(self._store).__name__} shows no buckets; use a redis.Redis client or a URL")
@@ -101,6 +109,12 @@ class Buckets:
 
         Raises:
             StoreUnavailable, ValueError, TypeError: as for `refill`.
+
+        Example:
+            >>> from batchlimit.admin import Admin
+            >>> from batchlimit.stores import MemoryStore
+            >>> Admin(MemoryStore()).buckets.clear("ann") is None
+            True
         """
         return self._reset(key, why, forget=True)
 

@@ -32,6 +32,10 @@ class RuleCounts:
         store_away: the ones that it could not decide, since the store was away: `on_failure` refused or admitted them.
         settled: the ones whose charge the response changed.
         faults: how often the limiter, or a function of the application, raised for a request of this rule.
+
+    Example:
+        >>> RuleCounts(matched=3, acquired=2, refused=1).refused
+        1
     """
 
     matched: int = 0
@@ -56,6 +60,10 @@ class EnforcementStatistics:
             meant (default: nothing).
         limiter: the limiter, if the front made it from a URL: metrics are of both (default None).
         exempt: of the requests, the ones that no rule is for (default 0).
+
+    Example:
+        >>> EnforcementStatistics(3, 1, {"login": RuleCounts(matched=2)}).rules["login"].matched
+        2
     """
 
     requests: int

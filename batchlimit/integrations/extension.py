@@ -28,6 +28,11 @@ class Rejected(HTTPException):
 
     Attributes:
         refusal: the Refusal: `status`, `rules`, `key`, `retry_after`, `error`.
+
+    Example:
+        >>> from batchlimit.integrations.enforcement import Refusal
+        >>> rejected(Refusal(429, ("login",), None, 1.0, [], b"")).code
+        429
     """
 
     def __init__(self, refusal: Refusal, fields: Iterable[Header] = ()) -> None:

@@ -252,6 +252,10 @@ def name_operations(app: Quart) -> None:
 
     Args:
         app: the application.
+
+    Example:
+        >>> from quart import Quart
+        >>> name_operations(Quart("shop"))
     """
 
     async def name() -> None:

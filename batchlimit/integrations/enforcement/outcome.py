@@ -34,6 +34,10 @@ class Response:
         error: what the application raised, or asyncio.CancelledError (default None).
         complete: whether the body was sent to its end (default True).
         sent: bytes of the body that were sent (default 0).
+
+    Example:
+        >>> Response(401).status
+        401
     """
 
     status: int

@@ -68,6 +68,9 @@ class ByMethod(_Interceptors[ConcurrencyLimiter, grpc.ServerInterceptor], grpc.S
             server, or None: such calls pass. A call goes by the first entry that names it: its method in full
             (`/package.Service/Method`), then the patterns in their order, then "*". A call that no entry names passes.
 
+    Raises:
+        TypeError: An entry is none of these.
+
     Example:
         >>> from batchlimit import ConcurrencyLimiter
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
@@ -86,6 +89,9 @@ class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterc
     Args:
         interceptors: A dict from methods and glob patterns to an AsyncConcurrencyLimiter, an interceptor of a server on
             asyncio, or None.
+
+    Raises:
+        TypeError: An entry is none of these.
 
     Example:
         >>> from batchlimit import AsyncConcurrencyLimiter

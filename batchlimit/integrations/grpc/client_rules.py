@@ -62,6 +62,9 @@ class RateLimitClientInterceptor(
         timeout: seconds that a call waits at most; only with `wait` (default None: until its deadline).
         unidentified: as of RateLimitInterceptor (default "refuse").
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> import grpc
         >>> from batchlimit.integrations.grpc import RateLimitClientInterceptor
@@ -90,6 +93,9 @@ class AsyncRateLimitClient(
 
     Attributes:
         interceptors: for `interceptors=` of a `grpc.aio` channel.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
     Example:
         >>> import grpc.aio

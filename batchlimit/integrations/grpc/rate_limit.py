@@ -49,6 +49,9 @@ class RateLimitInterceptor(
             the same defaults. The header fields are trailing metadata of calls that are admitted; a handler that sets
             trailing metadata replaces them.
 
+    Raises:
+        ValueError, TypeError: an argument cannot work.
+
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
         >>> import grpc
@@ -109,6 +112,9 @@ class AsyncRateLimitInterceptor(
         rules: as there; their `cost` and `charge` may be coroutine functions.
         identify: as there, or a coroutine function (default None).
         messages, headers, proxies, ipv6_prefix, unidentified, checks, enabled: as there, with the same defaults.
+
+    Raises:
+        ValueError, TypeError: an argument cannot work.
 
     Example:
         >>> import grpc.aio
