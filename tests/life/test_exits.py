@@ -5,7 +5,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.stores import RedisStore
 from tests.servers import Server
-from tests.sync.stage import KEY, process
+from tests.sync.stage import KEY, process, said
 
 PAUSED = """
 import redis
@@ -60,9 +60,7 @@ def test_a_process_ends_sooner_than_an_ask_that_is_more_patient(private: Server,
         pass
     say("ends")
     """
-    with process(program, private.url, prefix) as other:
-        assert other.hear() == "ends"
-        assert other.end() == 0
+    assert said(program, private.url, prefix) == ["ends"]
 
 
 def test_a_loop_with_an_ask_at_a_server_that_hangs_ends_by_itself(private: Server, prefix: str) -> None:

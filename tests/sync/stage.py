@@ -297,3 +297,11 @@ def process(program: str, url: str, prefix: str) -> Iterator[Process]:
             yield Process(popen)
         finally:
             popen.kill()
+
+
+def said(program: str, url: str, prefix: str) -> list[str]:
+    """Run a program to its end, which is a good one; return its lines."""
+    with process(program, url, prefix) as other:
+        lines = other.rest().splitlines()
+        assert other.end() == 0, other.errors()
+    return lines

@@ -16,7 +16,7 @@ from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, lapsed, process, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, lapsed, process, said, start, together, until
 
 HUNDRED = Quota(0.001, 100)
 
@@ -218,9 +218,7 @@ def test_tokens_that_arrive_as_the_interpreter_ends_go_back(
     asked.wait()
     say("ends")
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "ends"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["ends"]
     level = valkey_store.peek(KEY, HUNDRED)
     assert level.outstanding == 0
     assert level.level >= 99
@@ -236,9 +234,7 @@ def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: 
     store.down = True
     say("done")
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "done"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["done"]
 
 
 def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
@@ -384,11 +380,7 @@ def test_a_forked_child_begins_with_nothing_and_is_another_host(valkey: Server, 
     fork(lambda: figures())
     say(*figures())
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "49 1 True"
-        assert other.hear() == "(0, 0, False)"
-        assert other.hear() == "49 1 True"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["49 1 True", "(0, 0, False)", "49 1 True"]
 
 
 def test_a_child_that_ends_gives_nothing_of_its_parents_back(
@@ -444,9 +436,7 @@ def test_a_fork_while_every_lock_is_held_by_another_does_not_lock_the_child_out(
     fork(work)
     done.set()
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "[2, 2, 2]"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["[2, 2, 2]"]
 
 
 def test_forks_amid_busy_threads(valkey: Server, prefix: str) -> None:
@@ -518,9 +508,7 @@ def test_a_closed_limiter_stays_closed_in_the_child(valkey: Server, prefix: str)
             return "closed"
     fork(work)
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "closed"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["closed"]
 
 
 def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str) -> None:
@@ -529,9 +517,7 @@ def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str)
     assert spend(limiter) == 10
     fork(lambda: (limiter.try_acquire(KEY), limiter.try_acquire("another")))
     """
-    with process(program, valkey.url, prefix) as other:
-        assert other.hear() == "(False, True)"
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == ["(False, True)"]
 
 
 def test_a_sizer_that_fails_in_the_background_is_asked_again(
