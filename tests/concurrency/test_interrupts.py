@@ -3,7 +3,6 @@
 import gc
 import threading
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
@@ -12,24 +11,14 @@ from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, LimiterClosed, Qu
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from tests.depth import depth
+from tests.interrupts import Raise, interrupted, stop_at_random
 from tests.nodes import await_fact
-from tests.shared.test_interrupts import Raise, stop_at_random
 from tests.sync.stage import DEADLINE, start
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*never completed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-def interrupted(story: Callable[[Raise], object]) -> None:
-    """Tell a story again and again, interrupted at its first call, its second, and so on."""
-    for n in count(1):
-        interrupt = Raise(n)
-        story(interrupt)
-        if not interrupt.has_come:
-            break
-    assert n > 30
 
 
 def test_who_was_to_be_woken_by_a_call_that_was_interrupted_is_woken_all_the_same() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.mutate.changes import ROOT, Mutation
 
-_ITSELF = re.compile("settrace|setprofile|SetAsyncExc|opcodes|interrupter")
+_ITSELF = re.compile(r"settrace|setprofile|opcodes|tests\.interrupts|tests\.work|interrupter")
 _FORKS = "in_child("
 """Where a child passes nobody sees."""
 

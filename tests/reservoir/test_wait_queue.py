@@ -15,8 +15,8 @@ from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
 from tests.reservoir.entry import PATIENT, Entry
-from tests.reservoir.work import Work
 from tests.reservoir.world import Waking, figures
+from tests.work import Work
 
 TOKEN = 0.25
 """Seconds in which one is refilled: binary fractions add up exactly."""

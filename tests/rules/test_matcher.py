@@ -2,11 +2,8 @@
 
 import posixpath
 import re
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import FrameType
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +13,7 @@ from hypothesis import strategies as st
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.finder import Memory
 from batchlimit.rules.matcher import DECODINGS, readings
-from tests.opcodes import trace_opcodes
+from tests.work import Work
 
 SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])
 PATTERNS = st.builds(
@@ -136,27 +133,6 @@ def test_a_path_is_read_without_its_root_wherever_that_stands_and_with_it(path: 
     assert applied == (["login", "v1"] if path == "/login" else ["login"])
 
 
-def steps(call: Callable[[], object]) -> int:
-    """Count the lines of batchlimit that a call runs, a comprehension's too."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        if "batchlimit" not in frame.f_code.co_filename:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    trace_opcodes(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 PATHOLOGICAL = {
     "long": lambda n: "/a" * n,
     "one segment": lambda n: "/" + "a" * n,
@@ -178,8 +154,8 @@ AMBIGUOUS = [
 @pytest.mark.parametrize("path", PATHOLOGICAL)
 def test_the_steps_for_a_path_grow_with_its_length(path: str) -> None:
     rules = Rules([Rule(f"r{i}", "999/s", key="all", match=pattern) for i, pattern in enumerate(AMBIGUOUS)])
-    steps(partial(rules.matching, "GET", "/a"))  # Python 3.12 counts nothing the first time
-    short, long = (steps(partial(rules.matching, "GET", PATHOLOGICAL[path](n))) for n in (200, 2000))
+    Work().of(partial(rules.matching, "GET", "/a"))  # Python 3.12 counts nothing the first time
+    short, long = (Work().of(partial(rules.matching, "GET", PATHOLOGICAL[path](n))) for n in (200, 2000))
     assert long < 12 * short
 
 
@@ -192,7 +168,7 @@ def ambiguous(bits: int) -> Rules:
 
 
 def test_the_steps_for_ambiguous_patterns_grow_with_their_number() -> None:
-    few, many = (steps(partial(ambiguous(bits).matching, "GET", "/a" * 20)) for bits in (4, 7))
+    few, many = (Work().of(partial(ambiguous(bits).matching, "GET", "/a" * 20)) for bits in (4, 7))
     assert many < 10 * few
 
 
@@ -209,7 +185,7 @@ def test_the_steps_to_make_rules_grow_with_their_number() -> None:
     few, many = (
         [Rule(f"r{i}", "1/s", key=f"k{i}:{{ip}}", match=f"GET /things{i}/{{id}}") for i in range(n)] for n in (20, 200)
     )
-    assert steps(partial(Rules, many)) < 12 * steps(partial(Rules, few))
+    assert Work().of(partial(Rules, many)) < 12 * Work().of(partial(Rules, few))
 
 
 def test_what_is_remembered_of_requests_is_the_same_and_bounded() -> None:

@@ -2,11 +2,8 @@
 
 import gc
 import random
-import sys
 import threading
 import weakref
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -19,6 +16,7 @@ from batchlimit.concurrency.laws import Fixed, Settable
 from batchlimit.concurrency.permit import OVER
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.shedding import Shedder
+from tests.interrupts import Interrupt
 from tests.sync.stage import DEADLINE, start, together, until
 
 
@@ -237,35 +235,6 @@ def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None
 
 
 # Where a signal handler raises
-
-
-class Interrupt:
-    """Raises at the nth call that the limiter's code makes, before or after it: there signal handlers run."""
-
-    def __init__(self, n: int) -> None:
-        self._left = n
-
-    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_call", "c_return") and any(
-            name in frame.f_code.co_filename for name in ("batchlimit/", "contextlib.py")
-        ):
-            self._left -= 1
-            if self._left == 0:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-    def run(self, call: Callable[[], object]) -> bool:
-        """Call once; return whether it was interrupted."""
-        gc.disable()  # what others left behind is not what is interrupted
-        sys.setprofile(self)
-        try:
-            call()
-        except KeyboardInterrupt:
-            return True
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        return False
 
 
 def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:

@@ -12,8 +12,8 @@ from batchlimit.admission import Admission
 from batchlimit.batching import FixedBatch, TimeBatch
 from batchlimit.laws import Fixed
 from tests.depth import depth
+from tests.interrupts import stop_at_random
 from tests.nodes import await_fact
-from tests.shared.test_interrupts import stop_at_random
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*never completed:ResourceWarning"),
