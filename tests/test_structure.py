@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_730,
-    "functions": 3_713,
-    "files": 315,
+    "lines": 49_683,
+    "functions": 3_709,
+    "files": 314,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

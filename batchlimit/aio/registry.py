@@ -149,7 +149,7 @@ class Registry(BaseRegistry):
 
     def ring(self) -> None:
         """Forget dormant keys that are idle by now, or some of them; the timer calls it when they are `due`."""
-        self._come_at(min(self._keyspace.forget_idle(), self.rules.expire()))
+        self._come_at(min(self._keyspace.dormant.forget_idle(self.clock()), self.rules.expire()))
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         return self._home.start(work)
@@ -181,7 +181,7 @@ class Registry(BaseRegistry):
                 await asyncio.sleep(0)
 
     def _plan(self) -> None:
-        self._come_at(self._keyspace.due)
+        self._come_at(self._keyspace.dormant.due)
 
     def _come_at(self, at: float) -> None:
         if at < self.due:

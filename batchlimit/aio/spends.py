@@ -48,16 +48,9 @@ class Spends:
         idle: Callable[[float], None],
         start: Start,
     ) -> None:
-        """Begin.
+        """`find` brings a key into use, or raises LimiterClosed, as `check_open` does; `start` starts a task.
 
-        Args:
-            spending: begins and settles spends.
-            store: where to spend.
-            clock: returns seconds.
-            find: brings a key into use, or raises LimiterClosed.
-            check_open: raises LimiterClosed after close().
-            idle: is called with the instant at which to forget a key (inf: no need).
-            start: starts a task.
+        `idle` is called with the instant at which to forget a key (inf: no need).
         """
         self._spending, self._store, self._clock = spending, store, clock
         self._find, self._check_open, self._idle, self._start = find, check_open, idle, start

@@ -28,9 +28,9 @@ class Event:
         except RuntimeError:
             pass  # it is set already
 
-    def wait(self, seconds: float | None) -> None:
-        """Wait until it is set, so many seconds at most; None: until then, or for a heartbeat."""
-        self._lock.acquire(timeout=HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether it was set, after so many seconds at most, and no more than a heartbeat."""
+        return self._lock.acquire(timeout=HEARTBEAT if seconds is None else min(seconds, HEARTBEAT))
 
     def over(self) -> None:
         """Nobody waits any more; the testing kit, whose clock goes on when all wait, has to know."""
@@ -64,26 +64,17 @@ class TaskEvent:
         """As of an Event."""
 
 
-class ThreadWakeup:
-    """What a thread waits for.
+class ThreadWakeup(Event):
+    """What a thread waits for at a concurrency limiter.
 
-    Not an Event, which has a lock of its own. If the garbage collector ran during the wait and freed the very place
-    that is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
+    Not that of `threading`, which has a lock of its own. If the garbage collector ran during the wait and freed the
+    very place that is waited for, it would wait for that lock for ever. To release a bare lock takes one step.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ()
+    wake = Event.set
+    """Ends the wait; a second time it changes nothing."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._lock.acquire()
-
-    def wake(self) -> None:
-        """End the wait; a second time it changes nothing."""
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass
-
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float | None) -> bool:
         """Return whether it was woken, after so many seconds at most."""
-        return self._lock.acquire(timeout=min(seconds, TIMEOUT_MAX))
+        return self._lock.acquire(timeout=TIMEOUT_MAX if seconds is None else min(seconds, TIMEOUT_MAX))

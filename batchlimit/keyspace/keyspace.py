@@ -38,8 +38,8 @@ class Keyspace(Generic[E]):
     entry retires when nobody uses it, or is evicted; `let_go` then makes the key dormant or unknown. A call for a key
     that is not in use may do without an entry, by `spending`.
 
-    A keyspace waits for nothing. It has 11 public methods, because the registry that has it reaches its keys in no
-    other way; it calls one at a time. A forked process is another instance: it disowns this, and has one of its own.
+    A keyspace waits for nothing, and is called by one at a time. A forked process is another instance: it disowns this,
+    and has one of its own.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Keyspace(Generic[E]):
         self._make, self._left, self._code = make, left, code
         self._instance = Instance(instance, itertools.count(1), code.rank.since, rules=rules)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
-        self._dormant = DormantKeys(options.idle_after, options.max_keys)
+        self.dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
         self.spending: Spending[E] = Spending(
             entries,
-            self._dormant,
+            self.dormant,
             self._instance,
             options,
             clock=clock,
@@ -75,11 +75,11 @@ class Keyspace(Generic[E]):
         )
 
     def __repr__(self) -> str:
-        return f"<Keyspace of {self._instance.name}: {len(self)} keys, {len(self._dormant)} of them dormant>"
+        return f"<Keyspace of {self._instance.name}: {len(self)} keys, {len(self.dormant)} of them dormant>"
 
     def __len__(self) -> int:
         """How many keys are in memory, dormant ones among them."""
-        return len(self._entries) + len(self._dormant)
+        return len(self._entries) + len(self.dormant)
 
     def find(self, key: str, quota: Quota) -> E:
         """Return the live entry of a checked key; make one if there is none, and evict others if there is no room."""
@@ -88,7 +88,7 @@ class Keyspace(Generic[E]):
             if not entry.reservoir.state.is_retired:
                 return entry
             self.let_go(entry)
-        code, snapshot = self._code, self._dormant.take(place)
+        code, snapshot = self._code, self.dormant.take(place)
         reservoir = Reservoir(
             KeyRule(quota, code.mode(key)),
             self._instance,
@@ -101,7 +101,7 @@ class Keyspace(Generic[E]):
         )
         reservoir.state.waits = self._tallies.waits(quota)
         entry = self._make(name, reservoir)
-        self._dormant.make_room(len(self._entries))
+        self.dormant.make_room(len(self._entries))
         self._cache.enter(entry, self.evict)
         self._tallies.enter(entry)
         self._entries[place] = entry
@@ -125,7 +125,7 @@ class Keyspace(Generic[E]):
         self.remember(entry)
         self._cache.leave(entry)
         if (snapshot := entry.reservoir.lifecycle.snapshot) is not None:
-            self._dormant.put(place, snapshot, self._clock())
+            self.dormant.put(place, snapshot, self._clock())
         self._left(entry)
         del self._entries[place]
 
@@ -138,7 +138,7 @@ class Keyspace(Generic[E]):
         entries = list(self._entries.values())
         self._entries.clear()
         self._cache = ClockCache(self._options.max_keys)
-        self._dormant.clear()
+        self.dormant.clear()
         return entries
 
     def disown(self) -> None:
@@ -146,15 +146,6 @@ class Keyspace(Generic[E]):
         for entry in self._entries.values():
             entry.tokens.disown()
         self._entries.clear()
-
-    def forget_idle(self) -> float:
-        """Forget dormant keys that are idle by now, or some of them; return when to come again (inf: no need)."""
-        return self._dormant.forget_idle(self._clock())
-
-    @property
-    def due(self) -> float:
-        """When `forget_idle` has something to forget; inf: never, or not as long as no key becomes dormant."""
-        return self._dormant.due
 
     def obey(self, code: Code) -> None:
         """Go by another code: keys that come into use do so from now on, and those in use when they `recode`."""

@@ -59,17 +59,10 @@ class Spending(Generic[E]):
         settled: Callable[[Quota, int, bool], None],
         code: Code,
     ) -> None:
-        """Begin.
+        """`entries` are those in use, by the `place_of` their keys, and `dormant` the keys that are known besides.
 
-        Args:
-            entries: those in use, by the `place_of` their keys.
-            dormant: the keys that are neither in use nor unknown.
-            instance: who asks.
-            options: the limiter's.
-            clock: returns seconds.
-            settled: is called with the quota that the code has for a key, the tokens that were spent there, and whether
-                the bucket was lost.
-            code: what holds for the keys by the code.
+        `settled` is called with the quota that the code has for a key, the tokens that were spent there, and whether
+        the bucket was lost.
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code

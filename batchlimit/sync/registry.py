@@ -114,7 +114,7 @@ class Registry(BaseRegistry):
 
     def _tidy(self) -> float:
         with not_reentered(self._lock):
-            idle_at = self._keyspace.forget_idle()
+            idle_at = self._keyspace.dormant.forget_idle(self.clock())
         return min(idle_at, self.rules.expire())
 
     def _reconsider(self) -> None:

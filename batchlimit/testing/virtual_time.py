@@ -105,13 +105,13 @@ class ThreadEvent(Event):
             self.is_set = True
             self._time.changed.notify_all()
 
-    def wait(self, seconds: float | None) -> None:
-        """Wait until it is set, so many seconds of virtual time at most."""
-        self._time.sleep(self, seconds)
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether it was set, after so many seconds of virtual time at most."""
+        return self._time.sleep(self, seconds)
 
     def was_set(self, seconds: float) -> bool:
         """Wait; return whether it was set. A thread that has waited acts in this time no more."""
-        was_set = self._time.sleep(self, seconds)
+        was_set = self.wait(seconds)
         self._time.end(self)
         return was_set
 
@@ -132,9 +132,9 @@ class VirtualThreadWakeup(ThreadWakeup):
         """End the wait."""
         self._event.set()
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float | None) -> bool:
         """Return whether it was woken, after so many seconds of virtual time at most."""
-        return self._event.was_set(seconds + _ROUNDING)
+        return self._event.was_set((seconds or 0.0) + _ROUNDING)
 
 
 class LoopEvent(TaskEvent):

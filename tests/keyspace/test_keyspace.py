@@ -50,7 +50,7 @@ def test_keys_that_are_not_in_use_leave_no_sooner_than_there_is_no_room() -> Non
         keyspace = limiter._registry._keyspace
         snapshot = KeySnapshot(1000.0, 0.0, 1000.0, 1, 7, 60, 0, 0.002, 1000.0)
         for number in range(10):
-            keyspace._dormant.put(f"dormant {number}", snapshot, 1000.0)
+            keyspace.dormant.put(f"dormant {number}", snapshot, 1000.0)
         for number in range(12):
             keyspace.find(f"in use {number}", SLOW)
             assert len(keyspace) == min(11 + number, 20)

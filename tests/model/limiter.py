@@ -348,7 +348,7 @@ class Limiter:
         """The next instant, by its clock, at which it does something by itself."""
         reservoir = self.reservoir
         return min(
-            [self.keyspace.due, *(each.wakes_at for each in self.callers)]
+            [self.keyspace.dormant.due, *(each.wakes_at for each in self.callers)]
             + ([self.rules.next_end] if isinstance(self.rules, OverridesCache) else [])
             + ([] if reservoir is None else [reservoir.lifecycle.due()])
         )
@@ -367,8 +367,8 @@ class Limiter:
                 self._world.send(self.place, request)
             if reservoir.state.is_retired:
                 self.keyspace.let_go(self.entries[KEY])
-        if self.keyspace.due <= now:
-            self.keyspace.forget_idle()
+        if self.keyspace.dormant.due <= now:
+            self.keyspace.dormant.forget_idle(self.keyspace._clock())
         self._look()
 
     # The ways of a call

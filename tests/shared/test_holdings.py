@@ -108,7 +108,7 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed:
         pass
 
     class Wake(Event):
-        def wait(self, seconds: float | None) -> None:
+        def wait(self, seconds: float | None) -> bool:
             slept.append(seconds or 0.0)
             raise Asleep
 

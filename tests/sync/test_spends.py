@@ -17,8 +17,8 @@ from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota as AnyQuota
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import spend_queue
-from batchlimit.sync.spend_queue import SpendQueue
+from batchlimit.sync import spends as spends_of_threads
+from batchlimit.sync.spends import SpendQueue
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, away, nothing, said, start, until
 
@@ -140,7 +140,7 @@ def test_callers_of_one_key_are_charged_one_after_the_other(limiter: RateLimiter
 def test_no_call_has_more_buckets_than_others_can_wait_for(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spend_queue, "_MOST", 4)
+    monkeypatch.setattr(spends_of_threads, "_MOST", 4)
     several = {"x": 1, "y": 1, "z": 1}
     calls = each_of(limiter, "ab") | {"several": lambda: limiter.decide_all(several)} | each_of(limiter, "cd")
     gate, _, rest = led(limiter, till, calls)
@@ -152,7 +152,7 @@ def test_no_call_has_more_buckets_than_others_can_wait_for(
 def test_a_call_of_more_buckets_than_that_goes_alone(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spend_queue, "_MOST", 2)
+    monkeypatch.setattr(spends_of_threads, "_MOST", 2)
     assert all(limiter.decide_all({"x": 1, "y": 1, "z": 1}).values())
     assert till.calls == [[["x", "y", "z"]]]
 

@@ -14,9 +14,9 @@ def test_callers_that_ask_or_queue_count_as_waiting_and_hits_do_not(monkeypatch:
     asleep: list[Event] = []
 
     class Noting(Event):
-        def wait(self, seconds: float | None) -> None:
+        def wait(self, seconds: float | None) -> bool:
             asleep.append(self)
-            super().wait(seconds)
+            return super().wait(seconds)
 
     monkeypatch.setattr("batchlimit.sync.key_entry.KeyEntry.thread_event", lambda _entry: Noting())
     clock = Clock()
