@@ -39,7 +39,7 @@ class Engine:
         self.renewer = self._new_renewer()
         self.holdings = self.renewer.holdings
         self._inherited: object = None
-        _living.add(self)
+        live_engines.add(self)
 
     def enter(
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
@@ -117,4 +117,4 @@ class Engine:
         return refusal(slots, reason)
 
 
-_living: Forkables[Engine] = Forkables()
+live_engines: Forkables[Engine] = Forkables()

@@ -1,6 +1,7 @@
 """FaultStore and AsyncFaultStore: stores that fail on command."""
 
 import asyncio
+import copy
 import functools
 import inspect
 import math
@@ -10,9 +11,11 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from batchlimit.bucket.messages import Groups, SpendReply
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.stores import outage
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.optional import Pauses, Spender
+from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.stores.protocols import AsyncStore, Store
 
 P = ParamSpec("P")
@@ -117,6 +120,37 @@ class Faulty(FaultyCalls, Generic[S]):
         yield
         if self._use("loses_replies"):
             raise StoreUnavailable("a FaultStore lost the reply, as its test says", code="TIMEOUT")
+
+
+class _Final(BucketUnavailable):
+    """A failure that ends the wait of all callers, as an open circuit breaker does. They get a copy: what failed."""
+
+    def __init__(self, error: StoreUnavailable) -> None:
+        super().__init__(*error.args, address=error.address, code=error.code)
+        self.__cause__, self._error = error.__cause__, error
+
+    def __copy__(self) -> StoreUnavailable:
+        return copy.copy(self._error)
+
+
+class Failures:
+    """How often a store failed in a row, in a time without circuit breakers: each call asks it all the same."""
+
+    def __init__(self, address: str) -> None:
+        self._address, self._in_a_row = address, 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Have whatever a call raises be StoreUnavailable, with the address; final where a breaker would open."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  whatever a store raises
+            found = error if isinstance(error, StoreUnavailable) else unavailable(error)
+            self._in_a_row += 1
+            if self._in_a_row >= outage.THRESHOLD:
+                raise _Final(addressed(found, self._address)) from found.__cause__
+            raise addressed(found, self._address) from found.__cause__
+        self._in_a_row = 0
 
 
 class FaultStore(Faulty[Store]):

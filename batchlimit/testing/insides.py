@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -16,17 +16,16 @@ from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.base.steps import run
 from batchlimit.base.waking import TaskEvent
 from batchlimit.bucket.messages import Grant
-from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.stores.outage import addressed, unavailable
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.slow_path import SlowPath
+from batchlimit.testing.faults import Failures
 from batchlimit.testing.virtual_time import LOOK, TURNS, LoopEvent, ThreadEvent, VirtualTime
 
 if TYPE_CHECKING:
@@ -36,22 +35,15 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-@contextlib.contextmanager
-def failures_of(address: str) -> Iterator[None]:
-    """Have whatever a call of the store raises be StoreUnavailable, which names its address."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        raise addressed(error, address) from error.__cause__
-    except Exception as error:
-        raise addressed(unavailable(error), address) from error
-
-
 class PlainStore(GuardedStore):
     """Calls the store in the caller's thread, every time: after an outage the next call is served."""
 
+    def _begin(self) -> None:
+        super()._begin()
+        self._failures = Failures(self.address)
+
     def call(self, key: str, work: Callable[[*Ts], T], *args: *Ts) -> T:
-        with failures_of(self.address):
+        with self._failures.counted():
             return work(*args)
 
 
@@ -174,10 +166,10 @@ class AsyncPlainStore(AsyncGuardedStore):
 
     def _begin(self) -> None:
         super()._begin()
-        self._sender = None
+        self._sender, self._failures = None, Failures(self.address)
 
     async def call(self, key: str, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        with failures_of(self.address):
+        with self._failures.counted():
             return await work(*args)
 
 

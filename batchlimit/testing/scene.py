@@ -1,5 +1,6 @@
 """Which world the rate limiters of this process live in: the real one, or one of the testing kit."""
 
+import math
 import threading
 import time
 import weakref
@@ -11,13 +12,19 @@ from batchlimit.base.unique import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates
+from batchlimit.errors import LimiterClosed
+from batchlimit.quota.key import check_key
 from batchlimit.reservoir.tokens import FreeTokens
+from batchlimit.shared.engine import Engine, live_engines
+from batchlimit.shared.held_slots import Place, SlotLease
+from batchlimit.shared.permit import BaseSharedPermit
+from batchlimit.shared.renewer import CLOSED
 from batchlimit.testing.insides import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
 
 Timed = LockedGate | KeyedGates
 Undo = Callable[[], None]
-T = TypeVar("T", LockedGate, KeyedGates)
+T = TypeVar("T", LockedGate, KeyedGates, Engine)
 _SECOND = 1_000_000_000
 
 
@@ -25,12 +32,13 @@ class Gates:
     """All gates of this process, changed, or as their limiters made them."""
 
     def __init__(self) -> None:
-        self._undo: weakref.WeakKeyDictionary[Timed, Undo] = weakref.WeakKeyDictionary()
+        self._undo: weakref.WeakKeyDictionary[Timed | Engine, Undo] = weakref.WeakKeyDictionary()
 
     def restore(self) -> None:
         """Have gates do again what they did."""
         live_gates.adopters.clear()
         live_tables.adopters.clear()
+        live_engines.adopters.clear()
         undo = list(self._undo.values())
         self._undo.clear()
         for each in undo:
@@ -44,6 +52,12 @@ class Gates:
             self._one(gate, gates)
         for table in live_tables:
             self._one(table, tables)
+
+    def open_engines(self) -> None:
+        """Let every call pass by shared limiters, also by those that are made later."""
+        live_engines.adopters[:] = [lambda engine: self._one(engine, _passed)]
+        for engine in live_engines:
+            self._one(engine, _passed)
 
     def _one(self, one: T, change: Callable[[T], Undo]) -> None:
         if one not in self._undo:
@@ -64,6 +78,25 @@ def _opened(gate: LockedGate) -> Undo:
             gate._bypass = before
 
     gate._bypass = passes
+    return undo
+
+
+def _passed(engine: Engine) -> Undo:
+    """Let every call have a place that no store knows. Calls that wait already go on waiting."""
+    find = weakref.ref(engine)
+
+    def enter(permit: BaseSharedPermit, *_wait: object) -> None:
+        """Let a permit in, whatever the limit of its key is."""
+        if permit._engine.renewer.is_closed:
+            raise LimiterClosed(CLOSED)
+        permit._engine._limit_of(check_key(permit.key))
+        permit._place = Place(SlotLease(math.inf), 0)
+
+    def undo() -> None:
+        if (engine := find()) is not None:
+            del engine.enter
+
+    engine.enter = enter  # type: ignore[method-assign, assignment]
     return undo
 
 
@@ -175,6 +208,7 @@ class Scene:
         self._gates.restore()
         if self.world is not None and self.world.has_open_gates:
             self._gates.change(_opened, lambda _table: lambda: None)
+            self._gates.open_engines()
         elif self.world is not None and (time := self.world.gate_time) is not None:
             self._gates.change(lambda gate: _frozen(gate, time), lambda table: _frozen(table, time))
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,33 @@ def test_in_frozen_time_a_slow_store_moves_the_clock_up_to_the_deadline(frozen_l
     with pytest.raises(StoreUnavailable, match="in time"):
         limiter.decide("bob")
     assert frozen_limits.elapsed == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("faults", [{"down": True}, {"slow": 10.0}])
+def test_in_frozen_time_who_waits_is_told_of_the_third_failure_in_a_row(
+    frozen_limits: FrozenLimits, faults: dict[str, Any]
+) -> None:
+    """As by a circuit breaker: without a timeout it would wait for ever, and move the clock on and on."""
+    limiter = RateLimiter(FaultStore(**faults), FIVE, deadline=0.05)
+    with pytest.raises(StoreUnavailable) as failure:
+        limiter.acquire("ann", timeout=60)
+    assert type(failure.value) is StoreUnavailable
+    assert frozen_limits.elapsed < 1
+
+
+async def test_in_frozen_time_a_task_that_waits_is_told_so_too(frozen_limits: FrozenLimits) -> None:
+    async with AsyncRateLimiter(AsyncFaultStore(down=True), FIVE) as limiter:
+        with pytest.raises(StoreUnavailable):
+            await limiter.acquire("ann", timeout=60)
+    assert frozen_limits.elapsed < 1
+
+
+def test_in_frozen_time_who_waits_is_served_after_two_failures(frozen_limits: FrozenLimits) -> None:
+    store = FaultStore()
+    limiter = RateLimiter(store, FIVE)
+    for _ in range(2):
+        store.down = 2
+        limiter.acquire("ann")
 
 
 def test_in_frozen_time_a_loss_of_state_fills_all_buckets(frozen_limits: FrozenLimits) -> None:

@@ -9,6 +9,7 @@ from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, ConcurrencyLim
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.errors import LimiterClosed
 from batchlimit.laws import Fixed
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.testing import frozen_limits, limiting_off, limiting_on
 from batchlimit.testing.scene import SCENE
 
@@ -111,6 +112,40 @@ def test_no_concurrency_limiter_refuses_made_before_or_within() -> None:
         before.acquire()
     with keyed.acquire("ann"), pytest.raises(ConcurrencyLimited):
         keyed.acquire("ann")
+
+
+def test_no_limiter_of_a_fleet_refuses_nor_asks_its_store_made_before_or_within() -> None:
+    before = SharedConcurrencyLimiter.from_url(URL, {"gpu": 1})
+    with limiting_off():
+        after = SharedConcurrencyLimiter.from_url(URL, {"gpu": 1})
+        permits = [limiter.acquire("gpu", timeout=0) for limiter in (before, before, after, after)]
+        assert not any(permit.lost for permit in permits)
+        with pytest.raises(ValueError, match="no limit for key"):
+            before.acquire("cpu")
+        after.close()
+        with pytest.raises(LimiterClosed):
+            after.acquire("gpu")
+    for permit in permits:
+        permit.release()
+    assert before.statistics().admitted == before.statistics().asks == 0
+    before.close()
+
+
+def test_limits_of_a_fleet_are_on_again() -> None:
+    with SharedConcurrencyLimiter.from_url("memory://", {"gpu": 1}) as limiter:
+        held = limiter.acquire("gpu")
+        with limiting_off():
+            limiter.acquire("gpu", timeout=0).release()
+        with pytest.raises(ConcurrencyLimited):
+            limiter.acquire("gpu", timeout=0)
+        held.release()
+
+
+async def test_tasks_pass_a_limiter_of_a_fleet_alike() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url(URL, {"gpu": 1}) as limiter:
+        with limiting_off():
+            async with limiter.acquire("gpu", timeout=0), limiter.acquire("gpu", timeout=0) as permit:
+                assert not permit.lost
 
 
 def test_a_call_that_began_under_a_limit_ends_under_it() -> None:
