@@ -8,6 +8,7 @@ import typer
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, opened, say, show
+from batchlimit.quota.overrides.known import ending
 from batchlimit.quota.overrides.override import FOR_ALL
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.loader import Loader, decoded, format_of
@@ -30,9 +31,14 @@ def apply(
     with opened(url, prefix, who) as admin:
         wanted = _read(file)
         change = admin.apply(wanted, prune=prune, why=why, dry_run=True)
-        made = [{"name": each.name, "before": change.before.get(each.name), "after": each} for each in change.set]
-        gone = [{"name": each.name, "before": each, "after": None} for each in change.removed]
-        rows = [{field: value and str(value) for field, value in row.items()} for row in made + gone]
+        made: list[Row] = [
+            {"name": each.name, "before": change.before.get(each.name), "after": each} for each in change.set
+        ]
+        gone: list[Row] = [{"name": each.name, "before": each, "after": None} for each in change.removed]
+        rows = [
+            {"name": row.pop("name")} | {field: one and f"{one}{ending(one)}" for field, one in row.items()}
+            for row in made + gone
+        ]
         show(rows, output, empty="nothing differs")
         if not dry_run and (change.set or change.removed):
             for each in change.set:

@@ -48,6 +48,14 @@ def test_a_file_is_set_in_one_change_and_its_difference_is_shown_before(run: Run
     assert (again.exit_code, "0 set, 0 removed, 2 unchanged" in again.stderr) == (0, True)
 
 
+def test_a_difference_tells_until_when_each_counts(run: Run, admin: Admin, tmp_path: Path) -> None:
+    admin.set("ann", "5/s", until="2099-01-01T00:00Z")
+    file = written(tmp_path, '[overrides]\nann = {quota = "5/s", until = "2099-02-01T00:00Z"}')
+    (row,) = json.loads(run("rules", "apply", file, "--dry-run", "-o", "json").stdout)
+    assert row["before"] == "ann 5/s until 2099-01-01 00:00:00 UTC"
+    assert row["after"] == "ann 5/s until 2099-02-01 00:00:00 UTC"
+
+
 def test_what_holds_for_every_key_asks_first(run: Run, admin: Admin, tmp_path: Path) -> None:
     file = written(tmp_path, '[overrides]\n"*" = "20/s"')
     assert run("rules", "apply", file).exit_code == 1
