@@ -138,6 +138,9 @@ def test_the_history_tells_of_each_change(admin: Admin) -> None:
         ("one", False, True),
     ]
     assert len(admin.history(1)) == 1
+    for wrong in (0, -1, "1"):
+        with pytest.raises((ValueError, TypeError), match="limit must be"):
+            admin.history(wrong)  # type: ignore[arg-type]
 
 
 def test_to_unset_what_is_not_set_only_makes_a_revision_for_processes_that_obey_what_was_lost(admin: Admin) -> None:
@@ -231,6 +234,11 @@ def test_what_a_file_does_not_name_leaves_with_prune_alone(admin: Admin) -> None
     assert names(admin) == ["ann"] == [each.name for each in admin.apply({}, prune=True, dry_run=True).removed]
 
 
+def test_many_come_by_name(admin: Admin) -> None:
+    with pytest.raises(TypeError, match=r"a mapping by name, not as \['ann'\]"):
+        admin.apply(["ann"])  # type: ignore[arg-type]
+
+
 def test_a_dry_run_of_many_changes_nothing(admin: Admin) -> None:
     admin.set("bob", "6/s")
     made = admin.apply({"ann": "5/s"}, prune=True, dry_run=True)
@@ -242,7 +250,10 @@ def test_a_dry_run_of_many_changes_nothing(admin: Admin) -> None:
     ("wanted", "told"),
     [
         ({"ann": "5/fortnight"}, "'ann': "),
-        ({"ann": {"quota": "5/s", "untill": "1h"}}, "no field 'untill': there are quota, mode, weight"),
+        (
+            {"ann": {"quota": "5/s", "untill": "1h"}},
+            "'ann': an override has no field 'untill': there are quota, mode, weight",
+        ),
         ({"ann": {}}, "'ann': nothing would change"),
         ({"ann": 5}, "'ann': an override needs a Quota"),
         ({"bob": {"quota": "1/s", "mode": "shadow"}}, "bob 6/s is in force"),

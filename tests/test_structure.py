@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_743,
+    "lines": 49_756,
     "functions": 3_717,
     "files": 314,
     "classes of one name": 10,

@@ -7,6 +7,7 @@ import redis
 
 from batchlimit.admin.buckets import Buckets, Plan, planned
 from batchlimit.admin.terms import Ledger, Terms, Wish, override_of, someone, wished
+from batchlimit.base.setting import whole
 from batchlimit.base.unique import Closing, Unique, register
 from batchlimit.quota.overrides.override import Override, check_name
 from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
@@ -267,20 +268,21 @@ class Admin(Closing, Unique):
         """Return the last changes, newest first; the store keeps about a thousand.
 
         Args:
-            limit: changes at most (default 20).
+            limit: changes at most, at least 1 (default 20).
 
         Returns:
             An Entry each.
 
         Raises:
             StoreUnavailable: the store does not answer.
+            ValueError, TypeError: `limit` is no whole number from 1.
 
         Example:
             >>> from batchlimit.stores import MemoryStore
             >>> Admin(MemoryStore()).history()
             []
         """
-        return self._ledger.rules.log(limit)
+        return self._ledger.rules.log(whole("limit", limit))
 
     def close(self) -> None:
         """Close the store if `from_url` opened it. To close twice is no error."""

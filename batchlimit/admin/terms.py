@@ -53,14 +53,16 @@ Wish = Quota | str | Mapping[str, Any]
 
 def wished(wanted: Mapping[str, Wish], why: str, who: str, now: float) -> list[Override]:
     """Return the overrides that these wishes make. Raises ValueError, TypeError."""
+    if not isinstance(wanted, Mapping):
+        raise TypeError(f"overrides come as a mapping by name, not as {shown(wanted)}")
     found = []
     for name, wish in wanted.items():
         said: Any = {"why": why, **(wish if isinstance(wish, Mapping) else {"quota": wish})}
         quota = said.pop("quota", None)
-        if unknown := said.keys() - Terms.__annotations__.keys():
-            known = ", ".join(("quota", *Terms.__annotations__))
-            raise ValueError(f"an override has no field {shown(min(unknown))}: there are {known}")
         try:
+            if unknown := said.keys() - Terms.__annotations__.keys():
+                known = ", ".join(("quota", *Terms.__annotations__))
+                raise ValueError(f"an override has no field {shown(min(unknown))}: there are {known}")
             found.append(override_of(name, quota, said, who, now))
         except (ValueError, TypeError) as error:
             raise type(error)(f"{shown(name)}: {error}") from error

@@ -10,7 +10,7 @@ from batchlimit.admin.terms import Terms, override_of
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, REMEDY, Row, confirm, lost, opened, say, show, told
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.key import stored
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.known import ending, spelled
 from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override
 from batchlimit.quota.overrides.overrides import Entry
@@ -151,7 +151,8 @@ def rules(
                 columns=_SHOWN,
             )
             return
-        one, trial = found.find(stored(explain), now), found.trial(stored(explain), now)
+        key = stored(check_key(explain))
+        one, trial = found.find(key, now), found.trial(key, now)
         counts = {"key": explain, "counts": "the code" if one is None else "override"}
         row = counts if one is None else counts | _row(one, now, lasting)
         show(row | {"trial": None if trial is None else str(trial)}, output)

@@ -49,6 +49,8 @@ def test_what_counts_for_a_key_is_explained(run: Run) -> None:
     assert (told["counts"], told["name"], told["quota"]) == ("override", "search:*", "20/s")
     run("unset", "*")
     assert json.loads(run("rules", "--explain", "export", "-o", "json").stdout)["counts"] == "the code"
+    nothing = run("rules", "--explain", "")
+    assert (nothing.exit_code, "a key must not be empty" in nothing.stderr) == (2, True)
 
 
 def test_a_trial_beside_what_counts_is_told_by_rules_and_get(run: Run) -> None:

@@ -175,6 +175,8 @@ class Loader:
 
     def _limit(self, path: Path, given: object) -> CodeLimit:
         name, found = f"limit {shown(path[1])}", dict[str, Any]()
+        if not path[1]:
+            raise self._error(f"{name}: an empty name is that of no key; '*' stands for every key", self.place(path))
         fields: Any = given if isinstance(given, dict) else {"quota": given}
         self._check_fields(path, fields, ("quota", "on_failure", "mode"), name)
         if "quota" not in fields:

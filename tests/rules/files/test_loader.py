@@ -216,6 +216,7 @@ def test_a_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> No
         ("", [(None, "there are no rules and no limits")]),
         ("{limits: {a: 1/x}, rules: [{key: a}]}", [(1, "limit 'a'"), (1, "the rule has no name")]),
         ("{rules: [{key: a}], limits: {a: 1/x}}", [(1, "the rule has no name"), (1, "limit 'a'")]),
+        ("limits:\n  '': 1/s", [(2, "limit '': an empty name is that of no key")]),
         ("limits:\n  a: 1/x\nrules:\n- key: a", [(2, "limit 'a'"), (4, "the rule has no name")]),
     ],
 )
