@@ -88,7 +88,8 @@ def check(
         except OSError as error:
             unread.append(error)
     if output is not Output.TABLE:
-        show([_row(each) for each in found], output)
+        fields = "line", "column", "rule", "field", "problem"
+        show([{"file": each.source} | {name: getattr(each, name) for name in fields} for each in found], output)
     else:
         for each in found:
             print(escaped(str(each)))
@@ -152,11 +153,6 @@ def _problems(path: str) -> list[RulesError]:
         except RulesError:
             return [error]
     return []
-
-
-def _row(error: RulesError) -> Row:
-    where = {"file": error.source, "line": error.line, "column": error.column}
-    return where | {"rule": error.rule, "field": error.field, "problem": error.problem}
 
 
 def _said(path: str) -> dict[tuple[str, str], _Terms]:

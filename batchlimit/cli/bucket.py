@@ -17,7 +17,7 @@ from batchlimit.admin import Admin, BucketState
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, json_of, lost, opened, say, show, yaml_of
-from batchlimit.cli.top.board import Board, BucketSample
+from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
 from batchlimit.quota.key import stored
@@ -151,40 +151,34 @@ _WIDTH = 11
 """Characters of a column in a line."""
 
 
-class Rate(NamedTuple):
-    """Tokens each second."""
-
-    used: float  # that were used
-    refused: float  # that were refused
-    shadow: float  # that were admitted, and that a quota in shadow mode or on trial was to refuse
-    trend: tuple[float, ...]  # what was used at the last looks
+_NEVER_USED = boards.Row("", "", 0.0, 0.0, 0.0, 1.0, 0, 0, (), is_average=True)
 
 
 class Rates:
     """The tokens that were used and refused each second, by the looks so far."""
 
     def __init__(self) -> None:
-        self._board, self._began = Board(), 0.0
+        self._board, self._began = boards.Board(), 0.0
 
-    def take(self, look: BucketLook) -> Rate:
+    def take(self, look: BucketLook) -> boards.Row:
         """Return what happened each second since the last look."""
         if (state := look.state) is None:
-            self._board = Board()
-            return Rate(0.0, 0.0, 0.0, ())
+            self._board = boards.Board()
+            return _NEVER_USED
         spent, began = max(0, state.used - state.outstanding), look.at - state.age
         if abs(began - self._began) > _APART:
             self._began = began
         counts = spent, state.refused, state.shadow_refused
-        self._board.take([BucketSample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
+        self._board.take([boards.BucketSample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
         (row,) = self._board.rows()
-        return Rate(row.used, row.refused, row.shadow, row.trend)
+        return row
 
 
 def _watch(look: Callable[[], BucketLook], interval: float, output: Output) -> None:
     """Look until somebody leaves: a screen at a terminal, else a line or a document for each look."""
     rates = Rates()
 
-    def look_again() -> tuple[BucketLook, Rate]:
+    def look_again() -> tuple[BucketLook, boards.Row]:
         found = look()
         return found, rates.take(found)
 
@@ -201,7 +195,7 @@ def _watch(look: Callable[[], BucketLook], interval: float, output: Output) -> N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _told(look: BucketLook, rate: Rate, output: Output) -> str:
+def _told(look: BucketLook, rate: boards.Row, output: Output) -> str:
     if output is Output.TABLE:
         state, rates = look.state, (number(rate.used), number(rate.refused), number(rate.shadow))
         if state is None:
@@ -216,7 +210,7 @@ def _spaced(*words: str) -> str:
     return "  ".join(word.ljust(_WIDTH) for word in words).rstrip()
 
 
-def drawn(look: BucketLook, rate: Rate) -> RenderableType:
+def drawn(look: BucketLook, rate: boards.Row) -> RenderableType:
     """Return a screen: the levels as bars, the rates, and who holds tokens."""
     head = Text.assemble(("batchlimit get", "bold"), f"  {escaped(look.key)}  {look.clock} UTC")
     foot, state = Text("\nq quit", "dim"), look.state
@@ -231,7 +225,7 @@ def drawn(look: BucketLook, rate: Rate) -> RenderableType:
     return Group(head, Text(""), _facts(look, state, rate), Text(""), table, foot)
 
 
-def _facts(look: BucketLook, state: BucketState, rate: Rate) -> Table:
+def _facts(look: BucketLook, state: BucketState, rate: boards.Row) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("quota", Text(str(state.quota)))
     by = f"the override of {escaped(look.override)}" if look.override else f"the code, revision {state.revision}"

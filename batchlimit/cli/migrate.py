@@ -102,19 +102,15 @@ class _SourceFile:
         for function, problem in overlaps(self._routes):
             self._tell(function, problem)
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.Call) and node not in self._read:
-                self._elsewhere(node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node not in self._read:
+                if (name := node.func.attr) in (*LIMITS, "exempt"):  # it decorates no function here
+                    self._tell(node, f"{name} is applied in a way that is not read: write its rule by hand")
+                elif name == "mount":
+                    problem = "paths of a mounted application are below a prefix, which is not seen: check their match"
+                    self._tell(node, problem)
             if isinstance(node, ast.ImportFrom):
                 for name in sorted(self._limits & {each.name for each in node.names}):
                     self._tell(node, f"{name} is a limit that was made elsewhere: write its rule by hand")
-
-    def _elsewhere(self, call: ast.Call) -> None:
-        """Tell of a limit that decorates no function here, and of what puts routes below a prefix."""
-        name = last(call.func)
-        if name in (*LIMITS, "exempt") and isinstance(call.func, ast.Attribute):
-            self._tell(call, f"{name} is applied in a way that is not read: write its rule by hand")
-        elif name == "mount" and isinstance(call.func, ast.Attribute):
-            self._tell(call, "paths of a mounted application are below a prefix, which is not seen: check their match")
 
     def _limiter(self, call: ast.Call) -> None:
         self._hint(call)

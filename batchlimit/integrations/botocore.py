@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Unpack
-from urllib.parse import urlsplit
 
 from batchlimit.base.lazy import needed
 
@@ -17,7 +16,7 @@ with needed(__name__, "botocore"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, Outgoing, TransportTerms, Unsent, Upstream, content, outgoing
+from batchlimit.integrations.upstream import Library, TransportTerms, Unsent, Upstream, content, outgoing_to
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
@@ -72,11 +71,6 @@ def limit_client(
     client.meta.events.register("before-send", send)
 
 
-def _call(request: AWSPreparedRequest) -> Outgoing:
-    url = urlsplit(request.url)
-    return outgoing(request.method, url.scheme, url.hostname or "", url.port, url.path)
-
-
 def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:
     headers = {name: text for name, text in answer.headers.items() if not name.startswith("content-")}
     return AWSResponse(request.url, 503, headers, _Nothing())
@@ -105,4 +99,4 @@ def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 _status = attrgetter("status_code")
-_LIBRARY = Library(RateLimiter, _call, _answered, _status, content, lambda response: response.raw.close(), _hold)
+_LIBRARY = Library(RateLimiter, outgoing_to, _answered, _status, content, lambda response: response.raw.close(), _hold)

@@ -3,7 +3,6 @@
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from batchlimit.base.lazy import needed
 
@@ -15,7 +14,7 @@ with needed(__name__, "requests"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, Unsent, answer_of, content, outgoing
+from batchlimit.integrations.upstream import Library, LimitedSender, Unsent, answer_of, content, outgoing_to
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
@@ -53,7 +52,7 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
     @property
     def library(self) -> Library:  # type: ignore[override]  # its answers are of this adapter
         return Library(
-            RateLimiter, _call, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
+            RateLimiter, outgoing_to, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
         )  # fmt: skip
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
@@ -64,11 +63,6 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
     def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
         made = answer_of(HTTPResponse, request.method, answer)
         return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
-
-
-def _call(request: PreparedRequest) -> Outgoing:
-    url = urlsplit(str(request.url))
-    return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, url.path)
 
 
 def _hold(response: Response, permit: "OutgoingPermit") -> None:

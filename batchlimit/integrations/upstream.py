@@ -13,7 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import whole_seconds
@@ -57,6 +57,12 @@ def outgoing(method: str, scheme: str, host: str, port: int | None, path: str) -
     return Outgoing(host, number, scheme, method, unquote(path) if "%" in path else path)
 
 
+def outgoing_to(request: Any) -> Outgoing:
+    """Name a request that has a method, and its URL as text."""
+    url = urlsplit(str(request.url))
+    return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, url.path)
+
+
 class Unsent(NamedTuple):
     """A response that is made here, for a request that is not sent."""
 
@@ -72,8 +78,7 @@ class Library(NamedTuple):
     outgoing: Callable[[Any], Outgoing]  # returns what a key may name of a request
     answer: Callable[[Any, Unsent], Any]  # returns the library's response to a request that is not sent
     status: Callable[[Any], int]  # returns the status of a response
-    # reads the body of a response; its caller can read it all the same, or as far as it came
-    body: Callable[[Any], Any]
+    body: Callable[[Any], Any]  # reads the body of a response; its caller can still read it, as far as it came
     close: Callable[[Any], Any]  # closes a response that its caller does not get
     # holds a permit until a response was read or closed; ends it where that is so already
     hold: "Callable[[Any, OutgoingPermit], None]"

@@ -28,12 +28,15 @@ def look(at: float, used: int, began: float) -> BucketLook:
 
 def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little_later() -> None:
     rates = Rates()
-    told = [
-        rates.take(look(at, used, began)) for at, used, began in [(10.0, 50, 0.0), (11.0, 70, 0.006), (12.0, 90, 0.013)]
-    ]
+
+    def taken(seen: BucketLook) -> tuple[float, float, float, tuple[float, ...]]:
+        row = rates.take(seen)
+        return row.used, row.refused, row.shadow, row.trend
+
+    told = [taken(look(at, used, began)) for at, used, began in [(10.0, 50, 0.0), (11.0, 70, 0.006), (12.0, 90, 0.013)]]
     assert told == [(5.0, 0.0, 0.0, ()), (20.0, 0.0, 0.0, (20.0,)), (20.0, 0.0, 0.0, (20.0, 20.0))]
-    assert rates.take(look(20.0, 30, 14.0)) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
-    assert rates.take(BucketLook("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
+    assert taken(look(20.0, 30, 14.0)) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
+    assert taken(BucketLook("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
 
 
 @contextmanager

@@ -1,32 +1,20 @@
-"""Lines of an access log, in order of time, and which rules each of its requests is charged to."""
+"""Lines of an access log, in order of time."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 from batchlimit.base.redaction import shown
-from batchlimit.cli.simulate.plain_bucket import ReplayBucket
-from batchlimit.cli.simulate.result import ReplayTally
-from batchlimit.rules import Rule, Statuses
-from batchlimit.rules.key import KeyTemplate
 
 Line = tuple[float, str, str, str, str, int]
 """When (seconds since 1970), method, target with its query, address, user ("" if unknown), status (0 if unknown)."""
 _COMMON = re.compile(r'(\S+) \S+ (.*?) \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d{3}|-)').match
-CLIENTS: dict[tuple[bool, bool], Callable[[Line], object]] = {
-    (False, False): lambda _line: "",
-    (True, False): itemgetter(3),
-    (False, True): itemgetter(4),
-    (True, True): itemgetter(3, 4),
-}
-"""Returns the client of a line, by whether the key is made of the address, and of the user."""
 _REQUEST = re.compile(r"(\S+) (\S+)").match
 _NAMES = {
     "time": ("time", "timestamp", "ts", "@timestamp", "time_iso8601", "time_local", "msec", "date"),
@@ -121,28 +109,3 @@ def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
 def pause(at: float, count: int) -> float:
     """Return the seconds between two of `count` lines of one instant: 0 unless the instant is a whole second."""
     return 1.0 / count if at == int(at) else 0.0
-
-
-@dataclass(slots=True)
-class Charge:
-    """One rule that a request is charged to."""
-
-    cost: int
-    statuses: Statuses | None
-    tally: ReplayTally
-    bucket: ReplayBucket
-
-
-@dataclass(slots=True)
-class Way:
-    """A rule that matches a path, and the charges that were made of it."""
-
-    rule: Rule  # the rule
-    template: KeyTemplate  # makes its key
-    parameters: Mapping[str, str]  # of the path
-    client: Callable[[Line], object]  # returns what the key is made of besides them
-    known: dict[object, Charge | None]  # charges by that; None where no key can be made
-
-
-Route = tuple[list[Way], Way | None]
-"""The rules that match a target; and the one, where it is the only one, refuses, and charges whatever the status is."""

@@ -2,23 +2,57 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from types import SimpleNamespace
 from urllib.parse import unquote
 from zlib import crc32
 
 from batchlimit.cli.simulate.fleet import Fleet
-from batchlimit.cli.simulate.log import CLIENTS, Charge, Line, Route, Way, instants, pause
+from batchlimit.cli.simulate.log import Line, instants, pause
 from batchlimit.cli.simulate.plain_bucket import CallSample, ReplayBucket
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
-from batchlimit.rules.key import NoKey
+from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.sync.limiter import RateLimiter
 
+CLIENTS: dict[tuple[bool, bool], Callable[[Line], object]] = {
+    (False, False): lambda _line: "",
+    (True, False): itemgetter(3),
+    (False, True): itemgetter(4),
+    (True, True): itemgetter(3, 4),
+}
+"""Returns the client of a line, by whether the key is made of the address, and of the user."""
 _MOST_ROUTES = 100_000
 """Targets whose rules are remembered."""
+
+
+@dataclass(slots=True)
+class Charge:
+    """One rule that a request is charged to."""
+
+    cost: int
+    statuses: Statuses | None
+    tally: ReplayTally
+    bucket: ReplayBucket
+
+
+@dataclass(slots=True)
+class Way:
+    """A rule that matches a path, and the charges that were made of it."""
+
+    rule: Rule  # the rule
+    template: KeyTemplate  # makes its key
+    parameters: Mapping[str, str]  # of the path
+    client: Callable[[Line], object]  # returns what the key is made of besides them
+    known: dict[object, Charge | None]  # charges by that; None where no key can be made
+
+
+Route = tuple[list[Way], Way | None]
+"""The rules that match a target; and the one, where it is the only one, refuses, and charges whatever the status is."""
 
 
 class Spread(StrEnum):
