@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_732,
+    "lines": 49_733,
     "functions": 3_714,
     "files": 314,
     "classes of one name": 10,

@@ -84,6 +84,7 @@ class FleetBucket(TokenBucket):
     def __init__(self, limiter: RateLimiter, task: str) -> None:
         super().__init__(1.0)  # type: ignore[no-untyped-call, unused-ignore]  # as mypy follows kombu, or not
         self._limiter, self._task, self._hold = limiter, task, 0.0
+        limiter.decide(task, 0)  # one without a quota raises as the worker starts: once it works, it would quit
 
     def can_consume(self, tokens: int = 1) -> bool:
         """Whether a task may run now; if it may, it is charged."""

@@ -193,3 +193,18 @@ def test_a_worker_with_many_tasks_that_wait_does_not_sleep_for_a_second() -> Non
     assert hub.fire_timers() == 0.01
     assert len(fired) == 10
     hub.close()
+
+
+def test_a_worker_does_not_start_by_a_limiter_that_has_no_quota_for_a_task() -> None:
+    class Rates(FleetRates):
+        limiter = RateLimiter.from_url("memory://", {"shop.mail": "1/s"})
+
+    def start(*tasks: Any) -> None:
+        consumer = SimpleNamespace(hub=None)
+        consumer.reset_rate_limits = lambda: [consumer.bucket_for_task(task) for task in tasks]
+        Rates(consumer)
+
+    mail, free = SimpleNamespace(name="shop.mail", rate_limit="1/s"), SimpleNamespace(name="shop.free")
+    start(mail, free)
+    with pytest.raises(ValueError, match=r"no quota for key 'shop\.call'"):
+        start(mail, SimpleNamespace(name="shop.call", rate_limit="1/s"))
