@@ -4,6 +4,7 @@ A look reads the keys that are watched, and goes on with SCAN where the last loo
 the server counts (INFO commandstats): its averages say how many more commands fit the budget.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -60,57 +61,62 @@ class Sampler:
 
 
 class _Server:
-    """One server."""
+    """One server, and what the commands of a look cost it, by what it counts itself."""
 
     def __init__(self, name: str, client: "redis.Redis", prefix: str, budget: float) -> None:
-        self._name, self._client, self._budget = name, client, budget
+        self._client: Any = client
+        self._name, self._budget = name, budget
         self._start, self._pattern = f"{{{prefix}:", buckets_of(prefix)
         self._cursor, self._passed, self._size = 0, 0, 0
-        self._meter = _Meter(client)
         self._here: set[str] = set()  # keys that were found here
+        self._prices, self._is_guessed = dict(_GUESSED), False  # microseconds of a command
+        self._last: dict[str, tuple[float, float]] = {}  # how many of each it had counted, and their microseconds
+        self._sent = Counter[str]()  # commands of this look
 
     def look(self, watched: Iterable[str]) -> Look:
         here, samples = [key for key in watched if key in self._here], dict[str, BucketSample]()
+        self._sent.clear()
         try:
-            self._meter.begin()
+            if not self._last:
+                self._learn()
             for keys in _parts(here):
                 samples |= self._read(keys)
             self._here.difference_update(key for key in here if key not in samples)
             part = self._go_on(samples)
             self._here.update(samples)
-            calls, spent = self._meter.end()
+            self._learn()
         except FAILURES as error:
             raise failure(error, self._name) from error
-        return Look(list(samples.values()), [], Cost(calls, spent / 1000, self._meter.is_guessed, part))
+        cost = Cost(self._sent.total(), self._spent() / 1000, self._is_guessed, part)
+        return Look(list(samples.values()), [], cost)
 
     def _go_on(self, samples: dict[str, BucketSample]) -> float:
         """Read further buckets, until the budget is spent or all names were passed; return the part that was."""
-        client: Any = self._client
         if self._cursor == 0:
             self._passed = self._size = 0
             with suppress(redis.ResponseError):  # a right that the user has not
-                self._size = int(client.dbsize())
+                self._size = int(self._client.dbsize())
         while True:
-            cursor, names = client.scan(self._cursor, match=self._pattern, count=_STEP)
+            cursor, names = self._client.scan(self._cursor, match=self._pattern, count=_STEP)
             self._cursor, self._passed = int(cursor), self._passed + _STEP
-            self._meter.count("scan")
+            self._sent["scan"] += 1
             new = [key for name in names if (key := text(name)[len(self._start) : -1]) not in samples]
             for keys in _parts(new):
                 samples |= self._read(keys)
             if self._cursor == 0:
                 return 1.0
-            if not self._meter.has_room(self._budget, _STEP):
+            another = self._prices["scan"] + _STEP * self._prices["hmget"] + self._prices["info"]
+            if self._spent() + another > self._budget:
                 return min(0.99, self._passed / self._size) if self._size else 0.0
 
     def _read(self, keys: Sequence[str]) -> dict[str, BucketSample]:
         """Return the samples of keys of which there is a sound bucket."""
-        client: Any = self._client
-        pipeline = client.pipeline(transaction=False)
+        pipeline = self._client.pipeline(transaction=False)
         pipeline.time()
         for key in keys:
             pipeline.hmget(f"{self._start}{key}}}", *FIELDS)
         (seconds, microseconds), *replies = pipeline.execute(raise_on_error=False)
-        self._meter.count("hmget", len(keys))
+        self._sent["hmget"] += len(keys)
         now = seconds + microseconds / 1e6
         found = {}
         for key, reply in zip(keys, replies, strict=True):
@@ -118,48 +124,19 @@ class _Server:
                 found[key] = sampled(key, [None if value is None else text(value) for value in reply], now)
         return {key: sample for key, sample in found.items() if sample is not None}
 
-
-class _Meter:
-    """What the commands of a look cost a server, by what it counts."""
-
-    def __init__(self, client: "redis.Redis") -> None:
-        self._client: Any = client
-        self._prices = dict(_GUESSED)
-        self._last: dict[str, tuple[float, float]] = {}
-        self._counts: dict[str, int] = {}
-        self.is_guessed = False
-
-    def begin(self) -> None:
-        """Begin a look."""
-        self._counts = {}
-        if not self._last and not self.is_guessed:
-            self._learn()
-
-    def count(self, command: str, times: int = 1) -> None:
-        """Take note that a command was sent."""
-        self._counts[command] = self._counts.get(command, 0) + times
-
-    def has_room(self, budget: float, further: int) -> bool:
-        """Whether one more SCAN, and reads of so many buckets, fit a budget (us)."""
-        more = self._prices["scan"] + further * self._prices["hmget"] + self._prices["info"]
-        return self._spent() + more <= budget
-
-    def end(self) -> tuple[int, float]:
-        """End a look; return how many commands were sent, and how long they took (us)."""
-        self._learn()
-        return sum(self._counts.values()), self._spent()
-
     def _spent(self) -> float:
-        return sum(times * self._prices[command] for command, times in self._counts.items())
+        """Return for how long (us) the commands of this look kept the server busy, by their prices."""
+        return sum(times * self._prices[command] for command, times in self._sent.items())
 
     def _learn(self) -> None:
-        if self.is_guessed:
+        """Learn the prices of commands from what the server has counted since the last time."""
+        if self._is_guessed:
             return
-        self.count("info")
+        self._sent["info"] += 1
         try:
             told: dict[str, Any] = self._client.info("commandstats")
         except redis.ResponseError:
-            self.is_guessed = True
+            self._is_guessed = True
             return
         for command in _GUESSED:
             if stats := told.get(f"cmdstat_{command}"):
