@@ -15,7 +15,7 @@ from batchlimit.cli.output import lost, opened, say
 from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.key import stored
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.override import is_pattern
 
 Watch = Annotated[
@@ -87,7 +87,7 @@ class FleetCollector:
 
     def __init__(self, admin: Admin, prefix: str, watch: Iterable[str], budget: float) -> None:
         self._admin, self._lock = admin, threading.Lock()
-        self._watched = {name: WatchedBuckets() for name in watch}
+        self._watched = {check_key(name): WatchedBuckets() for name in watch}
         self._patterns = {name: re.compile(translate(name)).match for name in self._watched if is_pattern(name)}
         self._make: Callable[[], Sampler] = lambda: Sampler(admin.store, prefix, budget)
         self._sampler: Sampler | None = None
@@ -149,7 +149,7 @@ class FleetCollector:
                 found.add_metric([name], value(watched.samples.values()))
             yield found
         for field, metric in _COUNTERS.items():
-            text = f"Tokens {metric} since the exporter began to watch."
+            text = f"Tokens {metric.replace('shadow_', 'that a shadow would have ')} since the exporter began to watch."
             counter = CounterMetricFamily(f"batchlimit_fleet_{metric}", text, labels=("watch",))
             for name, watched in self._watched.items():
                 counter.add_metric([name], watched.counts[field])

@@ -94,6 +94,8 @@ def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> R
 
 def check_limits(limits: Mapping[str, Quota | str], rules: Mapping[str, Rule]) -> dict[str, CodeLimit]:
     """Return what holds for some keys in place of their rule's quota; RulesError: it has none, or a cost never fits."""
+    if not isinstance(limits, Mapping):
+        raise TypeError(f"limits come as a mapping from key or pattern to quota, not as {shown(limits)}")
     rule_of, found = by_name(rules), dict[str, CodeLimit]()
     for name, given in limits.items():
         if name in rules or (rule := rule_of(name)) is None:

@@ -46,6 +46,11 @@ def test_it_tells_of_the_keys_and_patterns_that_it_watches(run: Run, valkey_stor
     assert "secret" not in done.stdout
 
 
+def test_an_empty_name_cannot_be_watched(run: Run) -> None:
+    done = run("exporter", "--once", "-w", "")
+    assert (done.exit_code, "a key must not be empty" in done.stderr) == (2, True)
+
+
 def test_it_tells_of_overrides_by_what_they_say(run: Run, valkey_store: RedisStore) -> None:
     run("set", "search:*", "20/s")
     run("hold", "export:*", "1h")

@@ -80,3 +80,8 @@ def test_a_limit_that_no_rule_can_have_is_an_error(limits: Any, problem: str) ->
         Rules([Rule("user", "9/hour", key="user:{plan}:{user}", cost=3)], limits=limits)
     assert problem in str(refused.value)
     assert refused.value.field == "limits"
+
+
+def test_limits_come_by_name() -> None:
+    with pytest.raises(TypeError, match="a mapping from key or pattern to quota, not as"):
+        Rules([], limits=[("a", "1/s")])  # type: ignore[arg-type]

@@ -208,7 +208,11 @@ def top(
         console = Console(highlight=False)
         console.print(table_of(chosen, view, console.width))
     else:
-        show(list(map(_sampled, chosen)), output, empty="no buckets: nobody asks, or the prefix is another one")
+        show(
+            list(map(_sampled, chosen)),
+            output,
+            empty="no buckets: nobody asks, or the prefix or the filter is another one",
+        )
     calls, ms = before.calls + cost.calls, before.ms + cost.ms
     say(f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen")
 

@@ -28,7 +28,9 @@ def end_of(until: Until, now: float) -> float | None:
         raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC), or 2026-11-28T09:00Z")
     end = now + _duration(until) if instant is None else instant.timestamp()
     if not now < end < datetime.max.replace(tzinfo=UTC).timestamp():
-        raise ValueError(f"{shown(until)} is no time after now: write how long it is to last, as 90s, 1h or 2d")
+        raise ValueError(
+            f"{shown(until)} is no time after now and before the year 10000: write how long it lasts, as 90s or 2d"
+        )
     return round(end, 3)
 
 

@@ -53,6 +53,7 @@ def test_an_instant_is_read_with_its_zone(text: str) -> None:
         ("2026-09-21", "has no time zone"),
         ("2026-09-21T25:00Z", "is no instant: write 2026-11-28T09:00Z"),
         ("2026-09-21T14:13:20Z", "is no time after now"),
+        ("3000000d", "before the year 10000"),
     ],
 )
 def test_one_without_a_zone_or_of_the_past_is_an_error(text: str, said: str) -> None:
