@@ -25,6 +25,8 @@ _SHOWN = 10
 """Calls of a drain that are taken at their word where they were quicker: no queue makes calls quicker."""
 _TRIM = 0.1
 """The part of the calls of a span, at either end, that the mean leaves out."""
+_TAIL, _TELLS = 0.1, 8
+"""How far a tail goes with each span; calls of a span from which it tells of one."""
 _RARE = 0.05
 """The least part of a drain in which a call that it shows could begin: one alone is not to stand for a hundred."""
 
@@ -57,13 +59,16 @@ class Baselines:
     """The time without a queue of each operation, in ns, learnt from what spans show.
 
     A median and a mean, never a minimum: one lucky call must not set a mark that no other can reach. Where times differ
-    a lot, one of the two may be far off by chance. So the one that alarms less counts; of few calls the median.
+    a lot, one of the two may be far off by chance. So the one that alarms less counts; of few calls the median. All
+    calls wait as long in a queue, short or long ones. So a median that doubles is little where others take far longer:
+    a tail is added to it and to its baseline, by which means are above medians.
     """
 
-    __slots__ = ("_fresh", "_times")
+    __slots__ = ("_fresh", "_tails", "_times")
 
     def __init__(self) -> None:
         self._times: tuple[dict[str, float], ...] = ({}, {})
+        self._tails: dict[str, float] = {}
         self._fresh: set[str] = set()
 
     def __repr__(self) -> str:
@@ -92,11 +97,20 @@ class Baselines:
         medians = {name: _median(each, within) for name, each in ordered.items()}
         averages = [medians, {name: _mean(each) for name, each in ordered.items()}]
         self._meet(averages, counts)
+        tail = sum(n * self._tails.get(name, 0.0) for name, n in counts.items())
         ratios = [
-            sum(n * shown[name] for name, n in counts.items()) / sum(n * times[name] for name, n in counts.items())
-            for times, shown in zip(self._times, averages, strict=True)
+            (sum(n * shown[name] for name, n in counts.items()) + more)
+            / (sum(n * times[name] for name, n in counts.items()) + more)
+            for times, shown, more in zip(self._times, averages, (tail, 0.0), strict=True)
         ]
         return SpanTimes(counts, averages, min(ratios) if sum(counts.values()) >= _CERTAIN else ratios[0])
+
+    def learn_tails(self, times: Mapping[str, Sequence[int]]) -> None:
+        """Learn by how much means are above medians, from a span that is no drain: that is too short to tell."""
+        for operation, each in times.items():
+            if len(each) >= _TELLS:
+                tail = max(0.0, sum(each) / len(each) - _median(sorted(each), 0))
+                self._tails[operation] = (1 - _TAIL) * self._tails.get(operation, tail) + _TAIL * tail
 
     def move(self, reading: SpanTimes, rise: float, fall: float, certain: int = _CERTAIN) -> None:
         """Go such a part of the way up, or down, to what a span showed: less far for fewer calls than `certain`."""
@@ -116,12 +130,9 @@ class Baselines:
             rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
             self.move(reading, rise if may_rise else 0.0, fall)
             if not (is_still or may_rise):
-                self._give_way()
+                for times in self._times:
+                    times.update((operation, _DOUBTED * time) for operation, time in times.items())
         return self.longest / before
-
-    def _give_way(self) -> None:
-        for times in self._times:
-            times.update((operation, _DOUBTED * time) for operation, time in times.items())
 
     @staticmethod
     def is_far_off(ratio: float) -> bool:
@@ -194,8 +205,8 @@ _EXPLAINED = 0.8
 _CALM_NS = 3 * 10**9
 """How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
 _BELIEFS = 2
-_DOUBTS, _MORE_DOUBTS = 32, 4
-"""Drains that must say the same to be believed without a reason; each time four times as many."""
+_DOUBTS = 32
+"""Drains that must say the same to be believed without a reason."""
 
 
 class Trust:
@@ -207,23 +218,19 @@ class Trust:
 
     - it is one of the first two such drains: the first calls of all are too few to tell how long calls take
     - it is one of two after a drain that did remove a queue, or after 3 s of calm
-    - 32 drains in a row say the same; then 128 and so on, until there is calm
+    - 32 drains in a row say the same
 
     Calm counts once there was some while the limit was not in use. While it is in use, calls take no longer than they
     should as well where a baseline is too high.
     """
 
-    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "_stubbornness", "has_been_calm")
+    __slots__ = ("_beliefs", "_calm_ns", "_doubts", "has_been_calm")
 
     def __init__(self) -> None:
         self._calm_ns = self._doubts = 0
         self._beliefs = _BELIEFS
-        self._stubbornness = _DOUBTS
         self.has_been_calm = False
         """Whether there ever was calm: without it, what is known of calls stems from a queue, maybe."""
-
-    def __repr__(self) -> str:
-        return f"<Trust: {self._beliefs} beliefs, {self._doubts} of {self._stubbornness} doubts>"
 
     def calm(self, length: int, is_idle: bool) -> None:
         """Note a span without a queue, so many ns long; `is_idle`: whether the limit was not in use."""
@@ -232,8 +239,6 @@ class Trust:
             self.has_been_calm = self.has_been_calm or is_idle
             if self.has_been_calm:
                 self._beliefs = _BELIEFS
-            if is_idle:
-                self._stubbornness = _DOUBTS
 
     def queued(self) -> None:
         """Note a span with a queue."""
@@ -254,9 +259,8 @@ class Trust:
         unexplained = self.is_news(ratio) and not self.responded(before, ratio)
         if unexplained and not self._beliefs:
             self._doubts += 1
-            if self._doubts >= self._stubbornness:
+            if self._doubts >= _DOUBTS:
                 self._doubts, self._beliefs = 0, 1
-                self._stubbornness *= _MORE_DOUBTS
         elif not self.is_news(ratio):
             self._doubts = 0
         is_explained = before >= 1.2 and before - ratio >= _EXPLAINED * (before - 1)

@@ -106,7 +106,7 @@ class Knee(CountingLaw):
         self._strained_at: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Knee {self._estimate:.2f}: {self._baselines!r}, {self._drains!r}, {self._trust!r}>"
+        return f"<Knee {self._estimate:.2f}: {self._baselines!r}>"
 
     @property
     def baselines(self) -> dict[str, float]:
@@ -191,6 +191,8 @@ class Knee(CountingLaw):
         self._peak += (peak - self._peak) * (1.0 if peak > self._peak else _FADE)
         self._is_used, self._ratio = span.peak >= _IN_USE * self._limit, reading.ratio
         self._reached_ns += span.length if span.peak >= self._limit else 0
+        if self._spans > _EARLY:
+            self._baselines.learn_tails(span.times)
         if span.dropped > _LOST * span.count:
             self._lose(span.end)
         elif self._spans > 1 and (span.count >= _TOLD or not is_cut_short):

@@ -189,9 +189,6 @@ class Drains:
         self.before = 1.0
         """The ratio before."""
 
-    def __repr__(self) -> str:
-        return f"<Drains every {self._every / 1e9:g} s{', under way' if self.under_way else ''}>"
-
     @property
     def next(self) -> int:
         """When the next one is to begin."""

@@ -328,6 +328,16 @@ def test_it_shows_what_it_holds_to_be_true() -> None:
     assert "20.000 ms" in repr(backend.law)
 
 
+def test_a_short_wait_beside_long_calls_is_no_queue_to_shrink_for() -> None:
+    """One of twenty calls takes a second, the others a millisecond, and then six: nobody gave the long ones a name."""
+    law = Knee(maximum=20)
+    for k in range(10_100):  # the last half second lies between two drains
+        rtt = 1000 * _MS if k % 20 == 0 else (1 if k < 10_000 else 6) * _MS
+        law.update(Sample(5 * _MS * k - rtt, rtt, 20))
+    assert law.state.ratio < 1.3
+    assert law.limit == 20
+
+
 class Fleet:
     """Laws before one line of workers: each fills its limit; a call takes as long as all of them together make it."""
 
