@@ -27,6 +27,10 @@ class NeverFits(ValueError):
         super().__init__(f"{cost} tokens never fit a burst of {largest}: key {shown(key)}")
         self.key, self.cost, self.largest = key, cost, largest
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes; an error that cannot breaks the pool in which it is raised."""
+        return type(self), (self.key, self.cost, self.largest)
+
 
 def check_key(key: object) -> str:
     """The key itself: a non-empty str that UTF-8 can encode. Raises TypeError for another type, else ValueError."""

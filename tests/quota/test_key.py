@@ -1,5 +1,6 @@
 """Keys, costs and prefixes: what is accepted, and that every key has a bucket name of its own."""
 
+import pickle
 import re
 from enum import Enum
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchlimit.quota.key import LONGEST_KEY, check_cost, check_key, check_prefix, stored
+from batchlimit.quota.key import LONGEST_KEY, NeverFits, check_cost, check_key, check_prefix, stored
 from batchlimit.stores.client.scripts import bucket_name
 
 keys = st.one_of(st.text(min_size=1), st.text(min_size=60, max_size=400), st.text("aé😀}", min_size=60, max_size=300))
@@ -21,6 +22,13 @@ class Tenant(str, Enum):  # noqa: UP042  StrEnum formats as its value; this one 
 @given(keys)
 def test_any_non_empty_text_is_a_key(key: str) -> None:
     assert check_key(key) is key
+
+
+def test_an_error_of_a_cost_travels_between_processes() -> None:
+    with pytest.raises(NeverFits) as caught:
+        check_cost(9, 5, "ann")
+    travelled = pickle.loads(pickle.dumps(caught.value))
+    assert (str(travelled), travelled.key, travelled.cost, travelled.largest) == (str(caught.value), "ann", 9, 5)
 
 
 @pytest.mark.parametrize(
