@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_725,
-    "functions": 3_708,
+    "lines": 49_764,
+    "functions": 3_710,
     "files": 314,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

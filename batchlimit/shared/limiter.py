@@ -97,6 +97,7 @@ class BaseSharedLimiter(Unique):
         del url  # the frames of a traceback show no password
         limits_of(limits)  # before a server is started
         check_seconds("connect_timeout", connect_timeout)
+        check_seconds("deadline", deadline)
         address = sure(found)
         store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)

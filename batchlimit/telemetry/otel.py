@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from batchlimit.base.lazy import needed
 
@@ -42,9 +43,13 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
         >>> [metric.name for metric in found][:2]
         ['batchlimit.tokens', 'batchlimit.keys']
     """
-    found = Sources()
+    provider = meter_provider or get_meter_provider()
+    found = _exported.get(provider, Sources())
     found.add(name, *sources)
-    meter = (meter_provider or get_meter_provider()).get_meter("batchlimit", batchlimit.__version__)
+    if provider in _exported:
+        return
+    _exported[provider] = found
+    meter = provider.get_meter("batchlimit", batchlimit.__version__)
     histograms = {
         metric: meter.create_histogram(
             metric.name, metric.unit, metric.text, explicit_bucket_boundaries_advisory=BOUNDS
@@ -59,6 +64,10 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
                 meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_up_down_counter
             )
             make(metric.name, callbacks=[readings.of(metric)], unit=metric.unit, description=metric.text)
+
+
+_exported: WeakKeyDictionary[MeterProvider, Sources] = WeakKeyDictionary()
+"""What the instruments of each provider read: it makes them once, and would ignore those of a second export."""
 
 
 class _Readings:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from batchlimit.base.lazy import needed
 
@@ -19,7 +20,7 @@ with needed(__name__, "prometheus", "prometheus-client", name="prometheus_client
 from batchlimit.base import histogram
 from batchlimit.base.unique import Forkables
 from batchlimit.telemetry import metrics
-from batchlimit.telemetry.reading import Add, Labelled, Observed, Sources
+from batchlimit.telemetry.reading import Add, Labelled, Observed, Sources, read_together
 
 __all__ = ["Exporter", "export"]
 
@@ -72,6 +73,7 @@ class Exporter:
     ) -> None:
         self._sources, self._registry, self._deltas = sources, registry, deltas
         if registry is not None:
+            _pages.setdefault(registry, []).append(sources)
             registry.register(self)
         if deltas is not None:
             deltas.start()
@@ -84,9 +86,14 @@ class Exporter:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric and its values now; prometheus-client calls this when it is scraped."""
+        """Return every metric and its values now; prometheus-client calls this when it is scraped.
+
+        The first exporter of a registry tells of all: a page may have each metric once.
+        """
         families: dict[metrics.Metric, Any] = {}
-        for (series, limiter), value in self._sources.read().items():
+        page = [] if self._registry is None else list(_pages[self._registry])
+        reading = read_together(page) if page and page[0] is self._sources else {}
+        for (series, limiter), value in reading.items():
             if (metric := series.metric) not in families:
                 made = _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
                 families[metric] = made
@@ -100,11 +107,14 @@ class Exporter:
         """Export nothing any more; with several workers what was counted so far stays."""
         if self._registry is not None:
             self._registry.unregister(self)
+            _pages[self._registry].remove(self._sources)
             self._registry = None
         if self._deltas is not None:
             self._deltas.stop()
 
 
+_pages: WeakKeyDictionary[CollectorRegistry, list[Sources]] = WeakKeyDictionary()
+"""What the exporters of each registry read, in the order in which they were made."""
 _FAMILIES: dict[metrics.Kind, Any] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,

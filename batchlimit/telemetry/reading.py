@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -171,7 +171,7 @@ class _NamedSource:
     """One limiter or front, and the counters that were last read of it."""
 
     def __init__(self, name: str, find: Callable[[], Any]) -> None:
-        self.name, self._find = name, find
+        self.name, self.find = name, find
         self.counted: Reading = {}
 
     def read(self) -> Reading | None:
@@ -180,7 +180,7 @@ class _NamedSource:
         A limiter uncounts tokens that were taken too late to be spent. To Prometheus a counter that falls has begun
         anew, and all that it counts is an increase. So it stays where it was, until there is more.
         """
-        if (source := self._find()) is None:
+        if (source := self.find()) is None:
             return None
         found = read(source.statistics())
         for series, before in self.counted.items():
@@ -218,21 +218,26 @@ class Sources:
                 find = partial(lambda one: one, source)
             self._found.append(_NamedSource(name, find))
 
-    def read(self) -> dict[Labelled, Value]:
-        """Return the value of each series now. A source that fails is left out, and the log says so once."""
+    def read(self, told: set[tuple[str, int]] | None = None) -> dict[Labelled, Value]:
+        """Return the value of each series now. A source that fails is left out, and the log says so once.
+
+        One that was added twice under one name counts once, and not at all if it is among the `told` already.
+        """
         reading: dict[Labelled, Value] = {}
+        told = set() if told is None else told
         if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
             self._process = os.getpid()
             for source in self._found:
                 source.counted = {}
         for source in list(self._found):
+            if (which := (source.name, id(source.find()))) in told:
+                continue
+            told.add(which)
             if (found := self._read(source)) is None:
                 self._found.remove(source)
                 continue
             for series, value in found.items():
-                labelled = Labelled(series, source.name)
-                before = reading.get(labelled)
-                reading[labelled] = value if before is None else _MERGE[series.metric.merge](before, value)
+                _merge(reading, Labelled(series, source.name), value)
         return reading
 
     def _read(self, source: _NamedSource) -> Reading | None:
@@ -244,6 +249,20 @@ class Sources:
                 message = "no metrics of %r: its statistics cannot be read"
                 log_event("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
             return {}
+
+
+def read_together(several: Iterable[Sources]) -> dict[Labelled, Value]:
+    """Return the value of each series of them all now."""
+    reading, told = dict[Labelled, Value](), set[tuple[str, int]]()
+    for sources in several:
+        for labelled, value in sources.read(told).items():
+            _merge(reading, labelled, value)
+    return reading
+
+
+def _merge(reading: dict[Labelled, Value], labelled: Labelled, value: Value) -> None:
+    before = reading.get(labelled)
+    reading[labelled] = value if before is None else _MERGE[labelled.series.metric.merge](before, value)
 
 
 Add = Callable[[Labelled, float], None]

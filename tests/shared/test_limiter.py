@@ -150,15 +150,21 @@ def test_arguments_that_cannot_work_are_refused(limits: Any, options: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("limits", "patience", "error"), [({}, 1.0, ValueError), ({"a": 0}, 1.0, ValueError), ({"a": 1}, 0.0, ValueError)]
+    ("limits", "options", "error"),
+    [
+        ({}, {}, ValueError),
+        ({"a": 0}, {}, ValueError),
+        ({"a": 1}, {"connect_timeout": 0.0}, ValueError),
+        ({"a": 1}, {"deadline": "0.5"}, TypeError),
+    ],
 )
 def test_a_limiter_that_cannot_be_made_of_an_url_opens_no_store(
-    limits: Any, patience: float, error: Any, monkeypatch: pytest.MonkeyPatch
+    limits: Any, options: Any, error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[Any]()
     monkeypatch.setattr(limiter_module, "open_store", lambda *each, **_: opened.append(each))
     with pytest.raises(error):
-        SharedConcurrencyLimiter.from_url("embedded://", limits, connect_timeout=patience)
+        SharedConcurrencyLimiter.from_url("embedded://", limits, **options)
     assert opened == []
 
 

@@ -66,6 +66,19 @@ def test_each_collection_is_one_reading() -> None:
         assert seen["batchlimit.store.duration", "api"] == seen["batchlimit.store.operations", "api"]
 
 
+def test_what_is_exported_later_is_seen_too_and_a_source_twice_counts_once() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with RateLimiter.from_url("memory://", "9/hour") as one, RateLimiter.from_url("memory://", "9/hour") as other:
+        for name, each in (("one", one), ("other", other), ("other", other)):
+            export(each, name=name, meter_provider=provider)
+        one.try_acquire("ann")
+        other.try_acquire("bob")
+        found = points(reader)
+    assert total(found, "batchlimit.keys", "one") == total(found, "batchlimit.keys", "other") == 1
+    assert total(found, "batchlimit.store.duration", "other") == 1
+
+
 def test_durations_are_histograms_with_the_buckets_of_the_limiter() -> None:
     reader = InMemoryMetricReader()
     with RateLimiter.from_url("memory://", "2/hour") as limiter:

@@ -55,6 +55,27 @@ def test_one_process_is_read_when_it_is_scraped() -> None:
         assert generate_latest(registry) == b""
 
 
+def test_a_page_has_each_metric_once_however_many_exporters_there_are() -> None:
+    registry = CollectorRegistry()
+    with RateLimiter.from_url("memory://", "2/hour") as one, RateLimiter.from_url("memory://", "2/hour") as other:
+        exporters = [export(each, name=name, registry=registry) for name, each in (("one", one), ("other", other))]
+        for left in (2, 1):
+            page = generate_latest(registry).decode()
+            assert page.count("# TYPE batchlimit_keys ") == 1
+            assert page.count("batchlimit_keys{") == left
+            exporters.pop(0).close()
+        assert generate_latest(registry) == b""
+
+
+def test_sources_of_one_name_are_added_up_whichever_exporters_they_have() -> None:
+    registry = CollectorRegistry()
+    with RateLimiter.from_url("memory://", "2/hour") as one, RateLimiter.from_url("memory://", "2/hour") as other:
+        for each in (one, other, other):
+            export(each, registry=registry)
+            each.try_acquire("ann")
+        assert b'batchlimit_keys{limiter=""} 2.0' in generate_latest(registry)
+
+
 def test_promtool_has_nothing_to_say_against_any_metric() -> None:
     registry = CollectorRegistry()
     with (
