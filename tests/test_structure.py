@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_764,
+    "lines": 49_751,
     "functions": 3_710,
-    "files": 314,
+    "files": 313,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -1,6 +1,7 @@
 """AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from threading import get_ident
 from typing import overload
 
@@ -24,7 +25,7 @@ from batchlimit.reservoir.estimate import OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
-from batchlimit.stores.open import open_async_store
+from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import AsyncStore, no_store
 
 
@@ -80,7 +81,7 @@ class AsyncRateLimiter(
         [True, True, False]
     """
 
-    _open = staticmethod(open_async_store)
+    _open = staticmethod(partial(open_store, for_tasks=True))
     _opened = staticmethod(_store_of)
     _keep = Registry
     _registry: Registry

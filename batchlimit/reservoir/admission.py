@@ -10,7 +10,7 @@ from batchlimit.errors import RateLimited
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.requests import Prefetch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 
 

@@ -9,8 +9,7 @@ from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.prefetch import Prefetch
-from batchlimit.reservoir.requests import Requests
+from batchlimit.reservoir.requests import Prefetch, Requests
 from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 
 _AWAKE = 1.0

@@ -91,8 +91,7 @@ from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.outage import Outage, fall_back
-from batchlimit.reservoir.prefetch import Prefetch
-from batchlimit.reservoir.requests import Requests
+from batchlimit.reservoir.requests import Prefetch, Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter, wait_for

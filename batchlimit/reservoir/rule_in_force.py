@@ -12,7 +12,7 @@ from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBuck
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.options import NoRules
 from batchlimit.reservoir.outage import borrow
-from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.requests import Prefetch
 from batchlimit.reservoir.waiter import Verdict, Waiter
 
 

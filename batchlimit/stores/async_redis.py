@@ -46,7 +46,7 @@ class AsyncRedisStore(BaseRedisStore):
     It never asks a replica. With connections of its own to one server it is prompt, and has one, unless the URL has
     `health_check_interval`. All others have at most 64; a call may wait `connect_timeout` seconds for one.
 
-    It has 11 public methods, because it keeps six protocols: AsyncStore, AsyncRemote, AsyncSender, AsyncSpender,
+    It has 12 public methods, because it keeps six protocols: AsyncStore, AsyncRemote, AsyncSender, AsyncSpender,
     AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
 
     Example:
@@ -89,6 +89,11 @@ class AsyncRedisStore(BaseRedisStore):
     def _is_prompt_at(address: Address) -> bool:
         return not address.topology
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        transport = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, AsyncClusterTransport) else ""
+
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
@@ -98,6 +103,10 @@ class AsyncRedisStore(BaseRedisStore):
             if self._clocks.is_late(self.part(key), reply):
                 raise too_late(self.address, self._within)
         return read_grant(reply)
+
+    async def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return await self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
         """See AsyncSender.send. Only an AsyncDirectTransport can."""

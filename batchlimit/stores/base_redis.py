@@ -141,10 +141,6 @@ class BaseRedisStore(Unique):
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        return str(self._transport.part(bucket_name(self._prefix, key))) if self.is_cluster else ""
-
     def probe(self, key: str) -> Any:
         """See Remote.probe.
 
@@ -161,11 +157,6 @@ class BaseRedisStore(Unique):
                     raise
 
         return self._follow(steps())
-
-    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
-        """Send an ask for which somebody waits so long (s); return the reply."""
-        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
-        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def _left(self, began: float) -> float:
         """Return for how long yet somebody waits who may have had to connect first (s); he `began` then."""

@@ -87,11 +87,20 @@ class RedisStore(BaseRedisStore):
         """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        transport = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, ClusterTransport) else ""
+
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
         reply = self._asked(key, quota, ask, self._within)
         return self._anew(key, quota, ask, began) if self._clocks.is_late(self.part(key), reply) else read_grant(reply)
+
+    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
 
     def _anew(self, key: str, quota: Quota, ask: Ask, began: float) -> Grant:
         """Take, after it was too late by what was known of the server's clock; raise where it is late indeed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.clock import steady
-from batchlimit.base.steps import Steps, run
+from batchlimit.base.steps import run
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
@@ -55,7 +55,8 @@ class Registry(BaseRegistry):
         super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
         rules = store.rules if isinstance(store, Ruled) else None
-        self.rules = RuleReader(rules, clock, _take_in_thread, self._reconsider)
+        in_thread = partial(threading.Thread, target=run, name="batchlimit-rules", daemon=True)
+        self.rules = RuleReader(rules, clock, lambda steps: in_thread(args=(steps,)).start(), self._reconsider)
         self._begin()
         _registries.add(self)
         if self.file is not None:
@@ -192,10 +193,6 @@ class Registry(BaseRegistry):
         self.store.stop()
         if self.owns_store:
             self._opened.close()
-
-
-def _take_in_thread(steps: Steps[None]) -> None:
-    threading.Thread(target=run, args=(steps,), name="batchlimit-rules", daemon=True).start()
 
 
 _registries: Forkables[Registry] = Forkables()

@@ -8,7 +8,7 @@ import redis.asyncio
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.requests import Prefetch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, away, in_line, limiter_on, nothing

@@ -5,7 +5,7 @@ More of them: python -m tests.simulation --seeds 100000 --jobs 2
 
 import pytest
 
-from batchlimit.reservoir import prefetch
+from batchlimit.reservoir import requests
 from tests.depth import DEEP, depth
 from tests.simulation.breaks import BREAKS
 from tests.simulation.run import Run
@@ -31,8 +31,8 @@ def test_no_rule_is_broken(seeds: range) -> None:
 @pytest.mark.parametrize("seeds", [range(first, first + _CHUNK) for first in range(0, depth(25, 500), _CHUNK)], ids=str)
 def test_no_rule_is_broken_where_small_bursts_are_prefetched(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at many: the bursts here are smaller than what is worth a look."""
-    monkeypatch.setattr(prefetch, "_MANY", 2)
-    monkeypatch.setattr(prefetch, "_LONG", 0.0)
+    monkeypatch.setattr(requests, "_MANY", 2)
+    monkeypatch.setattr(requests, "_LONG", 0.0)
     test_no_rule_is_broken(seeds)
 
 

@@ -14,7 +14,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.reservoir.options import Instance, Options
-from batchlimit.reservoir.prefetch import Prefetch
+from batchlimit.reservoir.requests import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls

@@ -21,7 +21,7 @@ from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.client.address import Address, read_url
 from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
 from batchlimit.stores.client.scripts import bucket_name, read_grant
-from batchlimit.stores.open import open_async_store, open_store
+from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
 from tests.awaiting import BlockingStore
@@ -120,7 +120,7 @@ def opened(api: str, url: str) -> Iterator[Store]:
 
 
 def _blocking(address: Address, patience: Any) -> Store:
-    return BlockingStore(open_async_store(address, **patience))
+    return BlockingStore(open_store(address, for_tasks=True, **patience))
 
 
 def failed(api: str, url: str, told: str) -> StoreUnavailable:
