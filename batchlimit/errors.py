@@ -114,15 +114,15 @@ class Unfit(RateLimited):
 
 
 class ConcurrencyLimited(Retry, BatchLimitError):
-    """The concurrency limiter refused a call, or told one under way to give up.
+    """The concurrency limiter refused a call, or cancelled one under way.
 
     Attributes:
         reason: Why:
             "limit": the limit is reached, and there was no queue or the caller did not want to wait;
-            "partition": what is free is kept for guaranteed shares of others, or the cap of its partition is reached;
+            "partition": free places are kept for guaranteed shares of others, or the cap of its partition is reached;
             "queue_full": too many callers wait already;
             "queue_timeout": the caller waited in vain;
-            "shed": the call was under way, and was told to give up;
+            "shed": the call was under way, and was cancelled;
             "unknown_partition": no share has its name, and Partitions have `unknown="refuse"`;
             "no_key": a web or gRPC request whose key could not be made.
         retry_after: Estimated seconds until there is room; None if nothing is known yet, or if waiting does not help.

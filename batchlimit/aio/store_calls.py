@@ -84,7 +84,7 @@ async def arrived(key: str, task: "asyncio.Task[int | Exception] | None") -> Non
 
 
 async def _refunded(entry: "KeyEntry", task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
-    """Return how many tokens arrived, or what its caller is told: nothing, unless the key fails closed."""
+    """Return how many tokens arrived, or the error that its caller gets: none, unless the key fails closed."""
     if isinstance(result := await task, int):
         return result
     if not entry.reservoir.state.fallback.fails_closed:

@@ -61,7 +61,7 @@ class WaitingTask:
         """Have the task look for itself."""
         self.due = math.inf
         if (woken := self._woken) is not None:
-            self._woken = None  # it wakes once, however often it is told to
+            self._woken = None  # it wakes once, however often this is called
             self.entry.home.wakes.do(partial(_end, woken))  # behind those that were to go on before
 
     def part(self) -> None:

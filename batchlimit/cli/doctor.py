@@ -214,7 +214,7 @@ def mistaken(address: str) -> str:
             is_plain = connection.recv(1) in (b"+", b"-")
             return "the port speaks no TLS: use redis in place of rediss, or the TLS port" if is_plain else ""
         context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent to it
         with context.wrap_socket(connection):
             return "the port speaks TLS: use rediss in place of redis"
     return ""

@@ -1,6 +1,6 @@
 """The command that reads the limits of slowapi and flask-limiter in a program, and prints them as rules.
 
-It runs nothing and guesses nothing: what the source does not say as a constant is told, with its place.
+It runs nothing and guesses nothing. It reports the place of all that the source does not say as a constant.
 """
 
 import ast
@@ -150,7 +150,7 @@ class _SourceFile:
     def _tell_of_paths(self, function: Function, paths: Sequence[Written], prefixes: Prefixes) -> None:
         for path in paths:
             before = self._told.setdefault((id(prefixes), path.problem), (prefixes, path))
-            if path.problem and (before[1] is path or not path.pattern):  # a router is told of once
+            if path.problem and (before[1] is path or not path.pattern):  # a router is reported once
                 self._tell(path.node, path.problem)
         if not any(path.pattern for path in paths):
             what = "has a limit, and no route that is written here: add its path as match"

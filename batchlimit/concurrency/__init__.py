@@ -29,7 +29,7 @@ A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that re
 queue and waits to be woken. It leaves the queue in any case, with or without the permit held.
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the tally of a partition,
-changes with no call in between. Whoever is refused compares the two. So it finds the calls that nobody ended, though
+changes with no call in between. A refused caller compares the two. So it finds the calls that nobody ended, though
 their permits are no more. Waiters are noted in `leaving` until they are woken, and who waits looks there once a second.
 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns

@@ -253,7 +253,7 @@ class LockedGate:
         """Let no call enter any more, and wake every waiter. Calls under way go on, and leave as ever."""
         section = self.section
         with section.lock:
-            section.gate.is_closed, section.gate.open_to = True, 0  # at once, also amid another change
+            section.gate.is_closed, section.gate.open_to = True, 0  # at once, also during another change
         section.change(section.gate.close)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:

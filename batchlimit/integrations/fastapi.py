@@ -97,9 +97,9 @@ def limited(
 
     Args:
         key, cost, charge: what is asked for, as of RouteLimit of `batchlimit.integrations.enforcement`.
-        identify: a dependency of yours that returns values for the key, such as {"user": "ann"}, or None (default None:
-            the key is made of what the middleware's `identify` tells, and of path parameters). What it raises is your
-            application's to answer, as from every dependency.
+        identify: a dependency of yours that returns values for the key, such as {"user": "ann"}, or None. By default
+            (None) the key has the values of the middleware's `identify`, and path parameters. Your application answers
+            what it raises, as from every dependency.
 
     Returns:
         The dependency. It raises RefusedRequest or RefusedWebSocket; as a decorator, TypeError.

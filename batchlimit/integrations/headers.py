@@ -225,7 +225,7 @@ class Prepared:
             limits.append(policy.limits[number])
             times.append(len(policy.rates))
         self._policies, self._limits = b", ".join(policies), b", ".join(limits)
-        self._times = None if sum(times) == len(times) else times  # how often each `pk` is told; None: once
+        self._times = None if sum(times) == len(times) else times  # how often each `pk` is written; None: once
 
     def keyed(self, keys: Sequence[str]) -> tuple[bytes, bytes]:
         """Return RateLimit-Policy of these keys, and their RateLimit but for what is left."""

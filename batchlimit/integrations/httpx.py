@@ -64,21 +64,21 @@ class LimitedTransport(_Limited[RateLimiter], _Base):  # type: ignore[misc]  # a
         limiter: a RateLimiter, which its owner closes.
         key: what a request is charged to (default "{host}"): text with the fields {host}, {port}, {scheme}, {method},
             {path}, or a function of the request.
-        cost: whole tokens of each attempt (default 1), or a function of the request; where that returns more than the
-            burst of the key, the request is answered 429 and told not to come back.
+        cost: whole tokens of each attempt (default 1), or a function of the request. If it returns more than the
+            burst of the key, the answer is a 429 that says not to come back.
         wait: seconds that a request waits for tokens at most (default 30); 0: not at all, None: no limit. It is no part
             of the client's timeouts.
         transport: what sends the requests (default None: an `HTTPTransport()` of the library that the requests are of).
             A client's own `verify`, `cert`, `http2`, `limits` and `proxy` hold for no transport that it is given:
             give them to this one.
-        longest: seconds; of a longer `Retry-After` only so many are believed (default 600).
+        longest: seconds that a pause lasts at most, whatever `Retry-After` says (default 600).
         unsaid: seconds of the pause where a 429 does not say when to come back (default 1); 0: none.
-        observe: whether calls are held back where upstream says that little is left, before its 429 (default False); or
-            a dict from what it counts, such as "requests" or "tokens", to the key to hold back.
-        concurrency: how many requests of a key may be under way at once from here, until their responses were read or
-            closed: a whole number, or what makes a law, such as `AIMD`. Others wait for a place, in `wait`, and are
-            answered 429 after it. A KeyedConcurrencyLimiter has limits by key, a SharedConcurrencyLimiter has those of
-            the fleet; their owner closes them (default None: no limit).
+        observe: whether calls are held back where upstream says that little is left, before its 429 (default False).
+            Or a dict from what it counts, such as "requests" or "tokens", to the key to hold back.
+        concurrency: how many requests of a key may be under way at once from here (a whole number), or a function that
+            makes a law, such as `AIMD`. A request ends when its response was read or closed. Others wait for a place,
+            in `wait`, and are answered 429 after it. A KeyedConcurrencyLimiter has limits by key, a
+            SharedConcurrencyLimiter has those of the fleet; their owner closes them (default None: no limit).
         priority: of a request among those that wait, from 1 (default) to 100; or a function of the request.
 
     Raises:

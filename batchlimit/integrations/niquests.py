@@ -126,7 +126,7 @@ def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
 
 
 class _Cut(io.BytesIO):
-    """What was read of a body, and what ended it."""
+    """The part of a body that was read, and the error that ended it."""
 
     def __init__(self, sent: bytes, error: Exception) -> None:
         super().__init__(sent)

@@ -15,14 +15,14 @@ LOW_CALLS, LOW_SECONDS = 5.0, 0.2
 RESERVE = 0.02
 """This part of a window's limit is left: strangers, and calls that are under way, spend it."""
 LEAST, MOST = 0.02, 60.0
-"""A shorter pause (s) costs more than it spares. After so long a call asks anew, for what is told may be stale."""
+"""A shorter pause (s) costs more than it spares. After so long a call asks anew, for the news may be stale."""
 
 
 def pause_of(kind: str, left: Allowance) -> float:
     """Return for how many seconds nothing more is to be sent.
 
-    Of a window, calls are held back to where the limit would be if it were spent evenly: whatever strangers spend then
-    is not ours. Of what refills, calls are held back where little is left. Where nobody knows, little is spread.
+    In a window, calls are held back to where the limit would be if it were spent evenly: strangers may spend the rest.
+    A limit that refills holds calls back while little is left. If its kind is unknown, the little is spread.
     """
     remaining, limit, reset, window, refills = left
     if not limit or not reset:
@@ -45,7 +45,7 @@ _What = tuple[str, str]
 
 
 class Pacer:
-    """Says once which keys are to be paused, and how long. What is told unchanged after that is stale, as Azure's."""
+    """Says once which keys are to be paused, and how long. News that is unchanged after that is stale, as Azure's."""
 
     __slots__ = ("_ends", "_keys", "_longest", "_reasons", "_resets")
 

@@ -45,8 +45,8 @@ class LimitedJobs:
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
-        keys: what the jobs of each task are charged to, by the task's name: text whose fields name its parameters, as
-            in "mail:{to}", {task} for its name, or a function of its arguments. Others are not limited.
+        keys: what the jobs of each task are charged to, by the task's name. A key is a function of the arguments,
+            or text that names parameters, as in "mail:{to}"; {task} is the name. Other tasks are not limited.
         cost: whole tokens of each job (default 1).
         longest: seconds that a job is put off for at most (default 600).
 

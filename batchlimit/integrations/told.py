@@ -43,7 +43,7 @@ class Allowance(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What one response says of limits."""
+    """The limits that one response tells of."""
 
     after: float | None  # seconds after which to come back; None: it does not say so
     # by kind, such as "requests", "tokens", "input-tokens", or the name that upstream has for a limit

@@ -1,6 +1,6 @@
 """What all transports share: a request is charged, then sent or answered, and what upstream says of it is heeded.
 
-It is told once, as steps that threads and tasks go through alike.
+The steps stand here once; threads and tasks go through them alike.
 """
 
 import io

@@ -248,9 +248,9 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
             costs: whole tokens by key.
 
         Returns:
-            By key, what this process could still admit, the Quota that holds, and which of its bandwidths binds, as a
-            Decision tells it; None: nothing was charged, so ask `decide_all`. It says what is wrong, too: nothing is
-            raised here.
+            By key, what this process could still admit, the Quota that holds, and which of its bandwidths binds, as in
+            a Decision. None: nothing was charged, so ask `decide_all`. That says what is wrong, too: nothing is raised
+            here.
 
         Example:
             >>> limiter = RateLimiter.from_url("memory://", {"user:*": "90/hour", "*": "90/hour"})
@@ -263,13 +263,13 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
     def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> Any:
         """Give the caller its turn among all of the fleet that come back to a key later, one after the other.
 
-        Nothing is charged: it says when to come and ask. So refused work that is put off does not come back as a herd.
+        Nothing is charged: it says when to come and ask. So refused work that is put off comes back bit by bit.
 
         Args:
             key: what is limited.
             wait: seconds until the first turn, if nobody is in line: such as `retry_after`.
             spacing: seconds from this turn to the next: what the quota takes to refill the cost.
-            longest: seconds (default 600); a turn that is later is told, and stays free.
+            longest: seconds (default 600); a later turn is returned, and stays free.
 
         Returns:
             Seconds until the turn.

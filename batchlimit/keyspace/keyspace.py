@@ -117,7 +117,7 @@ class Keyspace(Generic[E]):
     def let_go(self, entry: E) -> None:
         """Forget an entry that has retired, once; keep its statistics, and its snapshot if it left one.
 
-        Whoever is interrupted here does it again: so the entry is in the dict until all is done.
+        A thread that is interrupted here does it again. So the entry is in the dict until all is done.
         """
         place = place_of(entry.key)
         if self._entries.get(place) is not entry:

@@ -109,8 +109,8 @@ class LimiterCalls:
 
         Of two pauses the one that ends later counts. Callers with enough timeout wait through it, in order of arrival;
         others are refused, and `retry_after` tells of its end. Then calls begin at the rate of the quota, not with a
-        burst: of several bandwidths the one that fills fastest begins empty. Other processes hear of it with their next
-        request: until then they spend what they have leased, for at most 1.5 s. A key in mode "shadow" or "open" admits
+        burst: of several bandwidths the one that fills fastest begins empty. Other processes learn it by their next
+        request. Until then they spend what they have leased, for at most 1.5 s. A key in mode "shadow" or "open" admits
         all the same.
 
         Args:

@@ -92,8 +92,8 @@ class FailurePolicy:
     def local(cls, instances: int | None = None) -> Self:
         """Admit this instance's fair share: rate / instances and burst / instances.
 
-        The store tells how many instances there are, but only of those that leased at nearly the same time: one that
-        spends, at keys that are not in use, hears of itself alone. The divisor is what it last told, or `instances` if
+        The store tells how many instances there are, but only of those that leased at nearly the same time. One that
+        spends, at keys that are not in use, counts itself alone. The divisor is what it last told, or `instances` if
         that is more. If the store never told and `instances` is None, nothing is admitted: the whole limit on each
         instance is no limit. The limiter warns of that when it is made.
 

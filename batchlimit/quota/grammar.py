@@ -6,8 +6,8 @@
     whole     = digit { [ "_" ] digit }
     unit      = s sec second(s) | m min minute(s) | h hr hour(s) | d day(s) | w week(s)
 
-Case does not matter, nor does white space between the words. What a bandwidth becomes is the caller's business: it
-comes in as a function of the amount, the seconds it is for, and the burst; another one if it is written "within".
+Case does not matter, nor does white space between the words. The caller passes the function
+that makes a bandwidth, of the amount, the seconds it is for, and the burst. Another one is for "within".
 """
 
 import math

@@ -50,7 +50,7 @@ class OpenBucket:
         return self._plenty
 
     def full_at(self) -> float:
-        """Return the distant past: to forget this one, and to begin anew, mints nothing."""
+        """Return the distant past: to forget this one, and to begin anew, creates no token."""
         return -math.inf
 
 
@@ -210,7 +210,7 @@ NO_FALLBACK = Fallback(CLOSED)
 class Trial:
     """Counts as if a bucket of this quota had decided, in this process: each instance has its share of it.
 
-    The bucket in the store is not asked, and no hit counts: what was spent since the last count is taken for spread
+    It does not ask the bucket in the store, and counts no single hit. It spreads what was spent since the last count
     evenly over that time, and over the instances. So it is an estimate.
     """
 

@@ -218,7 +218,7 @@ def longest_denial(entries: Mapping[str, Any], costs: Mapping[str, int], now: fl
     there = {key: entry for key in costs if (entry := entries.get(key)) is not None}  # other threads may remove some
     short = {key: each.reservoir for key, each in there.items() if not each.reservoir.state.tokens.has(costs[key], now)}
     if any(now < each.state.failing_until for each in short.values()):
-        return None  # callers are told so rather than asked to come back
+        return None  # callers get the failure, and no time to come back
     waits = {key: each.forecast.denied_for(costs[key], now) for key, each in short.items()}
     key = max(waits, key=lambda each: waits[each], default="")  # the first of equal ones
     return (key, there[key], waits[key]) if waits.get(key) else None

@@ -15,8 +15,8 @@ class Lease:
 
     Pending tokens were granted for later: they begin at `starts`. All of them end at `tokens.expires`.
 
-    The bucket counts tokens as leased to this instance until it is told that they are spent. `_recorded` is how many it
-    counts at the least, whatever is under way: only so many may ever be held or put back here.
+    The bucket counts tokens as leased to this instance until a request says that they are spent. `_recorded` is how
+    many it counts at the least, whatever is under way: only so many may ever be held or put back here.
 
     It has 12 public methods: each is one way by which tokens come, go or change their place, and all touch one sum.
 
@@ -114,7 +114,7 @@ class Lease:
         return back
 
     def report(self) -> int:
-        """Return what the bucket is told that we hold; once that arrives, the rest of the lease is spent."""
+        """Return how many tokens we report as held; once that arrives, the rest of the lease is spent."""
         self.reports += 1
         self._recorded = 0 if self.borrowed else self.held + self.pledged
         self.whole_burst = None
@@ -126,8 +126,8 @@ class Lease:
         The bucket counts `starts_in` from when it heard the ask, so its answer's arrival is late enough. Where this
         instance had the whole burst, the instant of the ask is. What it reports as spent was spent by then, and nobody
         else had a token. The bucket refills nothing before the ask arrives. So the ask's way is not lost to the rate.
-        The grant refills from the ask on: the answer to a later copy of the ask would say less. What was spent when it
-        was granted is refilled from then on, and others may have that.
+        The grant refills from the ask on: the answer to a later copy of the ask would say less. Tokens spent by then
+        are refilled from then on, and others may have those.
         """
         whole, begins = fetch.whole_burst, now + grant.starts_in
         if whole is None or whole[:2] != (grant.epoch, grant.version) or now >= self._tokens.expires:

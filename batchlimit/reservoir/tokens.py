@@ -22,9 +22,9 @@ class FreeTokens:
     """Tokens that any caller may spend. Most are laid out in `lock_free`; the others are loose, and counted in `free`.
 
     `lock_free` is an iterator. Each step of it is one token, and the value of the step is the end of its lease. No two
-    threads get the same step, so a hit needs no lock. (A lock and a subtraction took 200 ns, or 20 times as long for 64
-    threads when a thread lost the GIL in between; a step takes 10.) All else requires the API's lock: loose tokens are
-    spent there, and laid-out tokens are taken back by the same steps before they are given to anyone else.
+    threads get the same step, so a hit needs no lock. A lock and a subtraction took 200 ns, or 20 times as long for 64
+    threads when a thread lost the GIL in between. A step takes 10 ns. All else requires the API's lock: loose tokens
+    are spent there, and laid-out tokens are taken back by the same steps before they are given to anyone else.
 
     While tokens move from one place to another `is_moving` says so: a sum that is made without the lock is wrong then.
 

@@ -56,7 +56,7 @@ class WaitQueue:
     """A queue of waiters. Its leader watches the clock, and sends the requests, for all: so one caller is always awake.
 
     No question looks at every waiter, however many there are: see Depths. Waiters of a priority above 1 have lines of
-    their own, and take turns with the others: see Turns. Who is too late is found in each line alone.
+    their own, and take turns with the others: see Turns. Each line finds its late waiters alone.
     """
 
     __slots__ = (

@@ -86,8 +86,8 @@ class Pauses(Protocol):
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> float:
         """Give the caller the next turn at a key; return the seconds until it. Nothing is charged.
 
-        If nobody is in line the turn is after `wait`. The next one is `spacing` after it. One later than `longest` is
-        told, and not given.
+        If nobody is in line the turn is after `wait`. The next one is `spacing` after it. A later turn than
+        `longest` is returned, and stays free.
         """
 
 

@@ -14,8 +14,8 @@ T = TypeVar("T")
 _MOST = 16
 """Threads at the same time. Calls beyond that wait for a free thread; there are never more of them than callers."""
 _LATE = 0.1
-"""A caller that wakes later than this part of its budget was held up itself: with the default of 50 ms, by the 5 ms of
-Python's switch interval, as beside a thread that computes. The thread that does the work was held up several times."""
+"""A caller that wakes later than this part of its budget was held up itself. With the default of 50 ms that is the 5 ms
+of Python's switch interval, beside a thread that computes. The thread that does the work was held up several times."""
 _GRACE = 0.5
 """In that case the caller waits for this part of its budget more, once."""
 _STALL = 0.5

@@ -200,7 +200,7 @@ class Deltas:
 
     def _tell(self, labelled: Labelled, value: float) -> None:
         change = value - self._last.get(labelled, 0)
-        if change < 0 and labelled.series.metric.kind == "counter":  # one source of several has gone: wait for more
+        if change < 0 and labelled.series.metric.kind == "counter":  # one source of several is missing: wait for more
             return
         if change or labelled not in self._last:  # a series begins with 0
             self._add(labelled, change)

@@ -107,7 +107,7 @@ def live(
             screen.update(draw(seen, console), refresh=True)
             ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
             pressed = os.read(terminal, _MOST).decode(errors="ignore") if ready else ""
-            if (ready and not pressed) or any(map(press, pressed)):  # the terminal has gone, or somebody leaves
+            if (ready and not pressed) or any(map(press, pressed)):  # the terminal is closed, or somebody leaves
                 return
             if not ready:
                 seen, until = look(), time.monotonic() + interval

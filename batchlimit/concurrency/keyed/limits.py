@@ -26,9 +26,9 @@ class Keyed:
     """The limit of each key that a pattern names.
 
     Args:
-        limit: How many calls of one key may be under way (whole number, at least 1), or what makes the law of a key,
-            such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`. A limiter without watchers makes one law more, to
-            see whether it can work.
+        limit: How many calls of one key may be under way (whole number, at least 1). Or a function that makes its
+            law, such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`. A limiter without watchers makes one law more,
+            to see whether it can work.
         queue: Where the calls of one key wait that find no room (default: nobody waits).
         shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
             has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one

@@ -86,8 +86,8 @@ class Tumbling(WrappingLaw):
     """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
 
     Each call counts in one window alone. The call that fills a window counts in it, and brings the decision. The first
-    call that ends after the time of a window brings it too, and opens the next window. The law gets one sample: the
-    start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any call
+    call that ends after the time of a window brings it too, and opens the next window. The law gets one sample. It has
+    the start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any
     was dropped. So the law takes as many steps per call at 10 calls a second as at 10,000. With `every`, no window is
     older than that when it is decided upon.
 

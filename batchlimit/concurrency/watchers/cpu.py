@@ -165,8 +165,8 @@ class ProcessorWatcher:
     Args:
         threshold: From this share on it is an event (above 0, at most 1, default 0.9).
         low: An event lasts until the share falls below this (None, the default: `threshold`).
-        group: The path of another control group below the mount, such as "gitaly/repos-7"; what all processes in it use
-            counts, by its quota or else by the machine's processors (default None: the groups of this process).
+        group: The path of another control group below the mount, such as "gitaly/repos-7" (default None: the groups of
+            this process). The use of all its processes counts, by its quota or else by the machine's processors.
         root, proc: As of MemoryWatcher, with the same defaults.
         clock: Returns seconds (default `time.monotonic`).
 

@@ -222,7 +222,7 @@ class AiohttpHold:
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
         """Send the response, and settle: with it, or with what went wrong.
 
-        After this aiohttp sends the response once more. That does nothing, or raises if the client has gone.
+        After this aiohttp sends the response once more. That does nothing, or raises if the client left.
         """
         if not self.outcome.charges:
             return

@@ -169,8 +169,8 @@ def decisions(request: Any) -> dict[str, Decision]:
     says here whether it would: its decision is not `allowed`, and its `source` is "shadow".
 
     Args:
-        request: the request as the framework passes it to views: of Starlette, FastAPI, Litestar, Quart, aiohttp,
-            Flask, Django or REST framework; a websocket of them; a scope of ASGI; or an environ of WSGI.
+        request: the request or websocket as the framework passes it to views (Starlette, FastAPI, Litestar, Quart,
+            aiohttp, Flask, Django, REST framework). Or a scope of ASGI, or an environ of WSGI.
 
     Returns:
         A Decision by the name of its rule, for each rule that the request was charged to, and each in shadow mode that

@@ -5,7 +5,7 @@ and writes of an exchange share what is left of the caller's deadline. It also t
 in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout. So none is opened
 within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
 
-A task's call has a watch, which stands still while the call waits for a connection, or opens one: a deadline is for an
+A task's call has a watch, which stands still while the call waits for a connection, or opens one. A deadline is for an
 answer, and that time is not the server's.
 """
 

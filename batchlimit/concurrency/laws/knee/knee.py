@@ -50,7 +50,7 @@ class Knee(CountingLaw):
         not in use                                   hold, and learn how long calls take; shrink if the ratio is
                                                      far over tolerance and lasts
 
-    Under a load that never ends, a drain shows how long calls take without a queue: L goes to a quarter for half a
+    Under a load that never ends, a drain shows how long calls take without a queue. L goes to a quarter for half a
     second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
     16 s of a common clock. So each sees the time that all of them together make, however many they are. A limiter whose
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
@@ -159,8 +159,8 @@ class Knee(CountingLaw):
     def _drain(self) -> None:
         """Let few calls in; or only listen, where the limit is not in use: then no part of a queue is its own.
 
-        A new limiter that saw no calm drains in any case, if its limit was reached for a second: what it takes for the
-        time of a call may be a queue. One whose limit never was refuses nobody.
+        A new limiter that saw no calm drains in any case, if its limit was reached for a second. Its baseline may
+        hold a queue. One whose limit never was refuses nobody.
         """
         drains = self._drains
         is_unsure = self._reached_ns >= _REACHED_NS and not self._trust.has_been_calm
