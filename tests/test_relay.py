@@ -4,7 +4,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -22,6 +22,7 @@ from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 from tests.relay import Relay
 from tests.servers import Server
+from tests.sync.stage import until
 
 PATIENCE = 60.0
 DELAYS = [0.0002, 0.001, 0.01]
@@ -243,13 +244,6 @@ def test_an_answer_that_comes_after_all_is_lost_as_well() -> None:
             for end in (client, server):
                 with pytest.raises(ConnectionResetError):
                     end.recv(1)
-
-
-def until(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:

@@ -1,7 +1,6 @@
 """A take that reaches its server when nobody waits for the answer any more: it charges nothing."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -14,6 +13,7 @@ from batchlimit.stores.redis import RedisStore
 from tests.apis.blocking import Api, Blocking
 from tests.relay import Relay
 from tests.servers import Server
+from tests.sync.stage import until
 
 FIVE = Quota.per_minute(5)  # an instance spends what it is granted, and little is refilled meanwhile
 PATIENCE = 30.0
@@ -25,13 +25,6 @@ pytestmark = pytest.mark.usefixtures("without_breaker")
 def relay(valkey: Server) -> Iterator[Relay]:
     with Relay(valkey.url, 0.0002) as relay:
         yield relay
-
-
-def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def guard_of(limiter: Any) -> Any:

@@ -35,12 +35,18 @@ def stage(request: pytest.FixtureRequest) -> SetUp:
 
 
 @pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
-def make(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[Make]:
+def asynchronous(request: pytest.FixtureRequest) -> bool:
+    """Whether the API is that of tasks."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def make(asynchronous: bool, without_refresher: None) -> Iterator[Make]:
     """What makes an enforcer of rules, on a store of its own, with options."""
     made: list[Twin] = []
 
     def of(*rules: Rule, **options: Any) -> Twin:
-        made.append(Twin(request.param, rules, Clock(), sizer=FixedBatch(1), **options))
+        made.append(Twin(asynchronous, rules, Clock(), sizer=FixedBatch(1), **options))
         return made[-1]
 
     yield of

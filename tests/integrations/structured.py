@@ -2,7 +2,8 @@
 
 import base64
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 _KEY = re.compile(r"[a-z*][a-z0-9_\-.*]*")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -138,8 +139,9 @@ class Limit(NamedTuple):
     pk: bytes | None
 
 
-def read_limits(fields: dict[bytes, bytes]) -> dict[str, Limit]:
+def read_limits(headers: Mapping[Any, Any]) -> dict[str, Limit]:
     """Read RateLimit-Policy and RateLimit by the draft's sections 3 and 4; Malformed: a client must ignore them."""
+    fields = {_bytes(name).lower(): _bytes(value) for name, value in headers.items()}
     policies = _named(fields.get(b"ratelimit-policy", b""))
     limits = _named(fields.get(b"ratelimit", b""))
     if not limits.keys() <= policies.keys():
@@ -158,6 +160,10 @@ def read_limits(fields: dict[bytes, bytes]) -> dict[str, Limit]:
             raise Malformed(f"the partition keys of {name} differ")
         found[name] = Limit(q, w, r, t, pk)
     return found
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("latin-1") if isinstance(text, str) else text
 
 
 def _named(field: bytes) -> dict[str, dict[str, Bare]]:

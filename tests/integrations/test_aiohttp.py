@@ -117,7 +117,7 @@ class Reply(NamedTuple):
 
     @property
     def limits(self) -> dict[str, Any]:
-        return limits_of(self.headers)
+        return read_limits(self.headers)
 
 
 class At:
@@ -173,10 +173,6 @@ def run(test: Callable[[At], Awaitable[None]], **options: Any) -> None:
     asyncio.run(main())
 
 
-def limits_of(headers: Any) -> dict[str, Any]:
-    return read_limits({name.lower().encode(): value.encode() for name, value in headers.items()})
-
-
 @pytest.mark.parametrize("path", ["/search", "/sub/search", "/view", "/shop"])
 def test_a_route_is_limited_wherever_it_is_and_admitted_again_when_it_was_told(path: str) -> None:
     async def test(at: At) -> None:
@@ -221,7 +217,7 @@ def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -
 def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
     async def test(at: At) -> None:
         async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}) as websocket:
-            assert limits_of(websocket._response.headers)["handshake"].r == 1
+            assert read_limits(websocket._response.headers)["handshake"].r == 1
             for text in ("one", "two"):
                 await websocket.send_str(text)
                 assert await websocket.receive_str() == text

@@ -13,8 +13,8 @@ from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
-from tests.integrations.everywhere import FACES, PEERS, THREADS, Reply
-from tests.integrations.structured import Limit, read_limits
+from tests.integrations.everywhere import FACES, PEERS, THREADS
+from tests.integrations.structured import read_limits
 from tests.sync.stage import ARRIVAL, Clock
 
 Serving = Callable[..., Any]
@@ -36,10 +36,6 @@ def serving(face: str, without_refresher: None) -> Serving:
     return lambda rules, *source, **options: FACES[face]([*rules, SEARCH], *source, **options)
 
 
-def limits_of(reply: Reply) -> dict[str, Limit]:
-    return read_limits({name.encode(): text.encode() for name, text in reply.fields.items()})
-
-
 def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(face: str, serving: Serving) -> None:
     clock = Clock()
 
@@ -50,7 +46,11 @@ def test_a_burst_is_admitted_then_refused_and_admitted_again_when_it_was_told(fa
     with serving([IP], made, headers=Fields(secret=b"s", chance=lambda: 1.0)) as served:
         replies = [served.get("/hello") for _ in range(3)]
         assert [each.status for each in replies] == [200, 200, 429]
-        assert [limits_of(each)["ip"][:4] for each in replies] == [(2, 60, 1, 30), (2, 60, 0, 30), (2, 60, 0, 30)]
+        assert [read_limits(each.fields)["ip"][:4] for each in replies] == [
+            (2, 60, 1, 30),
+            (2, 60, 0, 30),
+            (2, 60, 0, 30),
+        ]
         assert "retry-after" not in replies[1].fields
         wait = int(replies[2].fields["retry-after"])
         assert 30 <= wait <= 34
@@ -79,7 +79,7 @@ def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules
     with serving([Rule("all", "100/hour", key="all")]) as served:
         replies = [served.get("/search") for _ in range(3)]
         assert [each.status for each in replies] == [200, 200, 429]
-        told = [{name: (each.q, each.r) for name, each in limits_of(reply).items()} for reply in replies]
+        told = [{name: (each.q, each.r) for name, each in read_limits(reply.fields).items()} for reply in replies]
         assert told[0] == {"all": (100, 99), "search": (5, 3)}
         assert list(told[2]) == ["search"]
         assert served.get("/search", "bob").status == 200

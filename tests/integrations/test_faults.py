@@ -52,7 +52,6 @@ def fails(*_: Any) -> Any:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "asyncio"])
 @pytest.mark.parametrize(
     ("rule", "counted"),
     [
@@ -76,7 +75,6 @@ def test_a_function_that_raises_for_each_request_is_counted_always_and_told_once
     twin.close()
 
 
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "asyncio"])
 def test_a_limiter_that_cannot_be_asked_is_counted_always_and_told_once_a_minute(
     asynchronous: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

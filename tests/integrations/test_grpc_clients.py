@@ -19,11 +19,6 @@ EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNA
 MAIL = Rule("mail", "2/minute", key="mail", match="/test.Echo/*")
 
 
-@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
-def asynchronous(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture
 def server() -> Iterator[Scene]:
     """A server that counts calls, and refuses none."""

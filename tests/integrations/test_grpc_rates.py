@@ -36,11 +36,6 @@ def _patient() -> None:
     """These limits live in the time of the test: no stall matters."""
 
 
-@pytest.fixture(params=[False, True], ids=["threads", "asyncio"])
-def asynchronous(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 def user(context: Any) -> dict[str, object]:
     return {"user": dict(context.invocation_metadata()).get("user")}
 

@@ -12,7 +12,6 @@ import httpx
 
 from tests.integrations.clients import DEADLINE, Clients
 from tests.integrations.matrix.backing import VIRTUAL
-from tests.integrations.structured import Limit, read_limits
 from tests.sync.stage import ARRIVAL, until
 
 ROOT = Path(__file__).parents[3]
@@ -94,10 +93,6 @@ class Served:
     def stop(self) -> None:
         """Stop as an operator does."""
         self._process.end()
-
-
-def limits_of(reply: httpx.Response) -> dict[str, Limit]:
-    return read_limits({name.lower(): value for name, value in reply.headers.raw})
 
 
 @contextlib.contextmanager
