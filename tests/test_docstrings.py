@@ -10,26 +10,18 @@ import warnings
 from ast import literal_eval
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import batchlimit
 from tests.examples import run_examples
 
-PACKAGES = [
-    "admission",
-    "quota",
-    "bucket",
-    "reservoir",
-    "keyspace",
-    "rules",
-    "shared",
-    "stores",
-    "sync",
-    "aio",
-    "testing",
-]
+ROOT = Path(batchlimit.__path__[0])
+PACKAGES = sorted({each.parent.name for each in ROOT.glob("*/__init__.py")} - {"telemetry", "integrations"})
+"""Examples of telemetry print figures; those of integrations run in tests/integrations."""
 FACE = [
     "batchlimit",
     *(f"batchlimit.{module}" for module in ("admission", "batching", "errors", "rules", "shared", "stores")),

@@ -20,8 +20,7 @@ from batchlimit import (
 )
 from batchlimit.concurrency import AsyncPermit, AsyncPermits, Permit, Permits
 from batchlimit.integrations import grpc as interceptors
-from tests.examples import run_examples
-from tests.test_docstrings import described, modules
+from tests.test_docstrings import described
 
 OF_BATCHLIMIT = [AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue]
 NAMES = {each.__name__: each for each in OF_BATCHLIMIT} | {
@@ -46,12 +45,6 @@ def members(found: type) -> Iterator[tuple[str, Any]]:
             member = inspect.getattr_static(home, name)
             if inspect.isfunction(member) or isinstance(member, property):
                 yield name, member
-
-
-@pytest.mark.parametrize("package", ["concurrency", "integrations.grpc"])
-def test_the_examples_of_a_package_run(package: str) -> None:
-    failed = {module.__name__: run_examples(module).failed for module in modules(package)}
-    assert not any(failed.values()), failed
 
 
 @pytest.mark.parametrize("path", NAMES)
