@@ -11,7 +11,7 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir.requests import Prefetch
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
-from tests.aio.stage import KEY, SLOW, Gate, Stage, away, in_line, limiter_on, nothing
+from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
 from tests.reservoir.world import Moody
 from tests.servers import Server
 
@@ -24,18 +24,6 @@ def hundred(stage: Stage) -> AsyncRateLimiter:
 
 
 # Admitting
-
-
-async def test_a_refund_that_does_not_arrive_says_so() -> None:
-    stage = Stage()
-    limiter = hundred(stage)
-    await limiter.acquire(KEY, 100)
-    await asyncio.sleep(5.0)
-    stage.before_back = away
-    with pytest.raises(StoreUnavailable, match="away"):
-        await limiter.refund(KEY, 3)
-    stage.before_back = nothing
-    assert not await limiter.try_acquire(KEY)
 
 
 async def test_a_caller_whose_ask_failed_leaves_at_its_deadline() -> None:

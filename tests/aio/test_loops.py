@@ -123,11 +123,6 @@ def test_two_loops_in_threads_spend_nothing_twice() -> None:
     first.result(DEADLINE)
 
 
-def test_one_loop_after_the_other_is_no_error(limiter: AsyncRateLimiter) -> None:
-    assert asyncio.run(spend(limiter)) + asyncio.run(spend(limiter)) == 10
-    assert limiter.statistics().admitted == 10
-
-
 def test_a_loop_that_was_closed_without_a_word_takes_its_lease_along() -> None:
     """What it held is the store's to take back, when the lease is over. Nobody spends it twice."""
     store = MemoryStore()

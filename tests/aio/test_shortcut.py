@@ -1,6 +1,5 @@
 """The hit path of try_acquire is written out by hand: held against the way through the reservoir here."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -160,11 +159,3 @@ async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_le
     assert taken == [17]
     assert len(world.stage.asks) == 2
     assert world.limiter.statistics().admitted == 3
-
-
-async def test_a_hit_asks_nobody_and_takes_what_it_costs(without_refresher: None) -> None:
-    world = World(FixedBatch(20))
-    assert await world.try_acquire(1)
-    assert await world.try_acquire(19)
-    assert (world.reservoir.tokens.available, len(world.stage.asks)) == (0, 1)
-    await asyncio.sleep(0)

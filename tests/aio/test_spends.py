@@ -412,14 +412,6 @@ def test_a_loop_that_was_closed_with_a_turn_to_come_leaves_the_limiter_to_the_ne
         caller.close()
 
 
-async def test_what_is_settled_for_less_than_its_estimate_comes_back() -> None:
-    limiter = limiter_on(Till())
-    async with limiter.reserve(KEY, 4) as reserved:
-        await reserved.settle(1)
-    await asyncio.sleep(0.1)
-    assert (await limiter.decide(KEY)).remaining == 8
-
-
 @pytest.mark.real_time
 async def test_a_server_that_lost_the_scripts_spends_all_the_same(valkey: Server, prefix: str) -> None:
     limiter = AsyncRateLimiter.from_url(valkey.url, TEN, prefix=prefix, sizer=FixedBatch(1))
