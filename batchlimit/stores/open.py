@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from batchlimit.quota.key import check_prefix
 from batchlimit.stores.client.address import Address
 
 
@@ -12,6 +13,7 @@ def open_store(
     if address.scheme == "memory":
         from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 
+        check_prefix(prefix)
         return AsyncMemoryStore(MemoryStore()) if for_tasks else MemoryStore()
     if address.scheme == "embedded":
         from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore  # the extra may be missing
