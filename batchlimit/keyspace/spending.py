@@ -135,6 +135,8 @@ class Spending(Generic[E]):
             self._counts_at = now + _COUNTED
         if not used.keys().isdisjoint(kept):
             kept = {place: packed for place, packed in kept.items() if place not in used}
+        if len(kept) > (room := max(1, self._options.max_keys - len(used))):
+            kept = dict(list(kept.items())[-room:])
         self._dormant.make_room(len(used), len(kept))
         return self._dormant.keep(kept, now, now)
 

@@ -262,3 +262,9 @@ async def test_what_left_is_not_planned_on_a_loop_either() -> None:
             assert await limiter.try_acquire(f"key-{i}")
         timer: Any = limiter._registry._home._timer
         assert len(timer._plans) <= 256
+
+
+async def test_calls_of_one_turn_leave_no_more_keys_than_there_may_be() -> None:
+    async with AsyncRateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:
+        assert all(await asyncio.gather(*[limiter.try_acquire(f"key-{i}") for i in range(100)]))
+        assert limiter.statistics().keys == 10
