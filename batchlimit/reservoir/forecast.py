@@ -155,7 +155,7 @@ class Forecast:
         if state.lease.borrowed and source != "shadow":
             by = "open" if state.mode == "open" else "fallback"
         remaining, view, owed = self.remaining(now), state.view, state.overdraft.total
-        if not (remaining or retry_after or state.lease.borrowed or state.denies_all or view.was_seen):
+        if not (remaining or retry_after or owed or state.lease.borrowed or state.denies_all or view.was_seen):
             return self._full(by)  # as far as anyone knows
         if state.lease.borrowed or not (state.quota.also or view.level < 0 or owed):
             return decision(state.quota, remaining, retry_after, by)

@@ -151,6 +151,12 @@ def test_a_cost_of_zero_tells_of_a_full_bucket_where_nothing_is_known(api: Api, 
     assert _zero(api, clock).decide(KEY, 0).reset_after == math.inf, "at a rate of 0 none is ever full"
 
 
+def test_a_cost_of_zero_is_told_of_no_full_bucket_while_tokens_are_owed(api: Api, clock: Clock) -> None:
+    limiter = api(Stage(MemoryStore(clock)), "5/minute", clock=clock)
+    limiter.reserve(KEY, 0).settle(3)
+    assert limiter.decide(KEY, 0).remaining <= 2
+
+
 def test_a_cost_of_zero_does_not_stand_in_line(api: Api, clock: Clock, without_refresher: None) -> None:
     limiter = _dry(api, clock)
     waiter = start(lambda: limiter.acquire(KEY))
