@@ -39,8 +39,10 @@ def run_examples(module: ModuleType) -> doctest.TestResults:
         if not test.examples:
             continue
         loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)  # a server of grpcio that is made between two awaits looks for one
         test.globs["_prompt_"] = _Prompt(loop)
         test.globs.setdefault("RateLimiter", RateLimiter)  # the base of both limiters has their examples
         runner.run(test)
+        asyncio.set_event_loop(None)
         loop.close()
     return runner.summarize(verbose=False)
