@@ -15,6 +15,8 @@ from batchlimit.quota.quota import Quota
 
 _STRETCH = 4.0
 """Seconds of a stretch: longer than two leases."""
+_ROUNDING = 1e-3
+"""Tokens that a request may be short of. Instants are doubles: half of a log at the pace of its quota was refused."""
 Kind = tuple[Quota, int]
 """The quota of a stretch, and how many bits the number of requests of the one before has; 0: it is the first."""
 
@@ -49,16 +51,16 @@ class ReplayBucket:
 
     def spends(self, now: float, cost: int) -> bool:
         """Charge a request, if there are so many tokens."""
-        if now - self._since > _STRETCH:
-            self._begin(self)
-            self.count, self._since = 0, now
-        self.count += 1
         passed, self._last = now - self._last, now
         levels, is_short = self.levels, False
         for number, (rate, burst) in self._bands:
             level = levels[number] + passed * rate
             levels[number] = level = level if level < burst else burst
-            is_short = is_short or level < cost
+            is_short = is_short or level < cost - _ROUNDING
+        if now - self._since > _STRETCH:
+            self._begin(self)
+            self.count, self._since = 0, now
+        self.count += 1
         if not is_short:
             self.take_back(-cost)
         return not is_short

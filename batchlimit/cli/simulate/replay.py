@@ -113,6 +113,9 @@ class Replay:
                 passed = charge.bucket.spends(at, charge.cost)
                 charge.tally.admitted += passed
                 charge.tally.refused += not passed
+                if charge.bucket.is_sampled:  # from this request on
+                    self._fleet.move(at)
+                    self._ask(self._home(line), [charge])
             admitted += passed
             at += step
         return admitted
@@ -120,9 +123,7 @@ class Replay:
     def _decided(self, ways: list[Way], line: Line, at: float) -> bool:
         """Decide a request of several rules, or of one that an instance has to be chosen for."""
         self._fleet.move(at)
-        is_near = self._by is Spread.CLIENT
-        home = crc32(line[3].encode()) % self._instances if is_near else int(self._random.random() * self._instances)
-        limiter, enforced, shadows = self._fleet.limiters[home], list[Charge](), list[Charge]()
+        limiter, enforced, shadows = self._home(line), list[Charge](), list[Charge]()
         for way in ways:
             if (charge := self._found(way, line)) is None:
                 self.result.without_key[way.rule.name] += 1
@@ -140,11 +141,16 @@ class Replay:
             self._take_back(limiter, enforced, line[5])
         return short is None
 
+    def _home(self, line: Line) -> RateLimiter:
+        """Return the instance that gets a request."""
+        is_near = self._by is Spread.CLIENT
+        home = crc32(line[3].encode()) % self._instances if is_near else int(self._random.random() * self._instances)
+        return self._fleet.limiters[home]
+
     def _refused(self, limiter: RateLimiter, charges: Sequence[Charge], at: float) -> str | None:
         """Charge all of them or none; return the key that is short."""
         if self._is_exact:
-            self.result.asked += len(charges)
-            return _asked(limiter, charges)
+            return self._ask(limiter, charges)
         short, spent = None, list[Charge]()
         for charge in charges:
             if not charge.bucket.spends(at, charge.cost):
@@ -154,10 +160,20 @@ class Replay:
         for each in spent if short is not None else ():
             each.bucket.take_back(each.cost)
         # The others of a request that one key refuses are looked at as well, and mostly from memory.
-        sampled = [each for each in (spent if short is None else [charge]) if each.bucket.is_sampled]
-        self.result.asked += len(sampled)
-        _asked(limiter, sampled)
+        self._ask(limiter, [each for each in (spent if short is None else [charge]) if each.bucket.is_sampled])
         return short
+
+    def _ask(self, limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
+        """Charge all keys or none, by reservoirs; return the one that is short."""
+        self.result.asked += len(charges)
+        if len(charges) == 1:
+            key = charges[0].bucket.key
+            return None if limiter.try_acquire(key, charges[0].cost) else key
+        costs = Counter[str]()
+        for charge in charges:
+            costs[charge.bucket.key] += charge.cost
+        decisions = limiter.decide_all(costs) if costs else {}
+        return next((key for key, decision in decisions.items() if not decision.allowed), None)
 
     def _take_back(self, limiter: RateLimiter, charges: Sequence[Charge], status: int) -> None:
         """Return what this status does not charge; to reservoirs too, if they were charged."""
@@ -173,8 +189,9 @@ class Replay:
 
     def _begin(self, bucket: ReplayBucket) -> None:
         """Begin a stretch: with reservoirs if there are too few samples of its kind."""
+        was_sampled = bucket.is_sampled  # then reservoirs go on with what they have
         self._sample.begin(bucket)
-        if bucket.is_sampled and not self._is_exact and not bucket.quota.denies_all:
+        if bucket.is_sampled and not was_sampled and not self._is_exact and not bucket.quota.denies_all:
             self._fleet.move(self._now)
             self._fleet.store.begin(stored(bucket.key), bucket.quota, bucket.levels)
 
@@ -212,15 +229,3 @@ class Replay:
         if (bucket := self._buckets.get(name)) is None:
             bucket = self._buckets[name] = ReplayBucket(rule.quota, self._now, self._begin, key)
         return Charge(rule.cost, rule.charge, tally, bucket)
-
-
-def _asked(limiter: RateLimiter, charges: Sequence[Charge]) -> str | None:
-    """Charge all keys or none; return the one that is short."""
-    if len(charges) == 1:
-        key = charges[0].bucket.key
-        return None if limiter.try_acquire(key, charges[0].cost) else key
-    costs = Counter[str]()
-    for charge in charges:
-        costs[charge.bucket.key] += charge.cost
-    decisions = limiter.decide_all(costs) if costs else {}
-    return next((key for key, decision in decisions.items() if not decision.allowed), None)

@@ -237,6 +237,26 @@ def test_a_stretch_begins_with_the_first_request_and_after_four_seconds() -> Non
     assert begun == [0, 2, 2]
 
 
+def test_a_stretch_begins_with_what_has_refilled_since_the_one_before() -> None:
+    levels = list[float]()
+    bucket = ReplayBucket(Quota(1.0, 10), 0.0, lambda each: levels.append(each.levels[0]))
+    assert bucket.spends(0.0, 10)
+    bucket.spends(6.0, 1)
+    assert levels == [10.0, 6.0]
+
+
+@pytest.mark.parametrize("gap", [5.0, 30.0])
+def test_calls_of_requests_that_come_far_apart_are_as_many_as_by_limiters(gap: float) -> None:
+    rule, log = Rule("all", f"1/{gap:.0f}s burst 1", key="all"), [line(n * gap) for n in range(3_000)]
+    exact = replayed(rule, log, is_exact=True)
+    assert replayed(rule, log).calls == pytest.approx(exact.calls, rel=0.03)
+
+
+def test_a_log_at_the_pace_of_its_quota_is_admitted() -> None:
+    log = [line(0.001 + n * 0.01) for n in range(1_000)]
+    assert replayed(Rule("all", "100/s burst 1", key="all"), log).admitted == 1_000
+
+
 def test_a_sample_tells_the_calls_of_stretches_of_the_same_kind() -> None:
     sample, quota = CallSample(), Quota(1.0, 10)
     assert sample.calls == 0
