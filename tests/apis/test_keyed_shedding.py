@@ -23,7 +23,7 @@ HALF = Partitions({"live": 0.5}, strict=True, unknown="refuse")
 def enter(limiter: Any, keys: str | Sequence[str], **options: Any) -> Any:
     acquire = limiter.acquire if isinstance(keys, str) else limiter.acquire_all
     permit = acquire(keys, **options)
-    return permit if isinstance(limiter, KeyedConcurrencyLimiter) else awaited(permit._enter)
+    return permit if isinstance(limiter, KeyedConcurrencyLimiter) else awaited(lambda: permit)
 
 
 def refused(limiter: Any, keys: str | Sequence[str], **options: Any) -> tuple[str, str | None]:

@@ -167,7 +167,7 @@ def test_a_limit_that_is_set_holds_at_once_though_it_is_watched() -> None:
         (lambda: Keyed(20, watchers=lambda key: []), "neither a number nor a law that keys share"),
         (lambda: Keyed(Gitaly, watchers=[Told()]), "must be a function of a key"),  # type: ignore[arg-type]
         (lambda: KeyedConcurrencyLimiter({"*": 1}, watchers=[Told]), "must have a name"),  # type: ignore[list-item]
-        (lambda: KeyedConcurrencyLimiter({"*": 1}, watchers=[Told()], every=0), "every must be"),
+        (lambda: KeyedConcurrencyLimiter({"*": 1}, watchers=[Told()], every=0), r"every \(seconds\) must be"),
     ],
 )
 def test_what_would_stay_still_is_an_error(make: Any, message: str) -> None:

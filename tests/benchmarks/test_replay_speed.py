@@ -19,7 +19,7 @@ def test_a_log_that_is_made_up_is_the_same_each_time() -> None:
 def test_it_tells_how_many_are_decided_by_limiters(
     words: list[str], by_limiters: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["replay_speed", "--lines", "300", "--json", *words])
+    monkeypatch.setattr(sys, "argv", ["replay_speed", "--lines", "20000", "--json", *words])
     replay_speed.main()
     told = {each["name"]: each["value"] for each in json.loads(capsys.readouterr().out)["figures"]}
     assert told["requests replayed, per second of processor time"] > 0
