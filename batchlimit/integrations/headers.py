@@ -155,8 +155,9 @@ class Fields:
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
         secret = os.urandom(16) if secret is None else secret
-        # Of a secret the first 32 bytes count. Its blocks are half as long as those of blake2b, and so are most keys.
-        self._partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret[:32]) if self._draft else None
+        secret = secret if len(secret) <= blake2s.MAX_KEY_SIZE else blake2s(secret).digest()
+        # Its blocks are half as long as those of blake2b, and so are most keys.
+        self._partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret) if self._draft else None
         self._chance, self._wall = chance, wall
         self._policies: dict[tuple[str, Quota], Policy] = {}  # of a function, each key has an equal quota of its own
 

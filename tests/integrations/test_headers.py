@@ -110,6 +110,8 @@ def test_a_partition_key_tells_keys_apart_and_nobody_can_guess_the_key_from_it()
     assert pk("ann", b"s") == pk("ann", b"s")
     assert len(pk("ann", b"s") or b"") == 9
     ann = Fields().of([applied("5/s", 4)])
+    long = b"shop-production-rate-limit-headers"
+    assert pk("ann", long + b"a") != pk("ann", long + b"b"), "all of a secret counts"
     assert ann != Fields().of([applied("5/s", 4)])  # without a secret each process has its own
 
 
