@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 from batchlimit.base.lazy import needed
 
@@ -73,7 +72,6 @@ class Exporter:
     ) -> None:
         self._sources, self._registry, self._deltas = sources, registry, deltas
         if registry is not None:
-            _pages.setdefault(registry, []).append(sources)
             registry.register(self)
         if deltas is not None:
             deltas.start()
@@ -91,7 +89,9 @@ class Exporter:
         The first exporter of a registry tells of all: a page may have each metric once.
         """
         families: dict[metrics.Metric, Any] = {}
-        page = [] if self._registry is None else list(_pages[self._registry])
+        # A registry keeps its collectors in this dict, those that registered first at first; only it knows who left.
+        there = list(getattr(self._registry, "_collector_to_names", ()))
+        page = [each._sources for each in there if isinstance(each, Exporter)]
         reading = read_together(page) if page and page[0] is self._sources else {}
         for (series, limiter), value in reading.items():
             if (metric := series.metric) not in families:
@@ -107,14 +107,11 @@ class Exporter:
         """Export nothing any more; with several workers what was counted so far stays."""
         if self._registry is not None:
             self._registry.unregister(self)
-            _pages[self._registry].remove(self._sources)
             self._registry = None
         if self._deltas is not None:
             self._deltas.stop()
 
 
-_pages: WeakKeyDictionary[CollectorRegistry, list[Sources]] = WeakKeyDictionary()
-"""What the exporters of each registry read, in the order in which they were made."""
 _FAMILIES: dict[metrics.Kind, Any] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,

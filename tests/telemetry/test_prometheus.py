@@ -55,6 +55,16 @@ def test_one_process_is_read_when_it_is_scraped() -> None:
         assert generate_latest(registry) == b""
 
 
+def test_an_exporter_that_a_registry_was_told_to_forget_leaves_the_others_their_page() -> None:
+    registry = CollectorRegistry()
+    with RateLimiter.from_url("memory://", "2/hour") as one, RateLimiter.from_url("memory://", "2/hour") as two:
+        first, _second = export(one, name="one", registry=registry), export(two, name="two", registry=registry)
+        registry.unregister(first)
+        page = generate_latest(registry).decode()
+    assert 'limiter="two"' in page
+    assert 'limiter="one"' not in page
+
+
 def test_a_page_has_each_metric_once_however_many_exporters_there_are() -> None:
     registry = CollectorRegistry()
     with RateLimiter.from_url("memory://", "2/hour") as one, RateLimiter.from_url("memory://", "2/hour") as other:
