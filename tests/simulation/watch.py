@@ -190,12 +190,13 @@ class Watch(Witness):
         """The server's clock went on: for the server some leases are over that their instances still hold.
 
         So are those of which the tokens counted as spent, and whose callers are yet to be admitted. Or it was set back:
-        until it has caught up nothing is refilled, nor is a grant for later covered by what is.
+        until it has caught up nothing is refilled, nor is a grant for later covered by what is; and what was granted
+        admits so much later, though it counts as spent.
         """
         before = self._server.now() - round(seconds * SECOND)
         held = outstanding + self._flying + self._spendable(before, self._spent)
         for reference in self.references:
-            reference.allow(0, held if seconds > 0 else 0, self._server.now())
+            reference.allow(0, held, self._server.now())
         self._trusted_from = self._agenda.now + LONGEST_LEASE + round(abs(seconds) * SECOND)
 
     def ruled(self, revision: int, fields: Mapping[str, str]) -> None:
