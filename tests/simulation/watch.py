@@ -190,8 +190,8 @@ class Watch(Witness):
         """The server's clock went on: for the server some leases are over that their instances still hold.
 
         So are those of which the tokens counted as spent, and whose callers are yet to be admitted. Or it was set back:
-        until it has caught up nothing is refilled, nor is a grant for later covered by what is; and what was granted
-        admits so much later, though it counts as spent.
+        until it has caught up nothing is refilled, nor is a grant for later covered by what is. What was granted admits
+        so much later, though it counts as spent.
         """
         before = self._server.now() - round(seconds * SECOND)
         held = outstanding + self._flying + self._spendable(before, self._spent)
