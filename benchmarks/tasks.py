@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from itertools import repeat
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from batchlimit import AsyncRateLimiter, Quota
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.stores import AsyncRedisStore
+from batchlimit.stores.protocols import Sent
 from benchmarks.figures import Figure
 
 _CROWD = 1000
@@ -93,11 +94,11 @@ class CountingStore(AsyncRedisStore):
         finally:
             self._end()
 
-    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
-        if (answer := super().send(key, quota, ask)) is not None:
+    def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant] | None:
+        if (sent := super().send(key, quota, ask)) is not None:
             self._begin()
-            answer.add_done_callback(self._end)
-        return answer
+            sent[0].add_done_callback(self._end)
+        return sent
 
     def _begin(self) -> None:
         self.in_flight += 1

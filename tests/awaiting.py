@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from batchlimit.stores.optional import AsyncPausable, Pausable, Pauses
-from batchlimit.stores.protocols import AsyncRuled, Ruled, RuleStore
+from batchlimit.stores.protocols import Ruled, RuleStore
 from batchlimit.testing.contract.check import Blocking
 from batchlimit.testing.contract.check import BlockingStore as BlockingStore
 from batchlimit.testing.contract.check import awaited as _awaited
@@ -27,7 +27,7 @@ def pauses_of(store: object) -> Pauses:
 def rules_of(store: object) -> RuleStore:
     """The overrides of any store."""
     if isinstance(store, BlockingStore):
-        assert isinstance(store._inner, AsyncRuled)
+        assert isinstance(store._inner, Ruled)
         return cast(RuleStore, Blocking(store._inner.rules))
     assert isinstance(store, Ruled)
-    return store.rules
+    return cast(RuleStore, store.rules)

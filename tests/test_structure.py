@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_760,
-    "functions": 3_711,
+    "lines": 49_719,
+    "functions": 3_706,
     "files": 313,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -14,9 +14,8 @@ from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.optional import AsyncSpendSender
 from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
-from batchlimit.stores.protocols import AsyncSender, AsyncStore
+from batchlimit.stores.protocols import AsyncSender, AsyncStore, Sent
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -33,7 +32,6 @@ class GuardedStore(Guard):
         super().__init__(store, deadline)
         self._inherited: object = None
         self._sender = store if isinstance(store, AsyncSender) and self._remote.is_prompt else None
-        self._spend_sender = store if isinstance(store, AsyncSpendSender) and self._remote.is_prompt else None
         self._begin()
 
     def _begin(self) -> None:
@@ -48,30 +46,24 @@ class GuardedStore(Guard):
         `took` hears what came of it; None: nothing did, so `take` says why.
         """
         sender = self._sender
-        return sender is not None and self._send(key, lambda: sender.send(key, quota, ask), sender.receive, took)
+        return sender is not None and self._send(key, lambda: sender.send(key, quota, ask), took)
 
     def send_spend(
         self, groups: Groups, look: bool, took: "Callable[[SpendReply | StoreUnavailable | None], None]"
     ) -> bool:
         """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
-        sender, sent = self._spend_sender, time.monotonic()
+        sender, key = self._sender, groups[0][0].key
         return sender is not None and self._send(
-            groups[0][0].key,
-            lambda: sender.send_spend(groups, look=look, within=self._deadline),
-            lambda answer: sender.receive_spend(answer, groups, sent),
-            took,
+            key, lambda: sender.send_spend(groups, look=look, within=self._deadline), took
         )
 
     def _send(
-        self,
-        key: str,
-        send: "Callable[[], asyncio.Future[Any] | None]",
-        receive: "Callable[[asyncio.Future[Any]], T | None]",
-        took: "Callable[[T | StoreUnavailable | None], None]",
+        self, key: str, send: Callable[[], Sent[T] | None], took: "Callable[[T | StoreUnavailable | None], None]"
     ) -> bool:
         part = self._remote.part(key)
-        if self._outages.breakers[part].opened_at is not None or (answer := send()) is None:
+        if self._outages.breakers[part].opened_at is not None or (sent := send()) is None:
             return False
+        answer, read = sent
         began, took_time = time.perf_counter(), self._outages.took
         timer = answer.get_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
 
@@ -79,7 +71,7 @@ class GuardedStore(Guard):
             timer.cancel()
             self.sent.discard(answer)
             took_time(time.perf_counter() - began)
-            took(self._outcome(part, key, answer, receive))
+            took(self._outcome(part, key, answer, read))
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
         self.sent.add(answer)
@@ -90,12 +82,12 @@ class GuardedStore(Guard):
         part: str,
         key: str,
         answer: "asyncio.Future[Any]",
-        receive: "Callable[[asyncio.Future[Any]], T | None]",
+        read: Callable[[Any], T | None],
     ) -> T | StoreUnavailable | None:
         try:
             if answer.cancelled():
                 raise too_late(self.address, self._deadline)
-            found = receive(answer)
+            found = read(answer)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
         if found is not None:

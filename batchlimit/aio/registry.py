@@ -28,7 +28,7 @@ from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
-from batchlimit.stores.protocols import AsyncRuled, AsyncStore
+from batchlimit.stores.protocols import AsyncStore, Ruled
 
 
 class Registry(BaseRegistry):
@@ -50,7 +50,7 @@ class Registry(BaseRegistry):
     ) -> None:
         super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
-        rules = store.rules if isinstance(store, AsyncRuled) else None
+        rules = store.rules if isinstance(store, Ruled) else None
         self.rules = RuleReader(rules, clock, lambda steps: self._start(drive(steps)), self._reconsider)
         self._follower = FileFollower(self._go_by_file)
         self._inherited: object = None

@@ -22,16 +22,17 @@ from batchlimit.stores.client.deadline import WatchPaused
 from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
 from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import (
+    Call,
     bucket_name,
     give_back_arguments,
     peek_arguments,
     read_grant,
     read_level,
-    take_arguments,
 )
 from batchlimit.stores.client.sentinel import AsyncSentinelTransport
 from batchlimit.stores.client.transport import AsyncServerTransport
 from batchlimit.stores.outage import too_late
+from batchlimit.stores.protocols import Sent
 
 T = TypeVar("T")
 _CONNECTIONS = 64
@@ -46,8 +47,8 @@ class AsyncRedisStore(BaseRedisStore):
     It never asks a replica. With connections of its own to one server it is prompt, and has one, unless the URL has
     `health_check_interval`. All others have at most 64; a call may wait `connect_timeout` seconds for one.
 
-    It has 12 public methods, because it keeps six protocols: AsyncStore, AsyncRemote, AsyncSender, AsyncSpender,
-    AsyncRuled and AsyncPausable. `rules` and `pauses` are parts of their own.
+    It keeps six protocols: AsyncStore, AsyncRemote, AsyncSender, AsyncSpender, Ruled and AsyncPausable. `rules` and
+    `pauses` are parts of their own.
 
     Example:
         >>> import fakeredis
@@ -89,11 +90,6 @@ class AsyncRedisStore(BaseRedisStore):
     def _is_prompt_at(address: Address) -> bool:
         return not address.topology
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, AsyncClusterTransport) else ""
-
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
@@ -104,23 +100,24 @@ class AsyncRedisStore(BaseRedisStore):
                 raise too_late(self.address, self._within)
         return read_grant(reply)
 
-    async def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
-        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
-        return await self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
+    def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant] | None:
+        """See AsyncSender.send."""
+        call = "take", [bucket_name(self._prefix, key)], self._words(key, quota, ask, self._within)
+        return self._sent(call, lambda reply: None if self._clocks.is_late("", reply) else read_grant(reply))
 
-    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
-        """See AsyncSender.send. Only an AsyncDirectTransport can."""
+    def send_spend(self, groups: Groups, *, look: bool, within: float) -> Sent[SpendReply] | None:
+        """See AsyncSender.send_spend."""
+        sent, call = time.monotonic(), self._spending.call(self._prefix, groups, look, within, "")
+        return self._sent(call, lambda reply: self._spending.read(reply, groups, "", sent))
+
+    def _sent(self, call: Call, read: Callable[[Any], T]) -> Sent[T] | None:
+        """Send a call in this turn of the loop. Only an AsyncDirectTransport can."""
         transport = self._transport
-        if not isinstance(transport, AsyncDirectTransport):
+        if not isinstance(transport, AsyncDirectTransport) or (answer := transport.send(*call)) is None:
             return None
-        latest = self._clocks.latest("", self._within)
-        return transport.send("take", (bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest))
+        return answer, partial(self._received, read)
 
-    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
-        """See AsyncSender.receive."""
-        return self._received(answer, lambda reply: None if self._clocks.is_late("", reply) else read_grant(reply))
-
-    def _received(self, answer: "asyncio.Future[Any]", read: Callable[[Any], T]) -> T | None:
+    def _received(self, read: Callable[[Any], T], answer: "asyncio.Future[Any]") -> T | None:
         try:
             return read(answer.result())
         except redis.ResponseError:
@@ -133,15 +130,6 @@ class AsyncRedisStore(BaseRedisStore):
         transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
         call = self._spending.call(self._prefix, groups, look, within, server)
         return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server, sent)
-
-    def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
-        """See AsyncSpendSender.send_spend. Only an AsyncDirectTransport can."""
-        transport, call = self._transport, self._spending.call(self._prefix, groups, look, within, "")
-        return transport.send(*call) if isinstance(transport, AsyncDirectTransport) else None
-
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
-        """See AsyncSpendSender.receive_spend."""
-        return self._received(answer, lambda reply: self._spending.read(reply, groups, "", sent))
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""

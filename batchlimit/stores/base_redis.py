@@ -35,6 +35,10 @@ from batchlimit.stores.guard import TO_CONNECT
 _PROBE = Ask("probe", 1, need=0, queued=0, want=0)
 
 
+def _as_it_is(reply: Any) -> Any:
+    return reply
+
+
 def first(reply: Sequence[Any]) -> int:
     """Return the first number of a reply."""
     return int(reply[0])
@@ -140,6 +144,17 @@ class BaseRedisStore(Unique):
     def pauses(self) -> "RedisPauses":
         """See Pausable."""
         return RedisPauses(self._run, self._prefix)
+
+    def part(self, key: str) -> str:
+        """See Remote.part."""
+        return self._transport.part(bucket_name(self._prefix, key)) if self.is_cluster else ""
+
+    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
+        """Return, or await, what the script of a take replies."""
+        return self._run("take", bucket_name(self._prefix, key), self._words(key, quota, ask, within), _as_it_is)
+
+    def _words(self, key: str, quota: Quota, ask: Ask, within: float) -> list[str | bytes]:
+        return take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
 
     def probe(self, key: str) -> Any:
         """See Remote.probe.

@@ -1,6 +1,5 @@
 """Protocols of what a Store may do beside `take`: spend at buckets of which nobody leases, and pause keys."""
 
-import asyncio
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -58,17 +57,6 @@ class AsyncSpender(_SpendsTogether, Protocol):
         Returns:
             What became of each group.
         """
-
-
-@runtime_checkable
-class AsyncSpendSender(Protocol):
-    """Optional for a prompt AsyncSpender, as AsyncSender is for an AsyncStore."""
-
-    def send_spend(self, groups: Groups, *, look: bool, within: float) -> "asyncio.Future[Any] | None":
-        """Send spends in this turn of the event loop; None if they would have to wait first: then call `spend`."""
-
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
-        """Return the reply to spends that were `sent` then, or raise; None if `spend` has to repeat it."""
 
 
 class Pauses(Protocol):

@@ -4,14 +4,16 @@ A store that may be unreachable can implement Remote or AsyncRemote too, which l
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.overrides import Change, Entry, Overrides
 from batchlimit.quota.quota import Quota
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -154,15 +156,19 @@ class AsyncRemote(_Parted, Protocol):
         """See Remote.probe."""
 
 
+Sent = tuple[asyncio.Future[Any], Callable[[Any], T | None]]
+"""A reply to come, and what reads it then, or raises; None: the call is to be repeated, by `take` or `spend`."""
+
+
 @runtime_checkable
 class AsyncSender(Protocol):
-    """Optional for a prompt AsyncStore: an ask without a task, which a limiter prefers."""
+    """Optional for a prompt AsyncStore: calls without a task, which a limiter prefers."""
 
-    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any] | None":
+    def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant] | None:
         """Send an ask in this turn of the event loop; None if it would have to wait first: then call `take`."""
 
-    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
-        """Return the Grant of an ask that was sent, or raise as `take` does; None if `take` has to repeat it."""
+    def send_spend(self, groups: Groups, *, look: bool, within: float) -> Sent[SpendReply] | None:
+        """Send spends in this turn, as `send` does; None: then call `spend`."""
 
 
 class RuleStore(Protocol):
@@ -197,20 +203,11 @@ class Resettable(Protocol):
 
 @runtime_checkable
 class Ruled(Protocol):
-    """Optional for a Store: it keeps overrides, and its grants tell their revision."""
-
-    @property
-    def rules(self) -> RuleStore:
-        """The overrides of all its buckets."""
-
-
-@runtime_checkable
-class AsyncRuled(Protocol):
-    """Optional for an AsyncStore, as Ruled is for a Store."""
+    """Optional for a Store or an AsyncStore: it keeps overrides, and its grants tell their revision."""
 
     @property
     def rules(self) -> Any:
-        """The overrides of all its buckets: a RuleStore whose methods are awaited."""
+        """The overrides of all its buckets: a RuleStore, whose methods are awaited if the store is for tasks."""
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:

@@ -27,7 +27,6 @@ from batchlimit.stores.client.scripts import (
     read_level,
     read_reset,
     reset_arguments,
-    take_arguments,
 )
 from batchlimit.stores.client.sentinel import SentinelTransport
 from batchlimit.stores.client.transport import Calls, DirectTransport, ServerTransport
@@ -87,26 +86,19 @@ class RedisStore(BaseRedisStore):
         """Lends slots of shared limits."""
         return RedisSlots(self._run, self._ask, self._pubsub, self._prefix)
 
-    def part(self, key: str) -> str:
-        """See Remote.part."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, ClusterTransport) else ""
-
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
         began = time.monotonic()
-        reply = self._asked(key, quota, ask, self._within)
-        return self._anew(key, quota, ask, began) if self._clocks.is_late(self.part(key), reply) else read_grant(reply)
+        return self._granted(key, quota, ask, began, self._asked(key, quota, ask, self._within))
 
-    def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
-        arguments = take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
-        return self._run("take", bucket_name(self._prefix, key), arguments, lambda reply: reply)
-
-    def _anew(self, key: str, quota: Quota, ask: Ask, began: float) -> Grant:
-        """Take, after it was too late by what was known of the server's clock; raise where it is late indeed."""
-        reply = self._asked(key, quota, ask, self._left(began))
+    def _granted(self, key: str, quota: Quota, ask: Ask, began: float, reply: Any) -> Grant:
+        """Read a reply. One that was too late by what was known of the server's clock is asked for once more."""
+        if isinstance(reply, Exception):
+            raise failure(reply, self.address)
         if self._clocks.is_late(self.part(key), reply):
-            raise too_late(self.address, self._within)
+            reply = self._asked(key, quota, ask, self._left(began))
+            if self._clocks.is_late(self.part(key), reply):
+                raise too_late(self.address, self._within)
         return read_grant(reply)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
@@ -115,16 +107,9 @@ class RedisStore(BaseRedisStore):
         if not isinstance(transport, DirectTransport):
             return [self._taken(self.take, *each) for each in asks]
         began = time.monotonic()
-        latest = self._clocks.latest("", self._within)
-        calls = [
-            ((bucket_name(self._prefix, key),), take_arguments(quota, ask, self._seen, latest))
-            for key, quota, ask in asks
-        ]
+        calls = [((bucket_name(self._prefix, each[0]),), self._words(*each, self._within)) for each in asks]
         replies = self._talk(transport, _served, transport, calls)
-        return [
-            self._taken(self._anew, *asked, began) if self._clocks.is_late("", reply) else self._outcome(reply)
-            for asked, reply in zip(asks, replies, strict=True)
-        ]
+        return [self._taken(self._granted, *each, began, reply) for each, reply in zip(asks, replies, strict=True)]
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
@@ -178,12 +163,6 @@ class RedisStore(BaseRedisStore):
             if self._connect is not None and self._transport is transport:
                 self._transport = self._connect()  # a connection may have the unread reply of this call
             raise
-
-    def _outcome(self, reply: Any) -> Grant | StoreUnavailable:
-        try:
-            return failure(reply, self.address) if isinstance(reply, Exception) else read_grant(reply)
-        except StoreUnavailable as error:
-            return error
 
     def _taken(self, take: Callable[[*Ts], Grant], *args: *Ts) -> Grant | StoreUnavailable:
         try:

@@ -130,3 +130,10 @@ async def stand_in_line(
     task = asyncio.create_task(limiter.acquire(KEY, cost, timeout=timeout))
     await in_line(limiter, ahead + 1)
     return task
+
+
+def read(answer: "asyncio.Future[Any]") -> Any:
+    """Return what came to a call that was sent, or raise it."""
+    if isinstance(told := answer.result(), Exception):
+        raise told
+    return told

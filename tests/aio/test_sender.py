@@ -10,10 +10,11 @@ import pytest
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.aio.call_timeout import Countdown
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant, Groups
 from batchlimit.stores import MemoryStore
+from batchlimit.stores.protocols import Sent
 from tests.aio.loop import virtual_loop
-from tests.aio.stage import KEY, TEN, Stage, limiter_on
+from tests.aio.stage import KEY, TEN, Stage, limiter_on, read
 
 pytestmark = pytest.mark.usefixtures("without_refresher")
 
@@ -28,7 +29,7 @@ class Sender(Stage):
         self.make: Callable[[Grant], object] = lambda grant: grant
         self.sent: list[asyncio.Future[Any]] = []
 
-    def send(self, key: str, quota: Quota, ask: Ask) -> "asyncio.Future[Any]":
+    def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant]:
         answer = virtual_loop().create_future()
         self.sent.append(answer)
         grant = self.memory.take(key, quota, ask)
@@ -39,14 +40,10 @@ class Sender(Stage):
 
         if self.delay is not None:
             virtual_loop().call_later(self.delay, arrive)
-        return answer
+        return answer, read
 
-    def receive(self, answer: "asyncio.Future[Any]") -> Grant | None:
-        told: object = answer.result()
-        if isinstance(told, Exception):
-            raise told
-        assert told is None or isinstance(told, Grant)
-        return told
+    def send_spend(self, groups: Groups, *, look: bool, within: float) -> None:
+        """It spends nothing."""
 
 
 async def test_a_miss_is_on_its_way_before_its_caller_waits_and_takes_no_task() -> None:

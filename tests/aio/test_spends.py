@@ -14,13 +14,14 @@ from batchlimit.aio import spends
 from batchlimit.aio.spends import Spends
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Groups, SpendReply
+from batchlimit.bucket.messages import Ask, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.spending import Spending
 from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
+from batchlimit.stores.protocols import Sent
 from tests.aio.loop import run, virtual_loop
-from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on
+from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on, read
 from tests.servers import Server
 from tests.sync.stage import Clock
 
@@ -53,9 +54,10 @@ class Sender(Till):
         self.delay: float | None = 0.01
         self.sent: list[asyncio.Future[Any]] = []
 
-    def send_spend(
-        self, groups: Groups, *, look: bool = False, within: float = math.inf
-    ) -> "asyncio.Future[Any] | None":
+    def send(self, key: str, quota: Quota, ask: Ask) -> None:
+        """It is asked by tasks."""
+
+    def send_spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> Sent[SpendReply] | None:
         self.calls.append([[each.key for each in group] for group in groups])
         answer = asyncio.get_running_loop().create_future()
         self.sent.append(answer)
@@ -67,13 +69,7 @@ class Sender(Till):
 
         if self.delay is not None:
             asyncio.get_running_loop().call_later(self.delay, arrive)
-        return answer
-
-    def receive_spend(self, answer: "asyncio.Future[Any]", groups: Groups, sent: float) -> SpendReply | None:
-        told: Any = answer.result()
-        if isinstance(told, Exception):
-            raise told
-        return told  # type: ignore[no-any-return]
+        return answer, read
 
 
 TILLS = pytest.mark.parametrize("make", [Till, Sender], ids=["by a task", "in the turn of the loop"])

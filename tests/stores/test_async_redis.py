@@ -158,8 +158,9 @@ def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_
             await store.peek("k", HUNDRED)  # connect: the clock of the server is known as well as a call is short
             assert (await store.spend(spend)).groups[0]
             one.stop()
-            answer = store.send_spend(spend, look=False, within=0.01)
-            assert answer is not None
+            sent = store.send_spend(spend, look=False, within=0.01)
+            assert sent is not None
+            answer, _ = sent
             await asyncio.wait([answer], timeout=0.5)
             answer.cancel()
             one.go_on()
