@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_719,
+    "lines": 49_682,
     "functions": 3_706,
     "files": 313,
     "classes of one name": 10,

@@ -8,11 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from socket import AF_INET, inet_ntop, inet_pton
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from batchlimit.integrations.checks import FIRST, CheckName, Checks
 
 Identity = Mapping[str, object]
+Asked = TypeVar("Asked")
+Identify = Callable[[Asked], Identity | None]
+"""Returns the values for keys that a request has, in a thread."""
+AsyncIdentify = Callable[[Asked], Identity | Awaitable[Identity | None] | None]
+"""Returns them in a task, at once or to be awaited."""
 _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -9,7 +9,8 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Refusal, refuse
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.problem import reduced_capacity
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.integrations.source import RulesSource
+from batchlimit.rules import RuleFile
 from batchlimit.rules.file import rules_of
 
 App = TypeVar("App")
@@ -69,9 +70,7 @@ class Extension(Generic[App, Source]):
     _current: Callable[[], Any]
     """Returns the application of the request; a proxy of it here would fail whoever looks at the class."""
 
-    def __init__(
-        self, limiter: Source | None, rules: RuleFile | Rules | Iterable[Rule], app: App | None = None, **options: Any
-    ) -> None:
+    def __init__(self, limiter: Source | None, rules: RulesSource, app: App | None = None, **options: Any) -> None:
         now = rules_of(rules)
         self._limiter, self._rules, self._options = limiter, rules if isinstance(rules, RuleFile) else now, options
         if app is not None:

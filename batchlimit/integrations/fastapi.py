@@ -4,7 +4,7 @@ Needs the extra `fastapi`. `add_rate_limits` puts `RateLimitMiddleware` before t
 dependency, and `responses` are what OpenAPI lists.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
@@ -16,9 +16,8 @@ from batchlimit.integrations.enforcement import RouteLimit, decisions
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
-from batchlimit.integrations.source import AsyncLimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 with needed(__name__, "fastapi", "FastAPI"):
     from fastapi import Depends, FastAPI
@@ -40,7 +39,7 @@ __all__ = [
 
 
 def add_rate_limits(
-    app: FastAPI, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: FastAPI, limiter: AsyncLimiterSource, rules: RulesSource, **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 
@@ -60,6 +59,7 @@ def add_rate_limits(
     Example:
         >>> from fastapi import Depends, FastAPI
         >>> from fastapi.testclient import TestClient
+        >>> from batchlimit.rules import Rule
         >>> app = FastAPI(responses=responses())
         >>> rules = [Rule("all", "100/s", key="all"), Rule("search", "3/hour", key="search:{ip}", match=None)]
         >>> limits = add_rate_limits(app, "memory://", rules)
@@ -85,11 +85,7 @@ def add_rate_limits(
 
 
 def limited(
-    key: str,
-    *,
-    cost: RuleCost | None = None,
-    charge: Charge | Sequence[int | str] | None = None,
-    identify: Callable[..., Any] | None = None,
+    key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None, identify: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
     """Return a dependency that charges a request, or the handshake of a websocket, to one more rule.
 

@@ -3,7 +3,7 @@
 Refusals are exceptions, which Flask's error handlers answer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, Unpack
 
@@ -15,18 +15,18 @@ with needed(__name__, "flask", "Flask"):
     from flask import Response as FlaskResponse
     from werkzeug.exceptions import ServiceUnavailable
 
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import Identify
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import SHOWN, Outcome, Refusal, Response, RouteLimit, decisions, unprotected
 from batchlimit.integrations.enforcement.plan import RouteRules, limit_for_route
 from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import texts
-from batchlimit.integrations.source import LimiterSource
+from batchlimit.integrations.source import LimiterSource, RulesSource
 from batchlimit.integrations.wsgi.middleware import Environ, StartResponse, WSGIApp, WSGIExchange, fields_of, target_of
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules import RuleFile
 from batchlimit.rules.file import rules_of
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 __all__ = ["Limits", "Rejected", "decisions"]
 
@@ -140,10 +140,10 @@ class Limits(Extension[Flask, LimiterSource]):
     def __init__(
         self,
         limiter: LimiterSource | None,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         app: Flask | None = None,
         *,
-        identify: Callable[[FlaskRequest], Identity | None] | None = None,
+        identify: Identify[FlaskRequest] | None = None,
         **options: Unpack[WebOptions],
     ) -> None:
         now = rules_of(rules)
@@ -154,7 +154,7 @@ class Limits(Extension[Flask, LimiterSource]):
         super().__init__(limiter, rules if isinstance(rules, RuleFile) else now, app, identify=identify, **options)
 
     def limited(
-        self, key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
+        self, key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None
     ) -> Callable[[View], View]:
         """Return a decorator for a view, of any blueprint: requests are charged to the rule with this key, too.
 

@@ -16,7 +16,7 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply, RulesSource
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of
 from batchlimit.rules.request import request_of
@@ -51,7 +51,7 @@ class _Front(Generic[E]):
         enforcer: type[E],
         supply: Callable[..., Any],
         source: Any,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
         identify: Callable[..., object] | None = None,
         messages: Rules | Iterable[Rule] = (),
@@ -121,9 +121,7 @@ class FaceOptions(WebOptions, total=False):
 class Front(_Front[Enforcer]):
     """Holds rules against the requests of a threaded application; the arguments are those of WSGI's middleware."""
 
-    def __init__(
-        self, limiter: LimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Unpack[FaceOptions]
-    ) -> None:
+    def __init__(self, limiter: LimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
         super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
 
     def admit(
@@ -158,9 +156,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
     A limiter that is not its owner's is made by `open` or by the first request, and closed by `close`.
     """
 
-    def __init__(
-        self, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Unpack[FaceOptions]
-    ) -> None:
+    def __init__(self, limiter: AsyncLimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
         from batchlimit import AsyncRateLimiter
 
         super().__init__(AsyncEnforcer, partial(LimiterHome, AsyncRateLimiter), limiter, rules, **options)

@@ -4,11 +4,12 @@ Needs the extra `litestar`. `add_rate_limits` puts `RateLimitMiddleware` before 
 nobody serves are limited too. `limited` is a guard; `route_limit` is a middleware of a handler, also for websockets.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from batchlimit.base.lazy import needed
+from batchlimit.integrations.address import AsyncIdentify
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.middleware import charging_preflights
@@ -16,9 +17,8 @@ from batchlimit.integrations.asgi.route import ask, fields_to_write, identity_by
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.source import AsyncLimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 with needed(__name__, "litestar", "Litestar"):
     from litestar import Litestar, Response
@@ -31,7 +31,6 @@ with needed(__name__, "litestar", "Litestar"):
 __all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decisions", "limited", "route_limit"]
 
 Guard = Callable[[Any, BaseRouteHandler], Awaitable[None]]
-Identify = Callable[[Any], Mapping[str, object] | Awaitable[Mapping[str, object] | None] | None]
 
 
 class RefusedRequest(HTTPException):
@@ -47,7 +46,7 @@ class RefusedRequest(HTTPException):
 
 
 def add_rate_limits(
-    app: Litestar, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: Litestar, limiter: AsyncLimiterSource, rules: RulesSource, **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its handlers refuse.
 
@@ -67,6 +66,7 @@ def add_rate_limits(
     Example:
         >>> from litestar import Litestar, get
         >>> from litestar.testing import TestClient
+        >>> from batchlimit.rules import Rule
         >>> @get("/search", guards=[limited("search:all", cost=2)])
         ... async def search() -> str:
         ...     return "found"
@@ -93,11 +93,7 @@ def add_rate_limits(
 
 
 def limited(
-    key: str,
-    *,
-    cost: RuleCost | None = None,
-    charge: Charge | Sequence[int | str] | None = None,
-    identify: Identify | None = None,
+    key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None, identify: AsyncIdentify[Any] | None = None
 ) -> Guard:
     """Return a guard that charges a request to one more rule: of a handler, a controller, a router or the application.
 

@@ -5,7 +5,7 @@ what views and blueprints ask for; a refusal of theirs raises `Rejected`, which 
 `name_operations` tells a concurrency limit before the application of which route a request is.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -15,7 +15,7 @@ from batchlimit.base.lazy import needed
 with needed(__name__, "quart", "Quart"):
     from quart import Blueprint, Quart, Response, current_app, has_request_context, request, websocket
 
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import AsyncIdentify
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, Message
 from batchlimit.integrations.asgi.route import ask, charge_preflight, fields_to_write, identity_by, reject
@@ -25,12 +25,11 @@ from batchlimit.integrations.enforcement.plan import limit_for_route, mark, mark
 from batchlimit.integrations.extension import BARE, NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 __all__ = ["Limits", "Rejected", "decisions", "limit_blueprint", "limited", "name_operations"]
 
 View = TypeVar("View", bound=Callable[..., Any])
-Identify = Callable[[Any], Identity | Awaitable[Identity | None] | None]
 _decorated: WeakSet[Any] = WeakSet()
 """Views as they were before `limited` decorated them."""
 
@@ -125,11 +124,7 @@ def _bare_endpoints(app: Quart) -> frozenset[str]:
 
 
 def limited(
-    key: str,
-    *,
-    cost: RuleCost | None = None,
-    charge: Charge | Sequence[int | str] | None = None,
-    identify: Identify | None = None,
+    key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None, identify: AsyncIdentify[Any] | None = None
 ) -> Callable[[View], View]:
     """Return a decorator for a view or a websocket: requests are charged to the rule with this key, too.
 
@@ -171,13 +166,9 @@ def limited(
 
 
 def limit_blueprint(
-    blueprint: Blueprint,
-    key: str,
-    *,
-    cost: RuleCost | None = None,
-    charge: Charge | Sequence[int | str] | None = None,
-    identify: Identify | None = None,
-) -> None:
+    blueprint: Blueprint, key: str,
+    *, cost: RuleCost | None = None, charge: ChargeSetting = None, identify: AsyncIdentify[Any] | None = None,
+) -> None:  # fmt: skip
     """Charge the requests and websockets of a blueprint, and of those in it, to one more rule.
 
     Call it before the blueprint is registered.
@@ -218,7 +209,7 @@ async def _refuse(refusal: Refusal, fields: Iterable[Header]) -> None:
     raise rejected(refusal, fields)
 
 
-async def _charge(limit: RouteLimit, identify: Identify | None) -> None:
+async def _charge(limit: RouteLimit, identify: AsyncIdentify[Any] | None) -> None:
     connection = _current_connection()
     identity = await identity_by(identify, connection)
     if (refusal := await ask(connection.scope, limit, identity, connection.view_args)) is not None:

@@ -2,20 +2,21 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchlimit import FailurePolicy, RateLimiter
 from batchlimit.events import log_event
 from batchlimit.integrations.checks import Checks
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.rules import RuleFile, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 
 if TYPE_CHECKING:
     from batchlimit import AsyncRateLimiter
 
 LimiterSource = RateLimiter | str | Callable[[], RateLimiter]
 AsyncLimiterSource: TypeAlias = "AsyncRateLimiter | str | Callable[[], AsyncRateLimiter]"
+RulesSource = RuleFile | Rules | Iterable[Rule]
 L = TypeVar("L", RateLimiter, "AsyncRateLimiter")
 
 

@@ -11,12 +11,11 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
-from batchlimit.integrations.asgi.middleware import charging_preflights
+from batchlimit.integrations.asgi.middleware import charging_preflights, put_before
 from batchlimit.integrations.asgi.route import ask, fields_to_write, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.source import AsyncLimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
 
 with needed(__name__, "starlette", "Starlette"):
     from starlette.applications import Starlette
@@ -70,7 +69,7 @@ class RefusedWebSocket(WebSocketException):
 
 
 def add_rate_limits(
-    app: Starlette, limiter: AsyncLimiterSource, rules: RuleFile | Rules | Iterable[Rule], **options: Any
+    app: Starlette, limiter: AsyncLimiterSource, rules: RulesSource, **options: Any
 ) -> RateLimitMiddleware:
     """Put `RateLimitMiddleware` before an application, and answer what its routes refuse.
 
@@ -87,6 +86,7 @@ def add_rate_limits(
     Example:
         >>> from starlette.applications import Starlette
         >>> from starlette.testclient import TestClient
+        >>> from batchlimit.rules import Rule
         >>> app = Starlette()
         >>> limits = add_rate_limits(app, "memory://", [Rule("all", "1/hour", key="all:{ip}")])
         >>> client = TestClient(app, client=("192.0.2.1", 5000))
@@ -96,14 +96,8 @@ def add_rate_limits(
         1
     """
     middleware = RateLimitMiddleware(app, limiter, rules, **options)  # made now, so that a typo is an error here
-
     middleware.charges_late = True
-
-    def before(app: ASGIApp) -> RateLimitMiddleware:
-        middleware.app = app
-        return middleware
-
-    app.add_middleware(before)
+    app.add_middleware(partial(put_before, middleware))
     app.user_middleware.append(Middleware(charging_preflights))  # what is added from now on stands outside
     add_exception_handlers(app)
     return middleware

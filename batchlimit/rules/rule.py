@@ -112,6 +112,8 @@ class Statuses:
 Mode = Literal["enforce", "shadow"]
 RuleCost = int | Callable[[Request], int | Awaitable[int]]
 Charge = Callable[[Any], bool | int | Awaitable[bool | int]]
+ChargeSetting = Charge | Sequence[int | str] | None
+"""What is given as `charge`: a function of the response, or statuses."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,63}").fullmatch
 T = TypeVar("T")
@@ -173,7 +175,7 @@ class Rule:
         key: str,
         match: str | Sequence[str] | None = "*",
         cost: RuleCost = 1,
-        charge: Charge | Sequence[int | str] | None = None,
+        charge: ChargeSetting = None,
         on_failure: FailurePolicy | Kind | None = None,
         mode: Mode = "enforce",
         replaces: str | Sequence[str] = (),

@@ -2,22 +2,22 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, Unpack
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import AsyncIdentify
 from batchlimit.integrations.carried import PERMIT, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route, mark, marks_of
 from batchlimit.integrations.front import AsyncFront, WebOptions, wanted
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.source import AsyncLimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
+from batchlimit.rules import Rule, Rules
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
@@ -50,9 +50,9 @@ class Limits:
     def __init__(
         self,
         limiter: AsyncLimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
-        identify: Callable[[web.Request], Identity | Awaitable[Identity | None] | None] | None = None,
+        identify: AsyncIdentify[web.Request] | None = None,
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         **options: Unpack[WebOptions],
@@ -137,9 +137,7 @@ _MISSING = "call setup(app) of Limits whose rules have this key and match=None"
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
-def limited(
-    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
-) -> Callable[[Handler], Handler]:
+def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[Handler], Handler]:
     """Return a decorator for a handler: requests are charged to the rule with this key, too.
 
     The handler is a coroutine function, or a method of a `web.View` or of another class. `Limits` stands before the

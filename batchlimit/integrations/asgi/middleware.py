@@ -1,12 +1,12 @@
 """RateLimitMiddleware: rules held against the requests, websockets and messages of an ASGI application."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from batchlimit.base.steps import drive
-from batchlimit.integrations.address import Identity, identity_of
+from batchlimit.integrations.address import AsyncIdentify, identity_of
 from batchlimit.integrations.asgi.exchange import (
     POLICY_VIOLATION,
     RESPONSES,
@@ -24,8 +24,8 @@ from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
 from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
 from batchlimit.integrations.headers import Header
-from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome
-from batchlimit.rules import Request, Rule, RuleFile, Rules
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, RulesSource
+from batchlimit.rules import Request, Rule, Rules
 from batchlimit.rules.request import request_of
 
 if TYPE_CHECKING:
@@ -91,9 +91,6 @@ async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Recei
         await app(scope, starting, stopping)
     finally:
         await home.close_quietly()
-
-
-Identify = Callable[[Scope], Identity | Awaitable[Identity | None] | None]
 
 
 _STARTS = (*RESPONSES, "websocket.accept")
@@ -189,9 +186,9 @@ class RateLimitMiddleware:
         self,
         app: ASGIApp,
         limiter: AsyncLimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
-        identify: Identify | None = None,
+        identify: AsyncIdentify[Scope] | None = None,
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
         limit_preflight: bool = False,
@@ -264,3 +261,9 @@ class RateLimitMiddleware:
         """Serve a connection that has its permit, or needs none."""
         scope[_HELD] = self
         await self(scope, receive, send)
+
+
+def put_before(middleware: RateLimitMiddleware, app: ASGIApp) -> RateLimitMiddleware:
+    """Put a middleware that was made before an application, where a framework would make one."""
+    middleware.app = app
+    return middleware

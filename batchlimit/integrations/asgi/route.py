@@ -6,7 +6,7 @@ from types import CoroutineType
 from typing import Any
 
 from batchlimit.base.steps import drive
-from batchlimit.integrations.address import Identity, identity_of
+from batchlimit.integrations.address import AsyncIdentify, Identity, identity_of
 from batchlimit.integrations.asgi.exchange import ASGIApp, Exchange, Receive, Scope, Send, answer
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import (
@@ -22,7 +22,7 @@ from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 SCOPE_KEY = "batchlimit"
 """Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
@@ -159,8 +159,8 @@ class RouteLimitMiddleware:
         key: str,
         *,
         cost: RuleCost | None = None,
-        charge: Charge | Sequence[int | str] | None = None,
-        identify: Callable[[Scope], Identity | Awaitable[Identity | None] | None] | None = None,
+        charge: ChargeSetting = None,
+        identify: AsyncIdentify[Scope] | None = None,
     ) -> None:
         self.limit = limit_for_route(key, cost, charge, "Middleware(RouteLimitMiddleware, ...)")
         self.app, self._identify = app, identify

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -14,11 +14,11 @@ from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
-from batchlimit.integrations.front import AsyncFront, Front, wanted
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.integrations.front import AsyncFront, Front
+from batchlimit.integrations.wsgi.middleware import fields_of
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
-_FIELDS = [(name.encode(), f"HTTP_{name.upper().replace('-', '_')}") for name in wanted]
 _Values = Mapping[str, object]
 
 
@@ -77,9 +77,8 @@ def hold_of(request: Any) -> Hold | None:
 def admitted(front: Any, request: Any) -> Any:
     """Return what a Front makes of a request; that of an AsyncFront is to be awaited."""
     meta = request.META
-    fields = [(name, meta[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in meta]
     peer, root = meta.get("REMOTE_ADDR") or None, meta.get("SCRIPT_NAME", "")  # Django routes by what is below the root
-    return front.admit(request.method, request.path, peer, fields, request, root=root)
+    return front.admit(request.method, request.path, peer, fields_of(meta), request, root=root)
 
 
 def answer(request: Any, refusal: Refusal) -> Any:
@@ -117,9 +116,7 @@ asked: list[RouteLimit] = []
 """What views ask for, as far as their modules were imported: the system check looks for their rules."""
 
 
-def limited(
-    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
-) -> Callable[[View], View]:
+def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[View], View]:
     """Return a decorator for a view: its requests are charged to the rule with this key, too.
 
     It takes functions, `async def` functions, and methods of class-based views by Django's `method_decorator`. The

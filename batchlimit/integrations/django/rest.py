@@ -1,7 +1,6 @@
 """A throttle for Django REST framework, which asks for one rule by its key."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from rest_framework.exceptions import APIException, PermissionDenied
@@ -12,7 +11,7 @@ from batchlimit.integrations.django.configuration import blocking, configuration
 from batchlimit.integrations.django.hold import MISSING, asked, hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
-from batchlimit.rules.rule import Charge, RuleCost
+from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 
 class Unavailable(APIException):  # type: ignore[misc]  # REST framework has no types
@@ -26,9 +25,7 @@ class Unavailable(APIException):  # type: ignore[misc]  # REST framework has no 
 _ERRORS: dict[int, type[Exception]] = {503: Unavailable, 403: PermissionDenied}
 
 
-def throttle(
-    key: str, *, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
-) -> type[BaseThrottle]:
+def throttle(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> type[BaseThrottle]:
     """Return a class for `throttle_classes`: requests are charged to the rule with this key.
 
     `IDENTIFY` is asked with the request of REST framework, so `request.user` is whom it has authenticated.

@@ -16,7 +16,7 @@ from batchlimit.integrations.headers import Fields, Header, Prepared
 from batchlimit.rules import Rule, Rules, RulesError, Template
 from batchlimit.rules.key import KeyTemplate, written
 from batchlimit.rules.request import NOTHING
-from batchlimit.rules.rule import Charge, RuleCost, checked
+from batchlimit.rules.rule import ChargeSetting, RuleCost, checked
 
 Charged = tuple[Rule, str, int]
 """A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
@@ -161,7 +161,7 @@ _MARK = "_batchlimit_limits"
 class _Limit(NamedTuple):
     key: str
     cost: RuleCost | None = None
-    charge: Charge | Sequence[int | str] | None = None
+    charge: ChargeSetting = None
 
 
 class RouteLimit(_Limit):
@@ -183,9 +183,7 @@ class RouteLimit(_Limit):
 
     __slots__ = ()  # a tuple, for its hash: each request of the route is looked up by this
 
-    def __new__(
-        cls, key: str, cost: RuleCost | None = None, charge: Charge | Sequence[int | str] | None = None
-    ) -> Self:
+    def __new__(cls, key: str, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Self:
         """Check what is given, at the route that says it."""
         checked("key", key, None)
         if cost is not None:
@@ -194,7 +192,7 @@ class RouteLimit(_Limit):
 
 
 def limit_for_route(
-    key: str, cost: RuleCost | None, charge: Charge | Sequence[int | str] | None, written: str = "@limited(...)"
+    key: str, cost: RuleCost | None, charge: ChargeSetting, written: str = "@limited(...)"
 ) -> RouteLimit:
     """Return what a route asks for; RulesError, if the route stands in the place of the key: how it is `written`."""
     if callable(key):

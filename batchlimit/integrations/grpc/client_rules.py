@@ -1,7 +1,7 @@
 """The calls of gRPC clients: rules held against them, and how many are under way at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic
 
 import grpc
@@ -10,27 +10,26 @@ from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimi
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.base.steps import Steps
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import AsyncIdentify, Identify
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall, Patience
-from batchlimit.integrations.grpc.details import AsksForPermits, CallPermits, HoldsRules, Identify, Name, Source
+from batchlimit.integrations.grpc.details import Asker, AsksForPermits, CallPermits, HoldsRules, Name, Source
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
-from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource, RulesSource
 
 
-class _RatedCalls(HoldsRules[Source, Identify], Admits):
+class _RatedCalls(HoldsRules[Source, Asker], Admits):
     """Calls of clients by rules, of either API."""
 
     def __init__(
         self,
         limiter: Source,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
-        identify: Identify | None = None,
+        identify: Asker | None = None,
         wait: bool = False,
         timeout: float | None = None,
         unidentified: Unidentified = "refuse",
@@ -46,9 +45,7 @@ class _RatedCalls(HoldsRules[Source, Identify], Admits):
         return (lambda *ended: front.settle(outcome, CallResponse.of(*ended))) if outcome.charges else None
 
 
-class RateLimitClientInterceptor(
-    _RatedCalls[LimiterSource, Callable[[grpc.ClientCallDetails], Identity | None]], EveryCall
-):
+class RateLimitClientInterceptor(_RatedCalls[LimiterSource, Identify[grpc.ClientCallDetails]], EveryCall):
     """Holds rules against the calls that a client makes: a call that is refused never leaves the process.
 
     It raises RefusedCall, as if the server had answered RESOURCE_EXHAUSTED; UNAVAILABLE while the store is away.
@@ -77,9 +74,7 @@ class RateLimitClientInterceptor(
     _kind = Front
 
 
-class AsyncRateLimitClient(
-    _RatedCalls[AsyncLimiterSource, Callable[[Any], Identity | Awaitable[Identity | None] | None]], AsyncEveryCall
-):
+class AsyncRateLimitClient(_RatedCalls[AsyncLimiterSource, AsyncIdentify[Any]], AsyncEveryCall):
     """Holds rules against the calls of a client on asyncio, as RateLimitClientInterceptor does for threads.
 
     grpcio has an interceptor for each kind of method there, so this is four of them: `interceptors`. A call that is

@@ -11,7 +11,8 @@ from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
 from batchlimit.integrations.permits import AnyLimiter, AnyPermit, KeyOf, PermitSource
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.integrations.source import RulesSource
+from batchlimit.rules import Rule, Rules
 from batchlimit.shared import SharedPermit
 
 Name = Callable[[grpc.HandlerCallDetails], str]
@@ -65,10 +66,10 @@ def by_metadata(key: str) -> Name:
 
 
 Source = TypeVar("Source")
-Identify = TypeVar("Identify")
+Asker = TypeVar("Asker")
 
 
-class HoldsRules(Generic[Source, Identify]):
+class HoldsRules(Generic[Source, Asker]):
     """Holds rules against calls, by a front of either API."""
 
     _kind: Callable[..., Front | AsyncFront]
@@ -76,9 +77,9 @@ class HoldsRules(Generic[Source, Identify]):
     def __init__(
         self,
         limiter: Source,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
-        identify: Identify | None = None,
+        identify: Asker | None = None,
         messages: Rules | Iterable[Rule] = (),
         **options: Unpack[FrontOptions],
     ) -> None:

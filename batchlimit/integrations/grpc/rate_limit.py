@@ -1,12 +1,12 @@
 """The rules before the calls of a gRPC server: an interceptor for threads, and one for asyncio."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import AsyncIdentify, Identify
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallRefusal, CallResponse, address_of, fields_of, refused_by_rules
@@ -26,9 +26,7 @@ from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
 
 
-class RateLimitInterceptor(
-    HoldsRules[LimiterSource, Callable[[grpc.ServicerContext], Identity | None]], grpc.ServerInterceptor
-):
+class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerContext]], grpc.ServerInterceptor):
     """Holds rules against every call of a threaded server, before the handler and before its request is read.
 
     All rules that match are charged at once, or none of them. A call is a `POST` whose path is its method in full, as
@@ -99,10 +97,7 @@ class RateLimitInterceptor(
             yield message
 
 
-class AsyncRateLimitInterceptor(
-    HoldsRules[AsyncLimiterSource, Callable[[Any], Identity | Awaitable[Identity | None] | None]],
-    grpc.aio.ServerInterceptor,
-):
+class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any]], grpc.aio.ServerInterceptor):
     """Holds rules against every call of a server on asyncio, as RateLimitInterceptor does for threads.
 
     Handlers are coroutine functions or async generator functions.

@@ -7,14 +7,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from batchlimit.integrations.address import Identity
+from batchlimit.integrations.address import Identify
 from batchlimit.integrations.carried import behind, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, Refusal, Response
 from batchlimit.integrations.front import Front, WebOptions, wanted
 from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.source import LimiterSource
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.integrations.source import LimiterSource, RulesSource
 
 if TYPE_CHECKING:
     from batchlimit.integrations.permits import ConcurrencyLimit
@@ -66,9 +65,9 @@ class RateLimitMiddleware:
         self,
         app: WSGIApp,
         limiter: LimiterSource,
-        rules: RuleFile | Rules | Iterable[Rule],
+        rules: RulesSource,
         *,
-        identify: Callable[[Environ], Identity | None] | None = None,
+        identify: Identify[Environ] | None = None,
         on_rejected: OnRejected | None = None,
         concurrency: "ConcurrencyLimit | None" = None,
         **options: Unpack[WebOptions],
