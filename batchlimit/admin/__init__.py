@@ -11,18 +11,6 @@ from batchlimit.quota.overrides.overrides import Entry, Overrides
 from batchlimit.quota.overrides.plan import Difference
 
 __all__ = [
-    "Admin",
-    "AsyncAdmin",
-    "AsyncBuckets",
-    "BucketState",
-    "Buckets",
-    "Difference",
-    "Entry",
-    "Override",
-    "Overrides",
-    "Plan",
-    "RulesChanged",
-    "Terms",
-    "Touch",
-    "Wish",
-]
+    "Admin", "AsyncAdmin", "AsyncBuckets", "BucketState", "Buckets", "Difference", "Entry", "Override", "Overrides",
+    "Plan", "RulesChanged", "Terms", "Touch", "Wish",
+]  # fmt: skip

@@ -4,6 +4,7 @@ import gc
 import gzip
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -82,27 +83,17 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     return result, result.requests / max(1e-9, time.process_time() - begun)
 
 
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    rules.set_, rules.hold, rules.open_, rules.unset, bucket.get, top, bucket.refill, bucket.clear, bucket.resume,
+    doctor, exporter, simulate, rules.log, apply.check, apply.diff, migrate,
+)  # fmt: skip
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("set")(rules.set_)
-app.command()(rules.hold)
-app.command("open")(rules.open_)
-app.command()(rules.unset)
-app.command("get")(bucket.get)
-app.command()(top)
-app.command()(bucket.refill)
-app.command()(bucket.clear)
-app.command()(bucket.resume)
-app.command()(doctor)
-app.command()(exporter)
-app.command()(simulate)
+for each in _COMMANDS:
+    app.command(each.__name__.rstrip("_"))(each)
 _rules = typer.Typer(invoke_without_command=True)
 _rules.callback()(rules.rules)
 _rules.command()(apply.apply)
 app.add_typer(_rules, name="rules")
-app.command()(rules.log)
-app.command()(apply.check)
-app.command()(apply.diff)
-app.command()(migrate)
 
 
 def _tell_version(is_asked: bool) -> None:

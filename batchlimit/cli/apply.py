@@ -9,7 +9,7 @@ from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, opened, say, show
 from batchlimit.quota.overrides.known import ending
-from batchlimit.quota.overrides.override import FOR_ALL
+from batchlimit.quota.overrides.override import FOR_ALL, Override
 from batchlimit.rules import RuleFile, RulesError
 from batchlimit.rules.files.loader import Loader, decoded, format_of
 from batchlimit.rules.files.schema import SCHEMA
@@ -31,13 +31,12 @@ def apply(
     with opened(url, prefix, who) as admin:
         wanted = _read(file)
         change = admin.apply(wanted, prune=prune, why=why, dry_run=True)
-        made: list[Row] = [
-            {"name": each.name, "before": change.before.get(each.name), "after": each} for each in change.set
-        ]
-        gone: list[Row] = [{"name": each.name, "before": each, "after": None} for each in change.removed]
-        rows = [
-            {"name": row.pop("name")} | {field: one and f"{one}{ending(one)}" for field, one in row.items()}
-            for row in made + gone
+        changes: list[tuple[str, Override | None, Override | None]]
+        changes = [(each.name, change.before.get(each.name), each) for each in change.set]
+        changes += [(each.name, each, None) for each in change.removed]
+        rows: list[Row] = [
+            {"name": name, "before": old and f"{old}{ending(old)}", "after": new and f"{new}{ending(new)}"}
+            for name, old, new in changes
         ]
         show(rows, output, empty="nothing differs")
         if not dry_run and (change.set or change.removed):

@@ -222,21 +222,20 @@ def drawn(look: BucketLook, rate: boards.Row) -> RenderableType:
     for each in state.instances:
         times = f"{each.lease:.2f} s", f"{each.asked:.2f} s ago"
         table.add_row(Text(escaped(each.instance)), f"{each.held:,}", *times, str(each.weight))
-    return Group(head, Text(""), _facts(look, state, rate), Text(""), table, foot)
-
-
-def _facts(look: BucketLook, state: BucketState, rate: boards.Row) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("quota", Text(str(state.quota)))
     by = f"the override of {escaped(look.override)}" if look.override else f"the code, revision {state.revision}"
-    table.add_row("by", Text(by))
+    facts = [("quota", Text(str(state.quota))), ("by", Text(by))]
     for band, level in zip(state.quota.bandwidths, state.levels, strict=True):
         share = max(0.0, level / band.burst)
         told = Text.assemble((bar(share, 30), style_of(share)), f" {level:,.1f} of {band.burst:,}")
-        table.add_row("level", told)
-    table.add_row("held", Text(f"{state.outstanding:,} by {len(state.instances)} instances"))
-    table.add_row("used", Text.assemble(f"{number(rate.used)}/s  ", (sparkline(rate.trend), "cyan")))
-    table.add_row("refused", Text(f"{number(rate.refused)}/s", "red" if rate.refused else ""))
+        facts.append(("level", told))
+    facts += [
+        ("held", Text(f"{state.outstanding:,} by {len(state.instances)} instances")),
+        ("used", Text.assemble(f"{number(rate.used)}/s  ", (sparkline(rate.trend), "cyan"))),
+        ("refused", Text(f"{number(rate.refused)}/s", "red" if rate.refused else "")),
+    ]
     if rate.shadow:
-        table.add_row("in shadow", Text(f"{number(rate.shadow)}/s were to be refused", "yellow"))
-    return table
+        facts.append(("in shadow", Text(f"{number(rate.shadow)}/s were to be refused", "yellow")))
+    shown = Table(box=None, show_header=False, pad_edge=False)
+    for name, fact in facts:
+        shown.add_row(name, fact)
+    return Group(head, Text(""), shown, Text(""), table, foot)

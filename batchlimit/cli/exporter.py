@@ -86,10 +86,9 @@ class FleetCollector:
     """Looks at the store once a scrape, for patterns with SCAN within a budget: they are as of its last full round."""
 
     def __init__(self, admin: Admin, prefix: str, watch: Iterable[str], budget: float) -> None:
-        self._admin, self._lock = admin, threading.Lock()
+        self._admin, self._prefix, self._budget, self._lock = admin, prefix, budget, threading.Lock()
         self._watched = {check_key(name): WatchedBuckets() for name in watch}
         self._patterns = {name: re.compile(translate(name)).match for name in self._watched if is_pattern(name)}
-        self._make: Callable[[], Sampler] = lambda: Sampler(admin.store, prefix, budget)
         self._sampler: Sampler | None = None
         self._round: dict[str, BucketSample] = {}
 
@@ -131,7 +130,7 @@ class FleetCollector:
                 watched.learn([] if sample is None else [sample])
         if not self._patterns:
             return
-        self._sampler = self._sampler or self._make()
+        self._sampler = self._sampler or Sampler(self._admin.store, self._prefix, self._budget)
         look = self._sampler.look()
         self._round |= {sample.key: sample for sample in look.samples}
         if look.cost.part < 1.0:

@@ -135,32 +135,22 @@ def slots(info: Mapping[str, Any]) -> Finding:
 
 def nodes(told: Sequence[str]) -> Finding:
     """Judge the nodes of a cluster, by the lines of CLUSTER NODES."""
-    each = [_ClusterNode.read(line) for line in told]
-    failed, owners = [one for one in each if one.has_failed], [one for one in each if one.has_slots]
-    found = f"{len(each)}, of which {len(owners)} are primaries with slots"
+    owners, failed, followed = dict[str, str](), dict[str, str](), set[str]()  # addresses by name; names
+    for name, address, flags, follows, *rest in map(str.split, told):
+        followed.add(follows)
+        if len(rest) > 4:
+            owners[name] = address.partition("@")[0]
+        if not {"fail", "fail?", "noaddr"}.isdisjoint(flags.split(",")):
+            failed[name] = address.partition("@")[0]
+    found = f"{len(told)}, of which {len(owners)} are primaries with slots"
     if failed:
-        found += f"; failed: {', '.join(one.address for one in failed)}"
-        judge = fail if any(one.has_slots for one in failed) else warning
-        return judge("nodes", found, "start them again, or CLUSTER FORGET them if they are gone for good")
-    followed = {one.follows for one in each}
-    alone = [one.address for one in owners if one.name not in followed]
+        judge = warning if owners.keys().isdisjoint(failed) else fail
+        remedy = "start them again, or CLUSTER FORGET them if they are gone for good"
+        return judge("nodes", f"{found}; failed: {', '.join(failed.values())}", remedy)
+    alone = [address for name, address in owners.items() if name not in followed]
     if alone and len(alone) < len(owners):
         return warning("nodes", f"{found}; without a replica: {', '.join(alone)}", "give it a replica, as others have")
     return ok("nodes", found)
-
-
-class _ClusterNode(NamedTuple):
-    name: str
-    address: str
-    has_failed: bool
-    follows: str
-    has_slots: bool
-
-    @classmethod
-    def read(cls, line: str) -> "_ClusterNode":
-        name, address, flags, follows, *rest = line.split()
-        has_failed = not {"fail", "fail?", "noaddr"}.isdisjoint(flags.split(","))
-        return cls(name, address.partition("@")[0], has_failed, follows, len(rest) > 4)
 
 
 def rights(user: str, missing: Sequence[str]) -> Finding:

@@ -21,6 +21,7 @@ from batchlimit.cli.routes import (
     Prefixes,
     SourceRoute,
     Written,
+    given_to,
     last,
     overlaps,
     prefixes_by_function,
@@ -63,10 +64,9 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
     for path, tree in trees.items():
         _SourceFile(path, tree, found, inclusions, limits).read()
     found.problems += found.differences()
-    text = "\n".join(found.toml())
-    print(text)
     try:
-        if "[[rules]]" in text:
+        if text := "\n".join(found.toml()).rstrip():
+            print(text)
             Rules.loads(text, format="toml", source="<rules>")
         elif not found.problems:
             found.problems.append("no limit of slowapi or flask-limiter is here")
@@ -114,7 +114,7 @@ class _SourceFile:
 
     def _limiter(self, call: ast.Call) -> None:
         self._hint(call)
-        given = {each.arg: each.value for each in call.keywords}
+        given = given_to(call)
         key = given.get("key_func") or (call.args[0] if call.args else None)
         caller = ast.unparse(key) if key is not None and last(key) not in _ADDRESSES else ""
         if key is not None and caller:
@@ -159,7 +159,7 @@ class _SourceFile:
     def _limit(self, function: Function, call: ast.Call, patterns: list[str]) -> tuple[MigratedRule, bool]:
         """Take one limit of a function; return its rule, and whether all of it was read."""
         self._hint(call)
-        given = {each.arg: each.value for each in call.keywords}
+        given = given_to(call)
         asked = call.args[0] if call.args else given.get("limit_value")
         quotas = self._quotas(asked)
         cost, override = given.get("cost"), given.get("override_defaults")
@@ -178,7 +178,8 @@ class _SourceFile:
 
     def _rule(self, function: Function, call: ast.Call, patterns: list[str], cost: int) -> MigratedRule:
         """Return the rule of a limit. Where others share it with another cost, it is one more rule of the same key."""
-        scope = next((each.value for each in call.keywords if each.arg == "scope"), None)
+        given = given_to(call)
+        scope, own = given.get("scope"), given.get("key_func")
         is_shared = last(call.func) == "shared_limit" and isinstance(scope, ast.Constant)
         name = key = str(scope.value) if is_shared and isinstance(scope, ast.Constant) else function.name
         before = self._found.rules.get(name)
@@ -188,7 +189,9 @@ class _SourceFile:
             name = key = f"{self._path.stem}.{name}"
         if not is_shared:
             self._tell_of_urls(call, function.name, patterns)
-        if value := _value(call):
+        value = "" if own is None else last(_called(own)) or "caller"  # the field of its key
+        if value:
+            value = "ip" if value in _ADDRESSES else value
             name = key = f"{name}-{value}"
         return self._found.rules.setdefault(name, MigratedRule(name, [], cost=cost, key=key, value=value))
 
@@ -233,15 +236,6 @@ class _SourceFile:
         told = f"{self._path}:{node.lineno}: {problem}"
         if told not in self._found.problems:  # a limit in a variable is read at each of its routes
             self._found.problems.append(told)
-
-
-def _value(call: ast.Call) -> str:
-    """Return the field of the key of a limit that has a `key_func` of its own, or nothing."""
-    own = next((each.value for each in call.keywords if each.arg == "key_func"), None)
-    if own is None:
-        return ""
-    name = last(_called(own))
-    return "ip" if name in _ADDRESSES else name or "caller"
 
 
 def _called(decorator: ast.expr) -> ast.expr:

@@ -20,6 +20,11 @@ def last(name: ast.expr) -> str:
     return name.attr if isinstance(name, ast.Attribute) else name.id if isinstance(name, ast.Name) else ""
 
 
+def given_to(call: ast.Call) -> dict[str | None, ast.expr]:
+    """Return the keyword arguments of a call."""
+    return {each.arg: each.value for each in call.keywords}
+
+
 def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Iterator[tuple[Function, Prefixes]]:
     """Yield each function of a module or a function, with the routers that are known where it stands."""
     inner: list[Function] = []
@@ -47,7 +52,7 @@ def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     for node in nodes:
         call, name = (node.value, node.targets[0]) if isinstance(node, ast.Assign) else (None, None)
         if isinstance(call, ast.Call) and isinstance(name, ast.Name) and last(call.func) in ("APIRouter", "Blueprint"):
-            given = {each.arg: each.value for each in call.keywords}
+            given = given_to(call)
             prefix = given.get("prefix") or given.get("url_prefix")
             yield name.id, str(prefix.value) if isinstance(prefix, ast.Constant) else ""
 
@@ -66,7 +71,7 @@ def written(decorator: ast.expr, prefixes: Prefixes, whole: Callable[[str], list
     if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
         return
     kind, owner = decorator.func.attr, decorator.func.value
-    given = {each.arg: each.value for each in decorator.keywords}
+    given = given_to(decorator)
     path = decorator.args[0] if decorator.args else given.get("path")
     if kind not in (*_METHODS, "route", "api_route"):
         return
@@ -110,8 +115,7 @@ class MigratedRule:
     cost: int = 1
     replaces: bool = True  # whether the default limits do not hold where it does
     key: str = ""  # that of another rule, with another cost (default "": its name)
-    # the rules of wider paths that do not hold where it does
-    others: "list[MigratedRule]" = field(default_factory=list)
+    others: "list[MigratedRule]" = field(default_factory=list)  # of wider paths, which do not hold where it does
     value: str = ""  # the field of its key (default "": that of the limiter)
 
 
@@ -153,23 +157,17 @@ class Found:
         if self.limiter.defaults:
             yield _TOGETHER
         whole = [("application", self.limiter.together), ("default", self.limiter.defaults)]
-        for rule in [MigratedRule(name, list(quotas), ["*"], replaces=False) for name, quotas in whole]:
-            yield from self._rule(rule)
-        for rule in self.rules.values():
-            yield from self._rule(rule)
-
-    def _rule(self, rule: MigratedRule) -> Iterator[str]:
-        if not rule.quotas:
-            return
-        yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
-        value = rule.value or ("user" if self.limiter.caller else "ip")
-        key = f"{rule.key or rule.name}:{{{value}}}"
-        yield f"key = {json.dumps(key)}\nmatch = {json.dumps(rule.match)}"
-        yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
-        replaced = ["default"] if rule.replaces and self.limiter.defaults else []
-        replaced += [other.name for other in rule.others if other.quotas]
-        yield from [f"replaces = {json.dumps(replaced if len(replaced) > 1 else replaced[0])}"] if replaced else []
-        yield ""
+        rules = [MigratedRule(name, list(quotas), ["*"], replaces=False) for name, quotas in whole]
+        for rule in (each for each in (*rules, *self.rules.values()) if each.quotas):
+            yield f"[[rules]]\nname = {json.dumps(rule.name)}\nquota = {json.dumps('; '.join(rule.quotas))}"
+            value = rule.value or ("user" if self.limiter.caller else "ip")
+            key = f"{rule.key or rule.name}:{{{value}}}"
+            yield f"key = {json.dumps(key)}\nmatch = {json.dumps(rule.match)}"
+            yield from [f"cost = {rule.cost}"] if rule.cost != 1 else []
+            replaced = ["default"] if rule.replaces and self.limiter.defaults else []
+            replaced += [other.name for other in rule.others if other.quotas]
+            yield from [f"replaces = {json.dumps(replaced if len(replaced) > 1 else replaced[0])}"] if replaced else []
+            yield ""
 
 
 class SourceRoute(NamedTuple):

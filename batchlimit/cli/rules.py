@@ -144,12 +144,8 @@ def rules(
         found, lasting = gone or found, "lost" if gone else "counts"
         if explain is None:
             ordered = sorted(found, key=lambda each: (each.is_pattern, each.name))
-            show(
-                [_row(each, now, lasting) for each in ordered],
-                output,
-                empty="no overrides: the code counts",
-                columns=_SHOWN,
-            )
+            rows = [_row(each, now, lasting) for each in ordered]
+            show(rows, output, empty="no overrides: the code counts", columns=_SHOWN)
             return
         key = stored(check_key(explain))
         one, trial = found.find(key, now), found.trial(key, now)

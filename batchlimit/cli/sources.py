@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit.cli.routes import last, made_routers
+from batchlimit.cli.routes import given_to, last, made_routers
 
 Words = tuple[str, ...]
 LIMITS = "limit", "shared_limit"
@@ -110,7 +110,7 @@ class Inclusions:
         if (word := _INCLUDES.get(function.attr)) is None or not call.args:
             return
         router, owner = self._router(path, call.args[0]), self._router(path, function.value)
-        prefix = next((each.value for each in call.keywords if each.arg == word), None)
+        prefix = given_to(call).get(word)
         literal = "" if prefix is None else prefix.value if isinstance(prefix, ast.Constant) else None
         text = literal if isinstance(literal, str) else None
         replaces = word == "url_prefix" and prefix is not None

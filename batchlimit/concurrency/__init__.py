@@ -75,25 +75,8 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
-    "AsyncKeyedConcurrencyLimiter",
-    "AsyncPermit",
-    "AsyncPermits",
-    "Bypass",
-    "Calibrated",
-    "Classify",
-    "ConcurrencyStatistics",
-    "KeyStatistics",
-    "Keyed",
-    "KeyedConcurrencyLimiter",
-    "KeyedStatistics",
-    "Law",
-    "Outcome",
-    "PartitionStatistics",
-    "PatternStatistics",
-    "Permit",
-    "Permits",
-    "Sample",
-    "Shedding",
-    "WatcherStatistics",
+    "AsyncKeyedConcurrencyLimiter", "AsyncPermit", "AsyncPermits", "Bypass", "Calibrated", "Classify",
+    "ConcurrencyStatistics", "KeyStatistics", "Keyed", "KeyedConcurrencyLimiter", "KeyedStatistics", "Law", "Outcome",
+    "PartitionStatistics", "PatternStatistics", "Permit", "Permits", "Sample", "Shedding", "WatcherStatistics",
     "classify",
-]
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """The metrics: their names, kinds and units, as dashboards and alerts know them."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -24,92 +25,66 @@ class Metric:
         return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
 
-def _metric(name: str, kind: Kind, unit: str, text: str, labels: str = "", merge: Merge = "sum") -> Metric:
+def _metric(kind: Kind, name: str, unit: str, text: str, labels: str = "", merge: Merge = "sum") -> Metric:
     return Metric(f"batchlimit.{name}", kind, unit, text, tuple(labels.split()), merge)
 
 
-REQUESTS = _metric(
-    "requests", "counter", "{request}", "Requests that web rules decided, by rule and result.", "policy result"
+_counter, _gauge = partial(_metric, "counter"), partial(_metric, "gauge")
+_durations = partial(_metric, "histogram", unit="s")
+
+REQUESTS = _counter("requests", "{request}", "Requests that web rules decided, by rule and result.", "policy result")
+TOKENS = _counter(
+    "tokens", "{token}", "Tokens that callers asked for, by rule, result, and who decided.", "policy result source"
 )
-TOKENS = _metric(
-    "tokens",
-    "counter",
-    "{token}",
-    "Tokens that callers asked for, by rule, result, and who decided.",
-    "policy result source",
-)
-SHADOW = _metric(
+SHADOW = _counter(
     "shadow_refused",
-    "counter",
     "{token}",
     "Tokens that were admitted, and refused by a quota in shadow mode or on trial.",
     "policy",
 )
-KEYS = _metric("keys", "gauge", "{key}", "Keys in memory.")
-LOW = _metric("low_keys", "gauge", "{key}", "Keys in use whose bucket was last seen with less than 20 %.", "policy")
-QUEUED = _metric("queued_requests", "gauge", "{request}", "Callers that wait for tokens.", "policy")
-WAITED = _metric("time_in_queue", "histogram", "s", "How long callers waited that had to wait for tokens.", "policy")
-HELD = _metric("lease.held", "gauge", "{token}", "Tokens leased and not yet spent.")
-OWED = _metric("lease.owed", "gauge", "{token}", "Tokens used beyond estimates, not charged yet.")
-OPERATIONS = _metric("store.operations", "counter", "{call}", "Calls of the store.")
-DURATIONS = _metric("store.duration", "histogram", "s", "How long calls of the store took.")
-FAILURES = _metric("store.failures", "counter", "{call}", "Calls that the store did not answer in time.")
-OUTAGES = _metric("store.outages", "counter", "{outage}", "Times that the circuit was opened.")
-LOSSES = _metric("store.losses", "counter", "{bucket}", "Buckets found without their state.")
-RULES_FAILURES = _metric(
-    "rules.failures", "counter", "{failure}", "Overrides or files of rules that could not be used."
-)
-AVAILABLE = _metric(
-    "store.available", "gauge", "1", "1 while the store is asked, 0 while a circuit is open.", merge="min"
-)
-LIMIT = _metric("concurrency.limit", "gauge", "{call}", "Calls that may be under way.", "policy")
-SETTLED = _metric("concurrency.settled_limit", "gauge", "{call}", "The limit without the drain under way.", "policy")
-LIMIT_CHANGES = _metric(
+KEYS = _gauge("keys", "{key}", "Keys in memory.")
+LOW = _gauge("low_keys", "{key}", "Keys in use whose bucket was last seen with less than 20 %.", "policy")
+QUEUED = _gauge("queued_requests", "{request}", "Callers that wait for tokens.", "policy")
+WAITED = _durations("time_in_queue", text="How long callers waited that had to wait for tokens.", labels="policy")
+HELD = _gauge("lease.held", "{token}", "Tokens leased and not yet spent.")
+OWED = _gauge("lease.owed", "{token}", "Tokens used beyond estimates, not charged yet.")
+OPERATIONS = _counter("store.operations", "{call}", "Calls of the store.")
+DURATIONS = _durations("store.duration", text="How long calls of the store took.")
+FAILURES = _counter("store.failures", "{call}", "Calls that the store did not answer in time.")
+OUTAGES = _counter("store.outages", "{outage}", "Times that the circuit was opened.")
+LOSSES = _counter("store.losses", "{bucket}", "Buckets found without their state.")
+RULES_FAILURES = _counter("rules.failures", "{failure}", "Overrides or files of rules that could not be used.")
+AVAILABLE = _gauge("store.available", "1", "1 while the store is asked, 0 while a circuit is open.", merge="min")
+LIMIT = _gauge("concurrency.limit", "{call}", "Calls that may be under way.", "policy")
+SETTLED = _gauge("concurrency.settled_limit", "{call}", "The limit without the drain under way.", "policy")
+LIMIT_CHANGES = _counter(
     "concurrency.limit_changes",
-    "counter",
     "{change}",
     "How often the limit changed, and why; a drain is no trouble.",
     "policy direction why",
 )
-RATIO = _metric(
-    "concurrency.ratio",
-    "gauge",
-    "1",
-    "How many times as long as without a queue calls take; 0: unknown.",
-    "policy",
-    merge="max",
+RATIO = _gauge(
+    "concurrency.ratio", "1", "How many times as long as without a queue calls take; 0: unknown.", "policy", merge="max"
 )
-BASELINE = _metric(
+BASELINE = _gauge(
     "concurrency.baseline",
-    "gauge",
     "s",
     "How long calls take without a queue, as the law holds.",
     "policy operation",
     merge="max",
 )
-LAST_RTT = _metric(
-    "concurrency.last_duration",
-    "gauge",
-    "s",
-    "How long the call took that was the last to succeed.",
-    "policy",
-    merge="max",
+LAST_RTT = _gauge(
+    "concurrency.last_duration", "s", "How long the call took that was the last to succeed.", "policy", merge="max"
 )
-IN_FLIGHT = _metric("concurrency.in_flight", "gauge", "{call}", "Calls under way.", "policy")
-WAITING = _metric("concurrency.queued_requests", "gauge", "{call}", "Callers in the queue.", "policy")
-CALLS = _metric(
-    "concurrency.requests",
-    "counter",
-    "{call}",
-    "Calls by how they ended, or why they were refused.",
-    "policy result reason",
+IN_FLIGHT = _gauge("concurrency.in_flight", "{call}", "Calls under way.", "policy")
+WAITING = _gauge("concurrency.queued_requests", "{call}", "Callers in the queue.", "policy")
+CALLS = _counter(
+    "concurrency.requests", "{call}", "Calls by how they ended, or why they were refused.", "policy result reason"
 )
-CALLS_WAITED = _metric(
-    "concurrency.time_in_queue", "histogram", "s", "How long callers waited that had to wait for a place.", "policy"
+CALLS_WAITED = _durations(
+    "concurrency.time_in_queue", text="How long callers waited that had to wait for a place.", labels="policy"
 )
-WATCHED = _metric(
-    "concurrency.watcher.polls", "counter", "{poll}", "Polls of watchers, by what came of them.", "watcher result"
-)
+WATCHED = _counter("concurrency.watcher.polls", "{poll}", "Polls of watchers, by what came of them.", "watcher result")
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All of them."""

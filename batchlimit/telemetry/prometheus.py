@@ -5,9 +5,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from batchlimit.base.lazy import needed
 
@@ -145,18 +145,15 @@ def _forget_dead_workers() -> None:
                 pass
 
 
-_MODES: dict[metrics.Merge, Literal["livesum", "livemin", "livemax"]]
-_MODES = {"sum": "livesum", "min": "livemin", "max": "livemax"}
-
-
 @cache  # a process has each of them once
 def _made(metric: metrics.Metric) -> Any:
-    names = ("limiter", *metric.labels)
-    if metric.kind == "counter":
-        return Counter(metric.prometheus_name, metric.text, names)
-    if metric.kind == "histogram":
-        return Histogram(metric.prometheus_name, metric.text, names, buckets=histogram.BOUNDS)
-    return Gauge(metric.prometheus_name, metric.text, names, multiprocess_mode=_MODES[metric.merge])
+    mode: Any = f"live{metric.merge}"
+    kinds: dict[metrics.Kind, Callable[..., Any]] = {
+        "counter": Counter,
+        "gauge": partial(Gauge, multiprocess_mode=mode),
+        "histogram": partial(Histogram, buckets=histogram.BOUNDS),
+    }
+    return kinds[metric.kind](metric.prometheus_name, metric.text, ("limiter", *metric.labels))
 
 
 _PATIENCE = 1.0

@@ -34,19 +34,12 @@ Reading = dict[Series, Value]
 
 def read(found: object) -> Reading:
     """Return the value of each series in the statistics of one limiter or web front; else TypeError."""
-    match found:
-        case Statistics():
-            return dict(_rate_limiter(found))
-        case ConcurrencyStatistics():
-            return dict(_concurrency_limiter(found))
-        case KeyedStatistics():
-            return _sum(_keyed(found))
-        case SharedStatistics():
-            return dict(_shared_limiter(found))
-        case EnforcementStatistics():
-            return _sum(_front(found))
-        case _:
-            raise TypeError(f"there are no metrics of {found!r}")
+    if (told := _TOLD.get(type(found))) is None:
+        raise TypeError(f"there are no metrics of {found!r}")
+    reading: Reading = {}
+    for series, value in told(found):  # those of all policies that are "other" have the same labels
+        reading[series] = merged(series.metric, reading.get(series), value)
+    return reading
 
 
 def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, Value]]:
@@ -145,19 +138,22 @@ def _policy(name: str, number: int) -> str:
     return name if number < MOST_POLICIES else "other"
 
 
-def _sum(found: Iterator[tuple[Series, Value]]) -> Reading:
-    """Merge series of the same labels, as those of all policies that are "other"."""
-    reading: Reading = {}
-    for series, value in found:
-        reading[series] = _MERGE[series.metric.merge](reading[series], value) if series in reading else value
-    return reading
-
-
-_MERGE: dict[str, Callable[[Any, Any], Any]] = {
-    "sum": lambda one, other: one.plus(other) if isinstance(one, Histogram) else one + other,
-    "min": min,
-    "max": max,
+_TOLD: dict[type, Callable[[Any], Iterator[tuple[Series, Value]]]] = {
+    Statistics: _rate_limiter,
+    ConcurrencyStatistics: _concurrency_limiter,
+    KeyedStatistics: _keyed,
+    SharedStatistics: _shared_limiter,
+    EnforcementStatistics: _front,
 }
+
+
+def merged(metric: Metric, one: Any, other: Any) -> Any:
+    """Return what two values of a metric are together; one of them may be missing."""
+    if one is None:
+        return other
+    if isinstance(one, Histogram):
+        return one.plus(other)
+    return one + other if metric.merge == "sum" else min(one, other) if metric.merge == "min" else max(one, other)
 
 
 class Labelled(NamedTuple):
@@ -185,8 +181,7 @@ class _NamedSource:
         found = read(source.statistics())
         for series, before in self.counted.items():
             now = found.get(series, before)
-            # A histogram never falls.
-            found[series] = now if isinstance(before, Histogram) or isinstance(now, Histogram) else max(before, now)
+            found[series] = now if isinstance(now, Histogram) else max(now, before)  # type: ignore[type-var]
         self.counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
         return found
 
@@ -237,7 +232,8 @@ class Sources:
                 self._found.remove(source)
                 continue
             for series, value in found.items():
-                _merge(reading, Labelled(series, source.name), value)
+                at = Labelled(series, source.name)
+                reading[at] = merged(series.metric, reading.get(at), value)
         return reading
 
     def _read(self, source: _NamedSource) -> Reading | None:
@@ -255,14 +251,9 @@ def read_together(several: Iterable[Sources]) -> dict[Labelled, Value]:
     """Return the value of each series of them all now."""
     reading, told = dict[Labelled, Value](), set[tuple[str, int]]()
     for sources in several:
-        for labelled, value in sources.read(told).items():
-            _merge(reading, labelled, value)
+        for at, value in sources.read(told).items():
+            reading[at] = merged(at.series.metric, reading.get(at), value)
     return reading
-
-
-def _merge(reading: dict[Labelled, Value], labelled: Labelled, value: Value) -> None:
-    before = reading.get(labelled)
-    reading[labelled] = value if before is None else _MERGE[labelled.series.metric.merge](before, value)
 
 
 Add = Callable[[Labelled, float], None]

@@ -50,6 +50,11 @@ def migrated(folder: Path, text: str, name: str = "app.py") -> Result:
     return CliRunner().invoke(app, ["migrate", str(folder)])
 
 
+def test_it_prints_rules_alone_and_no_empty_line_where_there_are_none(tmp_path: Path) -> None:
+    assert migrated(tmp_path, "limit = 1").stdout == ""
+    assert migrated(tmp_path, ROUTERS).stdout.splitlines()[-1] == 'replaces = "default"'
+
+
 def moved(folder: Path, text: str) -> tuple[dict[str, Rule], list[str]]:
     """The rules of a program by name, and what is told of it, each by its line."""
     done = migrated(folder, text)

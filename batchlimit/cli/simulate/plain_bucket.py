@@ -25,18 +25,8 @@ class ReplayBucket:
     """A key's bucket as arithmetic has it, and the present stretch of its requests; it begins full."""
 
     __slots__ = (
-        "_bands",
-        "_begin",
-        "_last",
-        "_since",
-        "count",
-        "is_sampled",
-        "key",
-        "kind",
-        "levels",
-        "quota",
-        "sampled_as",
-    )
+        "_bands", "_begin", "_last", "_since", "count", "is_sampled", "key", "kind", "levels", "quota", "sampled_as",
+    )  # fmt: skip
 
     def __init__(self, quota: Quota, now: float, begin: Callable[["ReplayBucket"], None], key: str = "") -> None:
         """`begin` is called when a stretch begins, with the count of the one before."""

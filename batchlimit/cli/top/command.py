@@ -6,7 +6,7 @@ Of buckets; or with `--metrics` of concurrency limiters, as the metrics pages of
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.request import Request, urlopen
 
@@ -75,37 +75,31 @@ def _samples(url: str) -> Sequence[tuple[str, dict[str, str], float]]:
 
 def rows(before: LimiterLook, now: LimiterLook) -> list[Row]:
     """Return a row for each limiter and policy; rates are those between the two looks."""
-    seconds = max(1e-9, now.at - before.at)
-    return [_row(*name, before.limiters.get(name, {}), now.limiters[name], seconds) for name in sorted(now.limiters)]
-
-
-def _row(
-    limiter: str, policy: str, before: dict[tuple[str, ...], float], now: dict[tuple[str, ...], float], seconds: float
-) -> Row:
-    def rate(wanted: Callable[[str], bool]) -> float:
-        """What came since the last look; a process that began anew counts from 0."""
-        calls = [each for each in now if each[0] == "requests_total" and wanted(each[2])]
-        return round(sum(max(0.0, now[each] - before.get(each, 0.0)) for each in calls) / seconds, 1)
-
-    limit, ratio = now.get(("settled_limit",)), now.get(("ratio",))
-    return {
-        "limiter": limiter,
-        "policy": policy,
-        "limit": None if limit is None else round(limit),
-        "in_flight": round(now.get(("in_flight",), 0.0)),
-        "waiting": round(now.get(("queued_requests",), 0.0)),
-        "ended_per_second": rate(lambda result: result in _ENDED),
-        "refused_per_second": rate(lambda result: result == "refused"),
-        "ratio": None if ratio is None else round(ratio, 2),
-        "lowered_by": _by_why(now, "lowered"),
-        "raised_by": _by_why(now, "raised"),
-        "baselines": {each[1]: round(value, 6) for each, value in now.items() if each[0] == "baseline_seconds"},
-    }
-
-
-def _by_why(now: dict[tuple[str, ...], float], direction: str) -> dict[str, int]:
-    found = {each[2]: round(now[each]) for each in now if each[:2] == ("limit_changes_total", direction)}
-    return dict(sorted(found.items(), key=lambda each: -each[1]))
+    seconds, found = max(1e-9, now.at - before.at), list[Row]()
+    for (limiter, policy), values in sorted(now.limiters.items()):
+        last = before.limiters.get((limiter, policy), {})
+        rates = defaultdict[str, float](float)
+        by: dict[str, dict[str, int]] = {"lowered": {}, "raised": {}}
+        for (name, *labels), value in sorted(values.items(), key=lambda each: -each[1]):
+            if name == "requests_total":  # a process that began anew counts from 0
+                rates["ended" if labels[1] in _ENDED else labels[1]] += max(0.0, value - last.get((name, *labels), 0.0))
+            elif name == "limit_changes_total":
+                by[labels[0]][labels[1]] = round(value)
+        limit, ratio = values.get(("settled_limit",)), values.get(("ratio",))
+        found.append({
+            "limiter": limiter,
+            "policy": policy,
+            "limit": None if limit is None else round(limit),
+            "in_flight": round(values.get(("in_flight",), 0.0)),
+            "waiting": round(values.get(("queued_requests",), 0.0)),
+            "ended_per_second": round(rates["ended"] / seconds, 1),
+            "refused_per_second": round(rates["refused"] / seconds, 1),
+            "ratio": None if ratio is None else round(ratio, 2),
+            "lowered_by": by["lowered"],
+            "raised_by": by["raised"],
+            "baselines": {each[1]: round(one, 6) for each, one in values.items() if each[0] == "baseline_seconds"},
+        })  # fmt: skip
+    return found
 
 
 _SHOWN = "limiter", "policy", "limit", "in_flight", "waiting", "ended_per_second", "refused_per_second", "ratio"
@@ -208,11 +202,8 @@ def top(
         console = Console(highlight=False)
         console.print(table_of(chosen, view, console.width))
     else:
-        show(
-            list(map(_sampled, chosen)),
-            output,
-            empty="no buckets: nobody asks, or the prefix or the filter is another one",
-        )
+        empty = "no buckets: nobody asks, or the prefix or the filter is another one"
+        show(list(map(_sampled, chosen)), output, empty=empty)
     calls, ms = before.calls + cost.calls, before.ms + cost.ms
     say(f"both looks cost {calls:,} commands, {ms:.1f} ms of the server; {cost.part:.0%} of all names were seen")
 

@@ -28,23 +28,6 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
-    "AIMD",
-    "AverageWindow",
-    "Fixed",
-    "Gitaly",
-    "Gradient",
-    "Gradient2",
-    "Knee",
-    "PercentileWindow",
-    "Periodic",
-    "Settable",
-    "Summary",
-    "Tumbling",
-    "Vegas",
-    "Watched",
-    "Window",
-    "Windowed",
-    "log10",
-    "p95",
-    "square_root",
-]
+    "AIMD", "AverageWindow", "Fixed", "Gitaly", "Gradient", "Gradient2", "Knee", "PercentileWindow", "Periodic",
+    "Settable", "Summary", "Tumbling", "Vegas", "Watched", "Window", "Windowed", "log10", "p95", "square_root",
+]  # fmt: skip

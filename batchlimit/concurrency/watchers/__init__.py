@@ -23,13 +23,6 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
-    "LatencyWatcher",
-    "LoopLagWatcher",
-    "MemoryWatcher",
-    "PressureWatcher",
-    "ProcessorWatcher",
-    "Rounds",
-    "Threshold",
-    "ThrottlingWatcher",
-    "Watcher",
-]
+    "LatencyWatcher", "LoopLagWatcher", "MemoryWatcher", "PressureWatcher", "ProcessorWatcher", "Rounds", "Threshold",
+    "ThrottlingWatcher", "Watcher",
+]  # fmt: skip
