@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_539,
+    "lines": 49_554,
     "functions": 3_699,
     "files": 313,
     "classes of one name": 10,

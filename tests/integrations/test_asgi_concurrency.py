@@ -115,11 +115,23 @@ async def test_a_request_that_is_cancelled_tells_nothing() -> None:
         assert counts(limiter) == (0, 0, 0, 1)
 
 
-async def test_a_client_that_goes_away_returns_the_permit_then() -> None:
+async def test_a_request_whose_client_has_left_holds_its_permit_while_the_application_works_on() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await receive()
+            assert counts(limiter) == (1, 0, 0, 0)
+
+        await call(ConcurrencyLimitMiddleware(app, limiter), http(), {"type": "http.disconnect"})
+        assert counts(limiter) == (0, 0, 0, 1)
+
+
+async def test_a_last_part_that_nobody_is_there_for_returns_the_permit_and_tells_nothing() -> None:
+    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await Hello()(scope, receive, send)
             assert counts(limiter) == (0, 0, 0, 1)
 
         await call(ConcurrencyLimitMiddleware(app, limiter), http(), {"type": "http.disconnect"})

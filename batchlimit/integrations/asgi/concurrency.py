@@ -1,5 +1,7 @@
 """ConcurrencyLimitMiddleware: how many requests of an ASGI application are under way at once."""
 
+from functools import partial
+
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
 from batchlimit.admission.permit import ASYNC
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
@@ -15,8 +17,9 @@ class ConcurrencyLimitMiddleware(
 ):
     """Lets as many requests into the application at once as a concurrency limiter allows; the others get a 503.
 
-    A request holds its permit until its response has ended: a stream, until its last part. How it ended feeds the law
-    of the limiter. Websockets last for as long as their clients like, and say nothing about the load: they pass by.
+    A request holds its permit until its response has ended: a stream, until its last part. If its client leaves before,
+    it holds the permit until the application has ended. How it ended feeds the law of the limiter. Websockets last for
+    as long as their clients like, and say nothing about the load: they pass by.
 
     The scope has the permit as "batchlimit.permit". If a shared permit is lost, the request is cancelled. Its answer is
     503; if its response has begun, the connection is cut.
@@ -54,7 +57,8 @@ class ConcurrencyLimitMiddleware(
             await _refuse(error, scope, receive, send)
             return
         scope[PERMIT] = permit
-        exchange = Exchange(receive, send, (), lambda response: self._permits.complete(permit, scope, response))
+        ended = partial(self._permits.complete, permit, scope)
+        exchange = Exchange(receive, send, (), ended, lasts=True)
         if not self._permits.is_shared:
             await exchange.run(self.app, scope)
             return

@@ -84,17 +84,25 @@ _OPENINGS = {**dict.fromkeys(RESPONSES, 0), "websocket.accept": _ACCEPTED, "webs
 class Exchange:
     """Adds fields to the start of one response, and knows how it ended.
 
-    A body ends with its last part, and not with the application: that may have tasks to do in the background.
+    A body ends with its last part, and not with the application: that may have tasks to do in the background. It ends
+    when the client leaves too; or, if it `lasts`, when the application has ended, which works on until it notices.
     """
 
     __slots__ = (
-        "_ended", "_fields", "_headers", "_is_complete", "_is_over", "_receive", "_send", "_sent", "_status",
-        "has_started", "is_watched",
+        "_ended", "_fields", "_has_left", "_headers", "_is_complete", "_is_over", "_lasts", "_receive", "_send",
+        "_sent", "_status", "has_started", "is_watched",
     )  # fmt: skip
 
     def __init__(
-        self, receive: Receive, send: Send, fields: Sequence[Header], ended: Callable[[Response], None] | None = None
+        self,
+        receive: Receive,
+        send: Send,
+        fields: Sequence[Header],
+        ended: Callable[[Response], None] | None = None,
+        *,
+        lasts: bool = False,
     ) -> None:
+        self._lasts, self._has_left = lasts, False
         self._receive, self._send, self._fields, self._ended = receive, send, fields, ended
         self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False
         self._headers: Sequence[Header] = ()  # of the response, without our fields
@@ -106,10 +114,10 @@ class Exchange:
         try:
             await app(scope, self.receive, self.send)
         except BaseException as error:
-            self._end(error, _GONE if isinstance(error, asyncio.CancelledError) else _FAILED)
+            self._end(error, _GONE if self._has_left or isinstance(error, asyncio.CancelledError) else _FAILED)
             raise
         else:
-            self._end(None, _FAILED)
+            self._end(None, _GONE if self._has_left else _FAILED)
         finally:
             if (rest := self._leave(scope)) is not None:
                 await rest
@@ -118,7 +126,9 @@ class Exchange:
         """Receive, and notice that the client closed the connection."""
         message = await self._receive()
         if message["type"] in ("http.disconnect", "websocket.disconnect"):
-            self._end(None, _GONE)
+            self._has_left = True
+            if not self._lasts:
+                self._end(None, _GONE)
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -139,13 +149,14 @@ class Exchange:
         elif kind in _FILES and not message.get("more_body", False):
             lengths = [value for name, value in self._headers if name.lower() == b"content-length" and value.isdigit()]
             self._sent = int(lengths[0]) if lengths else 0
-        self._is_complete = kind in _ENDS and not message.get("more_body", False)
+        is_last = kind in _ENDS and not message.get("more_body", False)
+        self._is_complete = is_last and not self._has_left
         try:
             await self._send(message)
         except Exception:
             self._sent, self._is_complete = before, False
             raise
-        if self._is_complete:
+        if is_last:
             self._end(None, _FAILED)
 
     def _start(self, kind: str, message: Message) -> Message:
