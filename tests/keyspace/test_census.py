@@ -1,6 +1,5 @@
 """All keys are counted by policy, each once: those in use, those that retire meanwhile, and those that are gone."""
 
-import math
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -15,7 +14,7 @@ from batchlimit.keyspace.census import SIZE, Census, Counted, Page, Tallies, don
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import PolicyStatistics, Statistics, decision
+from batchlimit.reservoir.statistics import PolicyStatistics, Statistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
 from tests.opcodes import trace_opcodes
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -485,16 +484,6 @@ def test_spends_are_counted_by_their_policy() -> None:
     census = tallies.census()
     admitted, _, calls, _, losses, *_ = census.total
     assert (admitted, calls, losses) == (5, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("remaining", "retry_after", "reset_after"),
-    [(0, 0.2, 1.0), (0, 0.05, 0.85), (4, 0.05, 0.05), (1, 0.0, 0.8), (0, 7.0, 7.0), (0, math.inf, 1.0)],
-)
-def test_a_refusal_says_when_the_bucket_is_full(remaining: int, retry_after: float, reset_after: float) -> None:
-    """A part of the next token may be there already."""
-    told = decision(FIVE, remaining, retry_after, "store")
-    assert told.reset_after == pytest.approx(reset_after)
 
 
 def test_what_nobody_says_of_a_limiter_did_not_happen() -> None:

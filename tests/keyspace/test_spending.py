@@ -191,11 +191,6 @@ def test_a_cost_that_cannot_be_charged_is_for_an_entry_which_says_so(cost: Any) 
     assert Keys().begin(cost) is None
 
 
-@pytest.mark.parametrize(("cost", "spends"), [(40, True), (41, False)])
-def test_the_largest_cost_is_that_of_the_smallest_burst(cost: int, spends: bool) -> None:
-    assert (Keys(SEVERAL).begin(cost) is not None) is spends
-
-
 @pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 10, (NOTHING,))], ids=["alone", "in one bandwidth"])
 def test_a_quota_that_denies_all_needs_no_store(quota: Quota) -> None:
     assert Keys(quota).begin() is None
@@ -336,14 +331,6 @@ def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     told = spend.decision()
     assert (told.allowed, told.remaining, told.limit, told.source) == (True, 12, 40, "store")
     assert spend.level == 12
-
-
-@pytest.mark.parametrize(("known", "epoch", "is_lost"), [(7, 7, False), (7, 8, True), (1, 2, True)])
-def test_a_bucket_of_another_epoch_is_counted_as_a_loss(known: int, epoch: int, is_lost: bool) -> None:
-    keys = Keys()
-    keys.know(KNOWN._replace(epoch=known))
-    keys.settle(keys.begun(), epoch=epoch)
-    assert keys.settled == [(HUNDRED, 1, is_lost)]
 
 
 def test_a_bucket_that_may_have_ended_is_no_loss() -> None:
@@ -555,21 +542,6 @@ def test_as_many_keys_are_known_as_there_may_be(most: int) -> None:
     refused = keys.begun(key="late")
     keys.settle(refused, level=0.0, wait=0.5)
     assert len(keys.dormant) == most
-
-
-def test_no_more_keys_are_known_than_there_may_be() -> None:
-    keys = Keys(max_keys=10)
-    for n in range(4):
-        keys.entries[f"entry-{n}"] = "entry"
-    for n in range(50):
-        keys.settle(keys.begun(key=f"key-{n}"))
-        assert len(keys.dormant) <= 6
-    assert keys.known("key-49") is not None
-    waiting = [keys.begun(key=f"key-{n}") for n in range(44, 50)]
-    for n in range(50, 56):
-        keys.settle(keys.begun(key=f"key-{n}"))
-    keys.spending.end(waiting)
-    assert len(keys.dormant) <= 6
 
 
 def test_one_timer_comes_for_the_keys_of_a_shelf() -> None:

@@ -46,16 +46,6 @@ def test_what_leaves_is_empty_and_its_figures_are_whole() -> None:
     assert here.lifecycle.tend(0.0) is None
 
 
-def test_a_waiter_keeps_it() -> None:
-    here = reservoir()
-    waiter, fetch = ask(here, 50)
-    assert not here.lifecycle.evict()
-    here.granted(fetch, answer(0, retry_after=1.0), 0.0, 1.0)
-    assert not here.lifecycle.evict(), "nothing is under way, and yet somebody waits"
-    here.leave(waiter, 0.0)
-    assert here.lifecycle.evict()
-
-
 def test_an_ask_that_is_under_way_keeps_it() -> None:
     here = reservoir()
     waiter, fetch = ask(here)
@@ -74,12 +64,6 @@ def test_tokens_that_travel_back_keep_it() -> None:
     assert here.lifecycle.evict()
 
 
-def test_a_debt_keeps_it() -> None:
-    here, _ = filled()
-    here.corrections.debit(20, 0.0)
-    assert not here.lifecycle.evict()
-
-
 def test_a_refund_that_is_owed_keeps_it() -> None:
     here, _ = filled()
     back = here.lifecycle.drain()
@@ -96,15 +80,6 @@ def test_one_that_holds_tokens_of_several_keys_keeps_it() -> None:
     assert here.lifecycle.evict()
 
 
-def test_who_was_interrupted_puts_nothing_back() -> None:
-    """Another reservoir may have told the bucket by then that all of it is spent."""
-    here, waiter = filled()
-    assert here.lifecycle.evict()
-    here.leave(waiter, 0.0)
-    assert here.tokens.available == 0
-    assert here.tokens.take(1) == NO_WAIT
-
-
 def test_who_wakes_too_late_begins_anew() -> None:
     """It once rejoined the queue of the one that had left, and asked from there: two that ask as one mint tokens."""
     here, waiter = filled()
@@ -112,14 +87,6 @@ def test_who_wakes_too_late_begins_anew() -> None:
     assert here.step(waiter, 2.0) == RETIRED
     assert here.state.calls == 1
     here.leave(waiter, 2.0)
-
-
-def test_who_wakes_too_late_at_an_idle_one_begins_anew() -> None:
-    here, waiter = filled()
-    for now in (20.0, 40.0):  # what was held has expired, and then nobody came
-        assert here.lifecycle.tend(now) is None
-    assert here.state.is_retired
-    assert here.step(waiter, 40.0) == RETIRED
 
 
 def test_who_was_served_and_has_not_looked_keeps_an_idle_one() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from benchmarks.audited_fleet.audit import Admission, excess
 from tests.aio.loop import virtual_loop
 from tests.apis.blocking import Api
 from tests.depth import depth
-from tests.sync.stage import Clock, Gate, Stage, start, together, until
+from tests.sync.stage import Clock, Gate, Stage, together, until
 
 HUNDRED = Quota(0.001, 100)
 
@@ -50,29 +50,12 @@ def test_a_flood_of_keys_leaves_no_more_than_that(api: Api, clock: Clock, most: 
     assert limiter.statistics().admitted == 300
 
 
-def test_so_does_a_flood_of_calls_for_many_keys(api: Api, clock: Clock) -> None:
-    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=50) as limiter:
-        for i in range(20):
-            assert all(limiter.decide_all({f"key-{i}-{n}": 1 for n in range(20)}).values())
-            assert limiter.statistics().keys <= 50
-
-
 def test_what_leaves_costs_no_call(api: Api, clock: Clock, without_refresher: None) -> None:
     stage = Stage(MemoryStore(clock))
     with api(stage, HUNDRED, clock=clock, max_keys=10, sizer=FixedBatch(5)) as limiter:
         for i in range(100):
             assert limiter.try_acquire(f"key-{i}")
         assert (len(stage.asks), len(stage.backs)) == (100, 0)
-
-
-def test_a_key_in_use_stays_while_a_flood_passes(api: Api, clock: Clock, without_refresher: None) -> None:
-    """Though it came first, and its hits tell nobody."""
-    stage = Noting(clock)
-    with api(stage, Quota(1000.0, 10_000), clock=clock, max_keys=50, sizer=FixedBatch(2000)) as limiter:
-        for i in range(1000):
-            assert limiter.try_acquire("hot")
-            assert limiter.try_acquire(f"key-{i}")
-    assert Counter(stage.keys)["hot"] == 1
 
 
 def test_a_key_that_comes_back_is_the_same_instance_with_later_numbers(
@@ -120,21 +103,6 @@ def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(
     assert [(back.refund, back.seq) for back in stage.backs] == [(3, 3)]
 
 
-def test_a_waiter_keeps_its_key(clock: Clock) -> None:
-    stage = Noting(clock)
-    stage.slow["busy"] = Gate()
-    with RateLimiter(stage, HUNDRED, clock=clock, max_keys=3, sizer=FixedBatch(5)) as limiter:
-        caller = start(lambda: limiter.try_acquire("busy"))
-        stage.slow["busy"].await_someone()
-        entry = limiter._entries["busy"]
-        for i in range(50):
-            assert limiter.try_acquire(f"key-{i}")
-        assert limiter._entries["busy"] is entry
-        stage.slow["busy"].open()
-        assert caller.result(60.0)
-    assert stage.keys.count("busy") == 1
-
-
 @pytest.mark.virtual_time
 async def test_a_waiting_task_keeps_its_key() -> None:
     clock = virtual_loop().time
@@ -150,16 +118,6 @@ async def test_a_waiting_task_keeps_its_key() -> None:
         await asyncio.gather(*callers)
         assert limiter.statistics().keys <= 3
     assert store.peek("busy", quota).level == 0
-
-
-def test_a_debt_keeps_its_key(api: Api, clock: Clock, without_refresher: None) -> None:
-    with api(MemoryStore(clock), HUNDRED, clock=clock, max_keys=2, sizer=FixedBatch(5)) as limiter:
-        with limiter.reserve("owing", 90) as reservation:
-            reservation.settle(150)
-        owed = limiter.statistics().owed
-        for i in range(50):
-            assert limiter.try_acquire(f"key-{i}")
-        assert 0 < owed == limiter.statistics().owed
 
 
 def test_more_keys_at_once_than_there_may_be_in_memory(api: Api, clock: Clock) -> None:
@@ -234,13 +192,6 @@ def test_a_bound_that_makes_no_sense_is_named_at_once(api: Api, option: Any, kin
         api(MemoryStore(), "1/s", max_keys=option)
     with pytest.raises(kind, match=f"max_keys.*{option!r}"):
         api.from_url("memory://", "1/s", max_keys=option)
-
-
-def test_a_limiter_that_was_opened_by_url_has_the_bound_too(api: Api) -> None:
-    with api.from_url("memory://", HUNDRED, max_keys=5) as limiter:
-        for i in range(20):
-            limiter.try_acquire(f"key-{i}")
-        assert limiter.statistics().keys == 5
 
 
 def test_what_left_is_no_longer_in_memory() -> None:

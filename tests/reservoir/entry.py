@@ -30,8 +30,8 @@ class Entry:
             assert waiter.verdict == Admit(1.0)
             self.reservoir.to_wake()
 
-    def join(self, cost: int, deadline: float = PATIENT) -> Waiter:
-        waiter = Waiter(cost, deadline, Waking())
+    def join(self, cost: int, deadline: float = PATIENT, **kind: bool) -> Waiter:
+        waiter = Waiter(cost, deadline, Waking(), **kind)
         self.reservoir.admission.join(waiter)
         return waiter
 

@@ -97,12 +97,6 @@ def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> Non
     assert denials.dry_for(5, 0.0) == about(pause)
 
 
-def test_a_pause_ends() -> None:
-    denials = learned(fetch(10, sent=100.0), answer(0, retry_after=0.4, level=6), now=100.0)
-    for now, pause in [(100.0, 0.4), (100.3, 0.1), (100.4001, 0.0), (200.0, 0.0)]:
-        assert (now, denials.dry_for(10, now)) == (now, about(pause))
-
-
 @pytest.mark.parametrize(
     ("quota", "retry_after", "pause"),
     [

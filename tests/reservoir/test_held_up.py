@@ -42,14 +42,6 @@ def test_who_has_nothing_to_confirm_holds_up_nobody_and_makes_no_room() -> None:
         assert entry.reservoir.state.is_held_up == waiter.prompt
 
 
-def test_who_was_served_and_leaves_lets_the_next_have_its_token() -> None:
-    entry, served, following = served_and_next()
-    assert entry.step(following) == Wait(None)
-    entry.reservoir.leave(served, 0.5)
-    assert following in entry.reservoir.to_wake()
-    assert following.verdict == Admit(1.0)
-
-
 def test_who_was_served_and_leaves_too_late_lets_the_next_ask() -> None:
     entry, served, following = served_and_next()
     entry.reservoir.leave(served, 2.0)

@@ -115,18 +115,6 @@ def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max
     assert entry.fetch(entry.join(1)).ask.max_wait == max_wait
 
 
-def test_a_stampede_is_served_by_one_fetch() -> None:
-    entry = Entry()
-    crowd = [entry.join(1, NO_WAIT) for _ in range(16)]
-    steps = [entry.step(waiter) for waiter in crowd]
-    assert [type(step) for step in steps] == [Fetch] + [Wait] * 15
-    assert isinstance(steps[0], Fetch)
-    assert steps[0].ask.queued == 16
-    entry.grant(steps[0], 0.1, 16)
-    assert [waiter.verdict for waiter in crowd] == [Admit(1.0)] * 16
-    assert set(entry.woken()) == set(crowd)
-
-
 # In order of arrival
 
 
@@ -148,15 +136,6 @@ def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
             fetch = entry.fetch(big if not big_is_served else small, at + 0.25)
 
 
-def test_part_of_a_grant_serves_who_came_first() -> None:
-    entry = Entry()
-    line = [entry.join(2) for _ in range(3)]
-    entry.grant(entry.fetch(line[0]), 0.1, 5)
-    assert [waiter.verdict for waiter in line] == [Admit(1.0), Admit(1.0), None]
-    following = entry.fetch(line[2], 0.1)
-    assert (following.ask.need, following.ask.held) == (1, 1)
-
-
 @pytest.mark.parametrize("way", ["leaves", "is too late"])
 def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
     entry = Entry()
@@ -171,32 +150,7 @@ def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
     assert entry.fetch(second, 1.0).ask.need == 5
 
 
-def test_tokens_are_set_aside_while_someone_waits_and_free_again_when_nobody_does() -> None:
-    entry = Entry(tokens=4)
-    waiter = entry.join(10)
-    assert entry.reservoir.tokens.take(1) == -math.inf
-    entry.reservoir.leave(waiter, 0.0)
-    assert entry.reservoir.tokens.take(4) == 1.0
-    assert entry.held == 0
-
-
 # Until when tokens are good
-
-
-def test_a_lease_counts_from_before_the_ask_was_sent() -> None:
-    entry = Entry()
-    waiter = entry.join(1)
-    entry.grant(entry.fetch(waiter, 5.0), 5.3, 4, lease=1.0)
-    assert waiter.verdict == Admit(6.0)
-    assert entry.reservoir.tokens.take(1) == 6.0
-    assert entry.reservoir.tokens.take(3) == -math.inf
-
-
-def test_expired_tokens_are_gone() -> None:
-    entry = Entry(tokens=5)
-    waiter = entry.join(3)
-    fetch = entry.fetch(waiter, 1.0)
-    assert (fetch.ask.held, fetch.ask.need) == (0, 3)
 
 
 def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
@@ -260,18 +214,6 @@ def test_a_caller_who_wakes_too_late_is_served_by_what_came_meanwhile() -> None:
     assert entry.step(late, 1.6) == Admit(2.5)
 
 
-def test_a_caller_who_wakes_too_late_is_first_again() -> None:
-    entry = Entry()
-    late, other = entry.join(2), entry.join(9)
-    entry.grant(entry.fetch(late), 0.1, 2)
-    assert late.verdict == Admit(1.0)
-    fetch = entry.fetch(late, 1.0)
-    assert (fetch.ask.need, fetch.ask.queued) == (2, 11)
-    assert entry.counted == (0, 0)
-    entry.grant(fetch, 1.1, 2)
-    assert (entry.step(late, 1.1), other.verdict) == (Admit(2.0), None)
-
-
 def test_callers_who_wake_too_late_together_keep_their_order() -> None:
     entry = Entry()
     first, second = entry.join(2), entry.join(2)
@@ -288,20 +230,6 @@ def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
     entry.grant(entry.fetch(waiter), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
     for at, step in [(0.1, Wait(about(0.5))), (0.5, Wait(about(0.1))), (0.61, Admit(1.5))]:
         assert (at, entry.step(waiter, at)) == (at, step)
-
-
-def test_a_later_answer_does_not_bring_a_promise_forward() -> None:
-    entry = Entry()
-    gone, waiter = entry.join(5), entry.join(6)
-    entry.grant(entry.fetch(gone), 0.0, 5, starts_in=0.5, lease=1.0, level=-5)
-    entry.reservoir.leave(gone, 0.0)
-    entry.refund(1)
-    fetch = entry.fetch(waiter, 0.1)
-    assert (fetch.ask.held, fetch.ask.need) == (5, 1)
-    entry.grant(fetch, 0.2, 1, level=-5)
-    assert waiter.verdict is None
-    assert entry.step(waiter, 0.4) == Wait(about(0.1))
-    assert entry.step(waiter, 0.51) == Admit(about(1.1))
 
 
 def test_who_is_first_after_one_that_was_served_by_what_began_is_woken() -> None:
@@ -341,17 +269,6 @@ def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
 
 
 # Leaving
-
-
-def test_who_leaves_after_being_served_leaves_the_tokens_to_others() -> None:
-    entry = Entry()
-    gone, other = entry.join(5), entry.join(3)
-    entry.grant(entry.fetch(gone), 0.1, 5)
-    assert (gone.verdict, other.verdict) == (Admit(1.0), None)
-    entry.reservoir.leave(gone, 0.2)
-    assert other.verdict == Admit(1.0)
-    assert entry.reservoir.tokens.take(2) == 1.0
-    assert entry.counted == (5, 0)
 
 
 def test_who_leaves_too_late_leaves_nothing_and_was_not_admitted() -> None:
@@ -407,8 +324,7 @@ def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tent
 def test_a_token_that_the_bucket_counts_as_spent_goes_back_if_nobody_spends_it(leaves_first: bool) -> None:
     """Of a small burst it is spent when it is granted. Its caller leaves, as another key was short; somebody asks."""
     entry = Entry(Quota(1.0, 2))
-    gone = Waiter(1, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(gone)
+    gone = entry.join(1, tentative=True)
     entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
     other = entry.fetch(entry.join(2, NO_WAIT))
     assert (other.ask.held, other.ask.epoch) == (1, 7)
@@ -424,8 +340,7 @@ def test_a_token_that_the_bucket_counts_as_spent_goes_back_if_nobody_spends_it(l
 def test_who_waits_asks_for_all_of_its_tokens_where_those_here_are_counted_as_spent() -> None:
     """By the answer to the first ask they are gone: whoever asks for the rest alone never has them all."""
     entry = Entry(Quota(1.0, 2))
-    gone = Waiter(1, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(gone)
+    gone = entry.join(1, tentative=True)
     entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
     entry.reservoir.leave(gone, 0.1)
     waiter = entry.join(2)
@@ -442,8 +357,7 @@ def test_who_waits_asks_for_all_of_its_tokens_where_those_here_are_counted_as_sp
 @pytest.mark.parametrize("leaves_first", [False, True])
 def test_none_goes_back_to_another_bucket_or_after_its_lease(leaves_first: bool, epoch: int, at: float) -> None:
     entry = Entry(Quota(1.0, 2))
-    gone = Waiter(1, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(gone)
+    gone = entry.join(1, tentative=True)
     entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
     other = entry.fetch(entry.join(2, NO_WAIT))
     if leaves_first:
@@ -452,13 +366,6 @@ def test_none_goes_back_to_another_bucket_or_after_its_lease(leaves_first: bool,
     if not leaves_first:
         entry.reservoir.leave(gone, at)
     assert not entry.reservoir.requests.refunds
-
-
-def test_who_leaves_the_line_unserved_is_not_asked_for() -> None:
-    entry = Entry()
-    first, gone = entry.join(1), entry.join(5)
-    entry.reservoir.leave(gone, 0.0)
-    assert entry.fetch(first).ask.queued == 1
 
 
 # Refusals
@@ -474,58 +381,6 @@ def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> Non
     hasty = entry.join(5, 1.5)
     assert entry.step(hasty, 0.5) == Refuse(about(1.6))
     assert entry.reservoir.state.calls == 1
-
-
-def test_a_deadline_that_passes_is_a_refusal_that_says_when() -> None:
-    entry = Entry()
-    waiter = entry.join(5, 1.0)
-    entry.fetch(waiter)
-    assert entry.step(waiter, 0.9) == Wait(about(0.1))
-    refusal = entry.step(waiter, 1.0)
-    assert isinstance(refusal, Refuse)
-    assert refusal.retry_after > 0.0
-
-
-def test_who_does_not_wait_takes_the_first_answer() -> None:
-    entry = Entry()
-    waiter = entry.join(5, NO_WAIT)
-    fetch = entry.fetch(waiter)
-    entry.refuse(fetch, 0.1, retry_after=0.5)
-    assert waiter.verdict == Refuse(about(0.5))
-    assert entry.woken() == [waiter]
-
-
-def test_who_does_not_wait_is_refused_what_a_grant_leaves_out_and_told_when() -> None:
-    """Never 0: a caller that comes back at once would find nothing."""
-    entry = Entry()
-    served, refused = entry.join(1, NO_WAIT), entry.join(5, NO_WAIT)
-    entry.grant(entry.fetch(served), 0.1, 3, level=0)
-    assert served.verdict == Admit(1.0)
-    assert isinstance(refused.verdict, Refuse)
-    assert refused.verdict.retry_after > 0.0
-
-
-def test_who_does_not_wait_never_waits_behind_one_who_does() -> None:
-    """It came while the fetch was in flight that found the bucket dry; the first in line sleeps for half a second."""
-    entry = Entry()
-    patient = entry.join(5)
-    fetch = entry.fetch(patient)
-    hasty = entry.join(5, NO_WAIT)
-    assert entry.step(hasty) == Wait(None)
-    entry.refuse(fetch, 0.1, retry_after=0.5)
-    assert hasty in entry.woken()
-    assert isinstance(entry.step(hasty, 0.1), Refuse)
-    assert entry.step(patient, 0.1) == Wait(about(0.5))
-
-
-def test_who_does_not_wait_never_waits_for_a_grant_that_begins_later() -> None:
-    entry = Entry()
-    patient = entry.join(5)
-    fetch = entry.fetch(patient)
-    hasty = entry.join(1, NO_WAIT)
-    entry.grant(fetch, 0.1, 5, starts_in=0.5, level=-5)
-    assert hasty in entry.woken()
-    assert isinstance(entry.step(hasty, 0.1), Refuse)
 
 
 def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None:
@@ -545,29 +400,6 @@ def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
     assert isinstance(first.verdict, Refuse)
     assert second.verdict == Admit(1.0)
     assert entry.held == 1
-
-
-def test_a_refusal_is_remembered_for_this_cost_or_more() -> None:
-    entry = Entry()
-    entry.refuse(entry.fetch(entry.join(10, NO_WAIT)), 0.1, retry_after=0.5)
-    timeline = [  # at, cost, refused from memory for how long
-        (0.1, 10, 0.5),
-        (0.3, 10, 0.3),
-        (0.3, 100, 0.8),  # the bucket was empty at 0.1
-        (0.3, 101, 0.0),  # never fits: an error, not a refusal
-        (0.3, 9, 0.0),
-        (0.3, 1, 0.0),
-        (0.61, 10, 0.0),
-    ]
-    for at, cost, retry_after in timeline:
-        assert (at, cost, entry.reservoir.forecast.denied_for(cost, at)) == (at, cost, about(retry_after))
-
-
-def test_a_refusal_is_not_remembered_where_tokens_are() -> None:
-    entry = Entry(tokens=5)
-    entry.refuse(entry.fetch(entry.join(10, NO_WAIT)))
-    assert entry.reservoir.forecast.denied_for(5, 0.0) == 0.0
-    assert entry.reservoir.forecast.denied_for(10, 0.0) == about(0.5)
 
 
 @pytest.mark.parametrize("comes", ["refund", "grant"])
@@ -696,16 +528,6 @@ def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
     assert entry.held == 2
 
 
-def test_what_was_spent_while_the_ask_was_out_stays_spent() -> None:
-    entry = Entry(tokens=20, sizer=FixedBatch(20))
-    due = entry.reservoir.lifecycle.due()
-    fetch = entry.tend(due)
-    assert fetch.ask.held == 20
-    assert entry.reservoir.tokens.take(15) == 1.0
-    entry.grant(fetch, due, 3)
-    assert entry.held == 8
-
-
 # In the background
 
 
@@ -736,13 +558,6 @@ def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low:
     assert entry.reservoir.state.lease.held == (10 - cost if spends else 10)
 
 
-def test_the_last_tokens_are_for_who_is_in_line() -> None:
-    entry = Entry(tokens=10)
-    entry.join(20)
-    entry.reservoir.tokens.low_watermark = 5
-    assert entry.reservoir.prefetch.take_low(1) == -math.inf
-
-
 def test_while_something_is_under_way_nobody_asks_for_more() -> None:
     entry = Entry(tokens=10)
     fetch = entry.tend(0.9)
@@ -763,13 +578,6 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     fetch = entry.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
     assert entry.reservoir.tokens.take(1) != -math.inf
-
-
-def test_nothing_is_fetched_ahead_from_a_bucket_that_is_dry() -> None:
-    entry = _in_use(level=0)
-    assert entry.reservoir.tokens.take(60) != -math.inf
-    assert entry.held == 0
-    assert not entry.reservoir.prefetch.wants_refill
 
 
 def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
@@ -803,20 +611,10 @@ def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None
     assert entry.counted == (1, 0)
 
 
-def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
-    entry = Entry(idle_after=0.3)
-    waiter = entry.join(5)
-    entry.grant(entry.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
-    assert entry.reservoir.lifecycle.tend(0.6) is None
-    assert waiter.verdict == Admit(1.5)
-    assert not entry.reservoir.state.is_retired
-
-
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     """A caller of several keys may look late: it once found a retired reservoir, and raised an exception."""
     entry = Entry(idle_after=0.3)
-    waiter = Waiter(5, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(5, tentative=True)
     entry.grant(entry.fetch(waiter), 0.0, 5)
     for now in (2.0, 4.0, 40.0):
         assert entry.reservoir.lifecycle.tend(now) is None
@@ -869,12 +667,6 @@ def test_what_is_too_little_for_who_waits_goes_back_before_its_lease_ends() -> N
     assert entry.reservoir.lifecycle.tend(0.9) == GiveBack("a", 2, tokens=5)
     entry.reservoir.gave_back(0.9)
     assert entry.fetch(waiter, 0.9).ask.need == 10
-
-
-def test_while_someone_waits_and_nothing_is_here_nothing_is_due() -> None:
-    entry = Entry()
-    entry.join(10)
-    assert entry.reservoir.lifecycle.due() == math.inf
 
 
 # Edges
@@ -948,15 +740,6 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take(since: float
 # Refunds
 
 
-def test_a_refund_within_its_lease_is_free_and_can_be_spent_again() -> None:
-    entry = Entry(tokens=9)
-    assert entry.reservoir.tokens.take(9) == 1.0
-    assert entry.reservoir.corrections.refund(Waiter(4, NO_WAIT, Waking()), 0.5) is None
-    assert entry.held == 4
-    assert entry.reservoir.tokens.take(4) == 1.0
-    assert entry.reservoir.state.calls == 1
-
-
 def test_a_refund_wakes_who_waits() -> None:
     entry = Entry(tokens=9)
     entry.reservoir.tokens.take(9)
@@ -965,15 +748,6 @@ def test_a_refund_wakes_who_waits() -> None:
     assert entry.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
     assert waiter in entry.woken()
     assert entry.fetch(waiter, 0.1).ask.need == 4
-
-
-@pytest.mark.parametrize(("at", "here"), [(0.5, 6), (1.0, 0)])
-def test_what_a_refund_has_beyond_its_lease_goes_to_the_store(at: float, here: int) -> None:
-    entry = Entry(tokens=9)
-    entry.reservoir.tokens.take(5)
-    back = entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), at)
-    assert back == GiveBack("a", 2, tokens=0, held=10 if here else 0, refund=50 - here)
-    assert entry.held == (10 if here else 0)
 
 
 @pytest.mark.parametrize(("at", "back"), [(0.5, None), (0.7, GiveBack("a", 2, tokens=0, refund=4))])
@@ -1068,27 +842,6 @@ class Pair:
         assert self.entry.held <= self.bucket.peek(round(at * SECOND)).outstanding
 
 
-def test_a_refund_while_an_ask_is_out_makes_no_tokens() -> None:
-    """The ask reported as spent what comes back here; the bucket let others flow in its place."""
-    pair = Pair()
-    pair.spend(60)
-    fetch = pair.entry.fetch(pair.entry.join(1, 9.0), 0.1)
-    grant = pair.take(fetch, 0.1)
-    pair.entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1)
-    pair.entry.reservoir.granted(fetch, grant, 0.1, 1.0)
-    pair.check(0.1)
-
-
-def test_a_refund_after_a_lost_answer_makes_no_tokens() -> None:
-    pair = Pair()
-    pair.spend(60)
-    fetch = pair.entry.fetch(pair.entry.join(1, 9.0), 0.1)
-    pair.take(fetch, 0.1)
-    pair.entry.reservoir.failed(fetch, DEAD, 0.1)
-    pair.entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1)
-    pair.check(0.1)
-
-
 def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() -> None:
     pair = Pair()
     pair.spend(10)
@@ -1100,19 +853,6 @@ def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() 
         pair.bucket.give_back(back, round(0.1 * SECOND))
     pair.entry.reservoir.granted(fetch, grant, 0.1, 1.0)
     pair.check(0.1)
-
-
-def test_a_refund_that_overtakes_an_ask_does_not_refuse_its_callers() -> None:
-    """Refused means that there is no token, never that a message came too early."""
-    pair = Pair()
-    pair.spend(10)
-    waiter = pair.entry.join(10, NO_WAIT)
-    fetch = pair.entry.fetch(waiter, 0.3)
-    back = pair.entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.4)
-    if back is not None:
-        pair.bucket.give_back(back, round(0.4 * SECOND))
-    pair.entry.reservoir.granted(fetch, pair.take(fetch, 0.4), 0.4, 1.0)
-    assert not isinstance(waiter.verdict, Refuse)
 
 
 # What is counted
@@ -1189,27 +929,16 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
 
 def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
     entry = Entry(tokens=10)
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(4, tentative=True)
     assert isinstance(entry.step(waiter), Admit)
     other = entry.join(9)
     assert entry.fetch(other).ask.held == 10
     assert entry.reservoir.state.lease.held == 6
 
 
-def test_it_is_told_once_the_claim_is_confirmed() -> None:
-    entry = Entry(tokens=10)
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
-    entry.step(waiter)
-    entry.reservoir.admission.confirm(waiter)
-    assert entry.fetch(entry.join(9)).ask.held == 6
-
-
 def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
     entry = Entry(tokens=10)
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(4, tentative=True)
     entry.step(waiter)
     other = entry.join(9)
     fetch = entry.fetch(other)
@@ -1222,23 +951,12 @@ def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanw
 def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
     """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
     entry = Entry(tokens=10)
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(4, tentative=True)
     entry.step(waiter)
     assert not entry.reservoir.lifecycle.evict()
     assert not entry.reservoir.state.is_retired
     entry.reservoir.admission.confirm(waiter)
     assert entry.reservoir.lifecycle.evict()
-
-
-def test_what_a_tentative_claim_leaves_is_here_though_its_lease_was_renewed_meanwhile() -> None:
-    entry = Entry(tokens=10, sizer=FixedBatch(10))
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
-    assert entry.step(waiter) == Admit(1.0)
-    entry.grant(entry.tend(0.9), 0.9)
-    entry.reservoir.leave(waiter, 1.2)
-    assert entry.held == 10
 
 
 @pytest.mark.parametrize("tentative", [False, True])
@@ -1258,8 +976,7 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
 def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
     entry = Entry(tokens=10)
-    waiter = Waiter(4, PATIENT, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(4, tentative=True)
     entry.step(waiter)
     entry.grant(entry.fetch(entry.join(9)), tokens=3)
     entry.refuse(entry.fetch(entry.join(1)))  # by this ask the bucket knows that all but those four are spent
@@ -1299,13 +1016,6 @@ def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
     assert isinstance(entry.step(entry.join(5, 1.0)), Refuse)
     entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
     assert not isinstance(entry.step(entry.join(5, 1.0)), Refuse)
-
-
-def test_a_deadline_that_may_be_met_is_waited_for_though_others_are_ahead() -> None:
-    entry = Entry()
-    first = entry.join(100)
-    entry.grant(entry.fetch(first), tokens=0, level=90, retry_after=0.1)
-    assert isinstance(entry.step(entry.join(10, 0.5)), Wait)
 
 
 def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:

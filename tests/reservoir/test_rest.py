@@ -121,8 +121,7 @@ def is_asked_for(entry: Entry) -> None:
 
 
 def has_served_one_who_may_leave(entry: Entry) -> None:
-    waiter = Waiter(1, math.inf, Waking(), tentative=True)
-    entry.reservoir.admission.join(waiter)
+    waiter = entry.join(1, math.inf, tentative=True)
     entry.step(waiter)
 
 
@@ -151,11 +150,3 @@ def test_the_last_ask_holds_nothing_that_has_expired() -> None:
     fetch = entry.reservoir.lifecycle.last_ask(2.0)
     assert fetch is not None
     assert (fetch.ask.held, fetch.ask.want) == (0, 0)
-
-
-@pytest.mark.parametrize(("at", "is_kept"), [(9.9, True), (10.0, False)])
-def test_a_key_that_is_idle_leaves_nothing(at: float, is_kept: bool) -> None:
-    entry = empty()
-    entry.reservoir.lifecycle.tend(at)
-    assert entry.reservoir.state.is_retired
-    assert (entry.reservoir.lifecycle.snapshot is not None) == is_kept

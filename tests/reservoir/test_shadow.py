@@ -39,14 +39,6 @@ def test_who_was_to_be_refused_or_to_wait_is_admitted_at_the_first_answer_and_co
     assert told(caller) == (7, 7, 0)
 
 
-def test_who_has_tokens_is_admitted_by_them() -> None:
-    caller = Entry(KeyRule(HUNDRED, "shadow"))
-    waiter = caller.join(7)
-    caller.grant(caller.fetch(waiter), tokens=10)
-    assert waiter.verdict == Admit(1.0)
-    assert told(caller) == (7, 0, 0)
-
-
 def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> None:
     caller = Entry(KeyRule(HUNDRED, "shadow"))
     caller.refuse(caller.fetch(caller.join(1, NO_WAIT)), retry_after=0.5)

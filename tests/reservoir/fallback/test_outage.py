@@ -214,14 +214,6 @@ def test_a_pause_goes_on_while_the_store_is_away(
     assert entry.reservoir.forecast.denied_for(1, at + 0.01) == about(denied_for)
 
 
-def test_who_cannot_wait_so_long_is_told() -> None:
-    entry = away()
-    fail(entry, entry.join(25), 1.0)
-    hasty = entry.join(5, 1.1)
-    fail(entry, hasty, 1.0)
-    assert hasty.verdict == Refuse(about(0.2))
-
-
 def test_a_policy_that_begins_to_lend_in_an_outage_refuses_and_fails_nobody() -> None:
     entry = away(FailurePolicy.closed())
     patient = entry.join(1)
@@ -232,13 +224,6 @@ def test_a_policy_that_begins_to_lend_in_an_outage_refuses_and_fails_nobody() ->
     assert isinstance(patient.verdict, Admit)
     late = entry.join(25, 1.2)
     assert isinstance(entry.step(late, 1.2), Refuse)
-
-
-def test_nothing_is_divided_by_nobody_knows_how_many() -> None:
-    entry = away(FailurePolicy.local())
-    waiter = entry.join(1, NO_WAIT)
-    fail(entry, waiter, 1.0)
-    assert waiter.verdict == Fail(DEAD)
 
 
 def test_other_keys_tell_how_many_hosts_there_are() -> None:
@@ -365,8 +350,7 @@ def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
 def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
     """It gives up when the store is back, and what it was given was never the bucket's."""
     entry = away()
-    tentative = Waiter(5, 9.0, Waking(), tentative=True)
-    entry.reservoir.admission.join(tentative)
+    tentative = entry.join(5, 9.0, tentative=True)
     fail(entry, tentative, 1.0)
     assert isinstance(tentative.verdict, Admit)
     entry.grant(entry.fetch(entry.join(10, 9.0), 1.2), 1.2, 10)
@@ -377,8 +361,7 @@ def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
 
 def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() -> None:
     entry = away()
-    tentative = Waiter(25, 9.0, Waking(), tentative=True)
-    entry.reservoir.admission.join(tentative)
+    tentative = entry.join(25, 9.0, tentative=True)
     fail(entry, tentative, 1.0)
     assert entry.reservoir.state.lease.served == 0, "the store served nobody"
     entry.reservoir.leave(tentative, 1.1)
@@ -389,8 +372,7 @@ def test_a_tentative_caller_that_gives_up_leaves_what_it_borrowed_to_others() ->
 def test_what_a_tentative_caller_borrowed_is_no_room_for_a_refund() -> None:
     """Once the store is back, which leases nothing: a token beyond what was borrowed goes there."""
     entry = away()
-    tentative = Waiter(5, 9.0, Waking(), tentative=True)
-    entry.reservoir.admission.join(tentative)
+    tentative = entry.join(5, 9.0, tentative=True)
     fail(entry, tentative, 1.0)
     entry.grant(entry.fetch(entry.join(1, 9.0), 1.2), 1.2, retry_after=0.5, level=0)
     back = entry.refund(6, 1.3)
@@ -400,8 +382,7 @@ def test_what_a_tentative_caller_borrowed_is_no_room_for_a_refund() -> None:
 def test_what_a_tentative_caller_borrowed_does_not_return_after_its_lease() -> None:
     """Though this instance has lent itself more meanwhile."""
     entry = away()
-    tentative = Waiter(5, 9.0, Waking(), tentative=True)
-    entry.reservoir.admission.join(tentative)
+    tentative = entry.join(5, 9.0, tentative=True)
     fail(entry, tentative, 1.0)
     assert isinstance(tentative.verdict, Admit)
     assert tentative.verdict.before == 1.0 + LEASE
