@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import nodes
-from tests.nodes import await_fact, node
+from tests.nodes import node
 from tests.programs import Unavailable, program
-from tests.servers import DidNotStart, any_binary, redis_binary, redis_server, valkey_binary
+from tests.servers import DidNotStart, any_binary, redis_server, valkey_binary
 from tests.tls import tls
 
 ROOT = Path(__file__).parents[1]
@@ -56,20 +55,6 @@ def test_the_redis_that_a_wheel_puts_into_the_venv_is_not_the_machines() -> None
     assert any_binary() == valkey_binary()
 
 
-def test_nor_is_it_where_a_link_leads_to_the_venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "linked").symlink_to(VENV)
-    monkeypatch.setenv("PATH", str(tmp_path / "linked"))
-    with pytest.raises(Unavailable, match="no redis-server"):
-        program("redis-server")
-
-
-def test_a_redis_of_the_machine_that_is_too_old_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "redis-server").symlink_to(VENV / "redis-server")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match=r"older than Redis 7: install a newer one.*v=6\.2"):
-        redis_binary()
-
-
 def test_a_server_without_tls_is_told_from_one_that_did_not_start() -> None:
     with pytest.raises(Unavailable, match="no TLS: install"), tls(valkey_binary()):
         pytest.fail("it knows TLS")
@@ -80,9 +65,3 @@ def test_a_server_that_is_there_and_does_not_start_skips_nothing(run: object) ->
     assert callable(run)
     with pytest.raises(DidNotStart, match="no-such-option"), run(valkey_binary(), "--no-such-option", "1"):
         pytest.fail("it started")
-
-
-def test_a_fact_that_never_is_so_fails_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "START_TIMEOUT", 0.0)
-    with pytest.raises(AssertionError, match="still not so"):
-        await_fact(lambda: False, "a pig that flies")

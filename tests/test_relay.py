@@ -2,11 +2,10 @@
 
 import random
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -80,48 +79,6 @@ def test_nothing_arrives_before_its_time(round_trip: float) -> None:
         assert time.monotonic() - begun >= round_trip
 
 
-def test_many_connections_at_once_do_not_mix() -> None:
-    with ExitStack() as stack:
-        listener, url = stack.enter_context(listening())
-        relay = stack.enter_context(Relay(url, 0.001))
-        clients = [stack.enter_context(connect(relay)) for _ in range(64)]
-        for number, client in enumerate(clients):
-            client.sendall(bytes([number] * 3))
-        for _ in clients:  # an echo, in the order in which they connected
-            server = stack.enter_context(listener.accept()[0])
-            server.settimeout(PATIENCE)
-            server.sendall(server.recv(3, socket.MSG_WAITALL))
-        assert [client.recv(3, socket.MSG_WAITALL) for client in clients] == [bytes([n] * 3) for n in range(64)]
-
-
-def test_the_end_of_either_side_ends_the_other() -> None:
-    with pair() as (client, server):
-        client.sendall(b"last words")
-        client.close()
-        assert read(server) == b"last words"
-    with pair() as (client, server):
-        server.sendall(b"last words")
-        server.close()
-        assert read(client) == b"last words"
-
-
-def test_without_a_server_a_connection_ends() -> None:
-    with listening() as (_, url):
-        pass
-    with Relay(url, 0.001) as relay, connect(relay) as client:
-        assert read(client) == b""
-
-
-def test_nothing_of_it_outlives_it() -> None:
-    threads = threading.active_count()
-    with listening() as (listener, url):
-        with Relay(url, 0.001) as relay:
-            client, (server, _) = connect(relay), listener.accept()
-        assert threading.active_count() == threads
-        with client, server:
-            assert read(client) == read(server) == b""
-
-
 @contextmanager
 def relayed(server: Server) -> Iterator[tuple[Relay, redis.Redis]]:
     """A relay before a real server, and a client of it that is connected."""
@@ -155,15 +112,6 @@ def test_a_held_reply_comes_too_late(valkey: Server) -> None:
         assert told.ping()
 
 
-def test_a_throttled_answer_takes_its_time(valkey: Server, prefix: str) -> None:
-    with relayed(valkey) as (relay, told):
-        told.set(prefix, bytes(3000), px=60_000)
-        relay.throttle(100_000)
-        begun = time.monotonic()
-        assert told.get(prefix) == bytes(3000)
-        assert time.monotonic() - begun > 0.015  # 30 ms but for the first slice of 10 ms
-
-
 def test_what_is_dropped_is_late_and_not_lost(valkey: Server, prefix: str) -> None:
     with relayed(valkey) as (relay, told), client(relay, 0.1) as other:
         relay.drop()
@@ -175,16 +123,6 @@ def test_what_is_dropped_is_late_and_not_lost(valkey: Server, prefix: str) -> No
         with valkey.client() as direct:
             until(lambda: direct.get(prefix) == b"1")
             direct.delete(prefix)
-
-
-def test_where_nobody_may_connect_connecting_hangs(valkey: Server) -> None:
-    with relayed(valkey) as (relay, told), client(relay, 0.1) as other:
-        relay.drop(connecting=True)
-        shorten_timeout(told)
-        with pytest.raises(redis.TimeoutError, match="connecting"):
-            other.ping()
-        with pytest.raises(redis.TimeoutError):
-            told.ping()
 
 
 def test_a_reset_ends_connections_and_new_ones_are_fine(valkey: Server) -> None:
@@ -231,19 +169,6 @@ def test_a_lost_reply_was_carried_out(valkey: Server, prefix: str) -> None:
         with pytest.raises(ConnectionResetError):  # rather than an answer to another question
             raw.recv(1)
         direct.delete(prefix)
-
-
-def test_an_answer_that_comes_after_all_is_lost_as_well() -> None:
-    with listening() as (listener, url), Relay(url, 0.0002) as relay, connect(relay) as client:
-        server, _ = listener.accept()
-        with server:
-            relay.lose_replies()
-            client.sendall(b"?")
-            assert server.recv(1) == b"?"
-            relay.restore()
-            for end in (client, server):
-                with pytest.raises(ConnectionResetError):
-                    end.recv(1)
 
 
 def ignore(elapsed: float, rows: list[Row]) -> None:

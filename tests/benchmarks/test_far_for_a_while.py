@@ -1,10 +1,8 @@
 """The shares of callers while the store is far away, and after that."""
 
-from typing import Any
-
 import pytest
 
-from benchmarks.far_for_a_while import AGAIN, CALLERS, FAR, SETTLED, shares, tasks, threads
+from benchmarks.far_for_a_while import AGAIN, FAR, SETTLED, shares
 from tests.servers import Server
 
 
@@ -15,8 +13,3 @@ def test_each_part_of_a_run_has_its_share(valkey: Server) -> None:
 
     found = shares(callers, valkey.url, "2/s", 0.03)
     assert found == pytest.approx((3 / (2 * FAR), 1 / (2 * SETTLED), 8 / (2 * (AGAIN - SETTLED))))
-
-
-@pytest.mark.parametrize("callers", [threads, tasks])
-def test_callers_note_when_they_were_admitted(callers: Any, valkey: Server) -> None:
-    assert len(callers(valkey.url, "1000/s", until=0.0)) == CALLERS

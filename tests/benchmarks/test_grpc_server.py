@@ -1,12 +1,7 @@
 """What the benchmark of a gRPC server makes of its calls."""
 
-import random
-
-import pytest
-
 from benchmarks.grpc_server import Run
 from benchmarks.poisson import Called, End
-from benchmarks.served import Backend
 
 
 def test_a_refusal_is_no_good_and_takes_no_time() -> None:
@@ -15,9 +10,3 @@ def test_a_refusal_is_no_good_and_takes_no_time() -> None:
     run = Run(answered + others, seconds=10.0, limit=7)
     assert (run.goodput, run.p99) == (10.0, 0.1)
     assert str(run).startswith("100 answered, 1 refused, 1 late; the limit is 7 at the end")
-
-
-def test_a_backend_takes_as_long_on_average_as_it_says() -> None:
-    backend, dice = Backend(workers=10, mean_s=0.05), random.Random(1)
-    assert sum(backend.service(dice) for _ in range(20_000)) / 20_000 == pytest.approx(0.05, rel=0.02)
-    assert backend.capacity == 200

@@ -1,22 +1,10 @@
 """What a benchmark writes: tables, and only between its marks."""
 
-import math
 from pathlib import Path
 
 import pytest
 
-from benchmarks.markdown import between_marks, percent, table
-
-
-def test_a_table_has_a_head_a_rule_and_rows() -> None:
-    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.0, "0.00 %"), (0.99996, "100.00 %"), (0.1234567, "12.35 %"), (math.nan, "-")]
-)
-def test_shares_are_percent(share: float, text: str) -> None:
-    assert percent(share) == text
+from benchmarks.markdown import between_marks
 
 
 def test_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarks.outbound import Arrival, Provider, _before, _pause
+from benchmarks.outbound import Arrival, Provider, _pause
 
 
 def test_the_provider_refuses_beyond_its_bucket_and_says_when_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,22 +18,7 @@ def test_the_provider_refuses_beyond_its_bucket_and_says_when_to_come_back(monke
     assert b"200 OK" in provider.answer()
 
 
-def test_the_provider_asks_for_one_pause_whatever_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    provider = Provider(pauses_at=100.0)
-    assert b"retry-after-ms: 5001\r\n" in provider.answer()
-    assert b"200 OK" in provider.answer()
-    assert provider.paused_at == 100.0
-
-
 def test_who_calls_in_a_pause_is_counted_apart_from_who_had_leased() -> None:
     arrivals = [Arrival(at, 200) for at in (10.5, 11.4, 11.6, 14.9, 15.0, 15.95, 16.0)]
     soon, early, first, _ = _pause(10.0, [Arrival(10.0, 429), *arrivals])
     assert (soon.value, early.value, early.verdict, first.value) == (2, 2, "short", 2)
-
-
-def test_refusals_are_told_for_each_success() -> None:
-    refused, used = _before([Arrival(0.0, 200)] * 99 + [Arrival(0.0, 429)], seconds=1.0)
-    assert refused.value == pytest.approx(100 / 99)
-    assert (refused.verdict, used.value) == ("short", 99.0)

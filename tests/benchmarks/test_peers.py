@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.compose import NoDocker, composed
 from benchmarks.distance import distant
 from benchmarks.peer.awaited import AWAITED
 from benchmarks.peer.bench import Bench, Part
-from benchmarks.peer.book import Book, Round
-from benchmarks.peer.brief import brief, losses
+from benchmarks.peer.brief import brief
 from benchmarks.peer.contender import FLOOR, OURS, AwaitedOpening, Contender, Opening, Terms
 from benchmarks.peer.crew import Crew
 from benchmarks.peer.page import page
 from benchmarks.peer.parts import PARTS
 from benchmarks.peer.record import as_json, machine
-from benchmarks.peer.tally import Tally, adapted
+from benchmarks.peer.tally import Tally
 from benchmarks.peer.targets import figures
 from benchmarks.peer.threaded import SINGLE, THREADED
 from tests.depth import only_deep
@@ -97,32 +95,6 @@ def test_every_part_runs_and_every_figure_finds_its_place(bench: Bench) -> None:
     assert len(rounds) == len(told)
 
 
-def _book(**rates: list[float]) -> Book:
-    rounds = [
-        Round("speed", "8 threads", who.replace("_", " "), number, {"rate": rate})
-        for who, each in rates.items()
-        for number, rate in enumerate(each)
-    ]
-    return Book(rounds)
-
-
-def test_a_ratio_is_the_median_of_rounds_and_not_the_ratio_of_medians() -> None:
-    book = _book(mine=[10.0, 40.0, 90.0], theirs=[1.0, 1.0, 3.0])
-    assert book.median("speed", "8 threads", "mine", "rate") == 40.0
-    assert book.ratio("speed", "8 threads", "mine", "theirs", "rate") == 30.0
-    assert math.isnan(book.ratio("speed", "8 threads", "mine", "nobody", "rate"))
-
-
-def test_where_another_does_better_it_is_said() -> None:
-    assert "bare INCR 7.00, batchlimit 5.00" in losses(_book(**{"batchlimit": [5.0], "bare INCR": [7.0]}))
-    assert "Nowhere" in losses(_book(**{"batchlimit": [7.0], "bare INCR": [5.0]}))
-
-
-@pytest.mark.parametrize(("took", "times"), [(0.0001, 16), (0.001, 8), (0.003, 8), (0.005, 4)])
-def test_callers_look_at_the_clock_about_every_millisecond(took: float, times: int) -> None:
-    assert adapted(8, took) == times
-
-
 def test_the_audit_sees_what_was_admitted_between_two_looks_and_warming_up() -> None:
     terms, tally = Terms("", "key", 10, 10, 1), Tally()
     tally.add(0.0, 9, 8, 0.1)
@@ -135,9 +107,3 @@ def test_the_audit_sees_what_was_admitted_between_two_looks_and_warming_up() -> 
     assert tally.excess(terms) == pytest.approx(1.0)
     assert tally.excess(terms, keys=2) == 0.0
     assert tally.used(terms, keys=2) == pytest.approx(13 / 24)
-
-
-def test_without_docker_there_is_a_reason_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(NoDocker, match="Docker"), composed():
-        pytest.fail("it started something")

@@ -7,15 +7,14 @@ import pytest
 
 from batchlimit.concurrency.laws import Fixed, Knee
 from batchlimit.concurrency.queue import NO_QUEUE
-from benchmarks import harmless, pooled_fleet
+from benchmarks import harmless
 from benchmarks.queueing.fleet.best import served
 from benchmarks.queueing.fleet.callers import callers
 from benchmarks.queueing.fleet.contestants import CONTESTANTS
-from benchmarks.queueing.fleet.harmless import HARMLESS
 from benchmarks.queueing.fleet.plain import simulate
 from benchmarks.queueing.fleet.pooled import PooledRun
 from benchmarks.queueing.fleet.run import FleetRun
-from benchmarks.queueing.fleet.scenario import SCENARIOS, FleetScenario, Member, jittered
+from benchmarks.queueing.fleet.scenario import SCENARIOS, FleetScenario, Member
 from benchmarks.queueing.fleet.tally import FleetFigures
 from tests.depth import depth, only_deep
 
@@ -74,16 +73,6 @@ def test_members_are_there_from_when_they_join_until_they_leave() -> None:
     assert max(seen[0]) > 59.0
 
 
-def test_limiters_with_equal_limits_get_equal_shares() -> None:
-    assert fixed(of("4 at 2x", LONG), 4).fairness > 0.9
-
-
-def test_hidden_numbers_differ_from_seed_to_seed() -> None:
-    one, other = (jittered(SCENARIOS["4 at 2x"], seed) for seed in (100, 101))
-    assert one != other
-    assert len(one.members) == len(other.members) == 4
-
-
 @only_deep
 @pytest.mark.parametrize(("limit", "least", "most"), [(3, 0.9, 1.03), (60, 0.0, 0.3)])
 def test_the_plain_simulation_agrees(limit: int, least: float, most: float) -> None:
@@ -99,35 +88,6 @@ def test_of_one_limit_for_all_a_limiter_uses_what_others_leave() -> None:
     scenario = of("loads 8:4:2:1, .7x")
     apart, one = (kind(scenario, lambda _: Fixed(7), 0).figures() for kind in (FleetRun, PooledRun))
     assert one.false_refusals < 0.01 < apart.false_refusals
-
-
-def test_the_table_of_one_limit_for_all_has_a_row_for_each_law_and_scenario(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["pooled_fleet", "--seconds", "25", "--laws", "AIMD", "--only", "^4"])
-    pooled_fleet.main()
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| AIMD")]
-    assert [row.split("|")[2].strip() for row in rows] == ["4 at 0.7x", "4 at 2x"]
-
-
-def test_a_caller_asks_as_many_limiters_as_it_may_each_before_a_server_of_its_own() -> None:
-    scenario = replace(of("4 at 2x", LONG), queue=NO_QUEUE, servers=4)
-    scenario = replace(scenario, phases=(replace(scenario.phases[0], load=0.95),))
-    once, again = (fixed(replace(scenario, tries=tries), 10) for tries in (1, 4))
-    assert again.false_refusals < once.false_refusals - 0.02
-    assert once.fairness > 0.9
-
-
-def test_the_worst_tenth_of_a_second_is_the_one_with_most_refusals() -> None:
-    bursts = replace(SCENARIOS["alone: 3x for 200 ms a second, no queue"], seconds=25.0)
-    assert fixed(bursts, 5).worst_moment > 0.8
-    assert fixed(bursts, 10**6).worst_moment == 0
-
-
-def test_limiters_that_start_late_are_counted_from_the_first_call_on() -> None:
-    scenario = replace(HARMLESS["start of 8 at 0.5x"], seconds=5.0)
-    assert len(scenario.members) == 8
-    assert 0.9 < fixed(scenario, 10**6).goodput <= 1
 
 
 def test_where_a_limiter_should_do_no_harm_each_scenario_has_a_row_for_each_law(

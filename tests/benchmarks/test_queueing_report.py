@@ -4,7 +4,7 @@ from math import nan
 
 from benchmarks.queueing.contestants import CONTESTANTS, LAWS
 from benchmarks.queueing.laws import OURS
-from benchmarks.queueing.report import details, goodput_table, losses, verdicts
+from benchmarks.queueing.report import losses, verdicts
 from benchmarks.queueing.results import Results
 from benchmarks.queueing.seeds import Runs
 from benchmarks.queueing.tally import Figures
@@ -16,13 +16,6 @@ def runs(*goodputs: float, false: float = nan) -> Runs[Figures]:
 
 def results(ours: Runs[Figures], theirs: Runs[Figures]) -> Results:
     return {letter: {who: ours if who == OURS else theirs for who in CONTESTANTS} for letter in "AB"}
-
-
-def test_the_worst_is_the_least_goodput_and_the_most_of_anything_else() -> None:
-    some = Runs((Figures(0.9, 0.01, 0, 0, 0, 1.0), Figures(0.8, nan, 0, 0, 0, 2.0)))
-    assert some.worst("goodput") == 0.8
-    assert some.worst("p99") == 2.0
-    assert some.worst("false_rejections") == some.mean("false_rejections") == 0.01
 
 
 def test_what_falls_short_by_a_hair_falls_short() -> None:
@@ -40,10 +33,3 @@ def test_who_does_better_is_named() -> None:
     assert [row[0][0] for row in rows] == ["A", "B"]
     assert rows[0][-1] in LAWS
     assert list(losses(results(runs(0.95), runs(0.953)))) == []
-
-
-def test_tables_have_a_row_for_each_contestant() -> None:
-    table = goodput_table(results(runs(0.9, 0.8), runs(1.0)), "AB")
-    assert table.count("\n") == 2 + len(CONTESTANTS)
-    assert "| Knee | 0.850 (0.800) | 0.850 (0.800) |" in table
-    assert len(list(details(results(runs(0.9), runs(1.0))))) == 2

@@ -8,13 +8,6 @@ import pytest
 from benchmarks import replay_error, replay_speed
 
 
-def test_a_log_that_is_made_up_is_the_same_each_time() -> None:
-    first, second = (list(replay_speed.lines(50, 10.0)) for _ in range(2))
-    assert first == second
-    assert first[-1][0] - first[0][0] == pytest.approx(4.9)
-    assert len({line[4] for line in first}) > 5
-
-
 @pytest.mark.parametrize(("words", "by_limiters"), [([], 0.9), (["--exact"], 1.0)])
 def test_it_tells_how_many_are_decided_by_limiters(
     words: list[str], by_limiters: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

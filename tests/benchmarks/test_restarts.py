@@ -1,7 +1,6 @@
 """What restarts lose is counted beside a plain bucket, and every request and every token is counted once."""
 
 import asyncio
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from batchlimit import Quota
 from benchmarks.audited_fleet.audit import excess
-from benchmarks.restarts import Run, Watch, plain_bucket, run
+from benchmarks.restarts import Watch, plain_bucket, run
 from tests.depth import depth
 from tests.servers import Server
 
@@ -30,12 +29,6 @@ def test_a_plain_bucket_decides_when_an_answer_comes(answered: list[float], admi
     found, kept = plain_bucket(QUOTA, [(0.0, at, 200) for at in answered])
     assert found == admitted
     assert kept == pytest.approx(left)
-
-
-def test_what_is_left_is_not_lost() -> None:
-    answers = [(0.0, 0.0, 200), (0.0, 0.0, 429)]
-    assert Run(QUOTA, answers, Counter()).lost == 0.5
-    assert Run(QUOTA, answers, Counter(), left=1.0).lost == 0.0
 
 
 def test_grants_are_counted_over_a_bucket_that_begins_anew() -> None:

@@ -8,7 +8,6 @@ import pytest
 from batchlimit import Quota, StoreUnavailable
 from batchlimit.batching import FixedBatch, GrowingBatch
 from benchmarks.rivals import Batched, Course, Driver, PerCall, Reporter, Request, Rival, Take, Tell
-from tests.sync.stage import until
 
 QUOTA = Quota(10.0, 100)
 PATIENCE = 60.0
@@ -120,29 +119,6 @@ def test_one_errand_at_a_time_and_who_waited_looks_again() -> None:
         assert first.result() == (True, 1)
     assert desk.requests == [part(4)]
     assert driver.statistics().calls == 1
-
-
-def test_a_newcomer_does_not_overtake_who_waits() -> None:
-    desk = Desk(4)
-    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
-    driver._line.append("somebody who was woken, and has not looked yet")
-    with ThreadPoolExecutor(1) as pool:
-        newcomer = pool.submit(driver.try_acquire, "key")
-        until(lambda: len(driver._line) == 2 or newcomer.done())
-        assert not desk.requests
-        with driver._turn:
-            driver._line.popleft()
-            driver._turn.notify_all()
-        assert newcomer.result(PATIENCE)
-
-
-def test_without_an_answer_the_next_caller_asks_again() -> None:
-    desk = Desk()
-    driver = Driver(Batched(FixedBatch(4), QUOTA), desk)
-    with pytest.raises(StoreUnavailable):
-        driver.try_acquire("key")
-    desk.answers = [4]
-    assert driver.try_acquire("key")
 
 
 def test_rounds_go_on_in_the_background_until_it_is_closed() -> None:

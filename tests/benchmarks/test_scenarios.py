@@ -28,15 +28,6 @@ def test_a_plan_wants_what_the_scenario_says(scenario: Scenario, seconds: float)
     assert max(scenario.costs) <= Quota.parse(scenario.quota).largest_cost
 
 
-@pytest.mark.parametrize("seconds", [0.7, 6.0, 3600.0])
-def test_instances_vanish_and_join_when_their_presence_says_so(seconds: float) -> None:
-    gone = SCENARIOS["instances vanish, 2x"].plan("", seconds)
-    late = SCENARIOS["instances join, 2x"].plan("", seconds)
-    assert [gone.vanishes(instance) for instance in range(8)] == [False] * 4 + [True] * 4
-    assert not any(late.vanishes(instance) for instance in range(8))
-    assert [late.stay(instance)[0] > 0 for instance in range(8)] == [False] * 4 + [True] * 4
-
-
 @pytest.mark.parametrize("name", depth(list(RIVALS)[:1], list(RIVALS)))
 def test_a_fleet_can_be_limited_by_any_rival(valkey: Server, name: str) -> None:
     scenario = Scenario("500/s burst 100", 2, steady(2), costs=(1, 3))

@@ -22,8 +22,6 @@ from benchmarks.shared_permits.replay import (
     too_many_for,
     used,
 )
-from benchmarks.shared_permits.throughput import measure
-from benchmarks.shared_permits.weights import held
 from tests.depth import DEEP, depth, only_deep
 from tests.servers import Server
 
@@ -110,29 +108,12 @@ def test_an_audit_notices_that_there_is_no_limit(valkey: Server) -> None:
     assert most_at_once(found.holds) > 1
 
 
-@only_deep
-@pytest.mark.parametrize("kind", ["ours", "ours, tasks", "semaphore, tasks"])
-def test_a_row_shows_how_much_of_a_limit_was_used(valkey: Server, kind: str) -> None:
-    plan = {"kind": kind, "limit": 2, "callers": 2, "hold": 0.01, "own": 1}
-    name, most, _rate, used_, *_rest, shares = measure(valkey.url, ("few", 2, plan), 1.5)
-    assert (name, most) == ("few", "2")
-    assert used_.endswith(" %")
-    assert " to " in shares
-
-
 @pytest.mark.parametrize("kind", depth(["blpop"], ["zset", "lock", "blpop"]))
 def test_others_are_measured_alike(valkey: Server, kind: str) -> None:
     with valkey.client() as client:
         client.flushall()
     found = audited(valkey, 1, 1.0, kind=kind, limit=1, callers=2, hold=0.01)
     assert kind == "zset" or most_at_once(found.holds) == 1  # a sorted set by the callers' clocks lends one twice
-
-
-@only_deep
-def test_processes_of_all_weights_are_served() -> None:
-    most, _, shares = held(8, (1, 3), seconds=3.0)
-    assert most <= 8
-    assert min(shares) > 0
 
 
 class _Permit:
@@ -172,12 +153,6 @@ def test_a_holder_that_works_on_after_it_lost_its_permit_is_counted_until_it_end
     entry.end()
     diary.close()
     assert [hold.end for hold in read(tmp_path / "log", 0)] == [now[0]]
-
-
-def test_a_name_that_nothing_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["audit", "--only", "earthquake"])
-    assert "no fault or setting has 'earthquake' in its name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kept", [True, False])

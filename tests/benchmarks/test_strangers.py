@@ -2,7 +2,7 @@
 
 from batchlimit.integrations.told import Allowance, observe
 from benchmarks.strangers.__main__ import _beside
-from benchmarks.strangers.provider import PROVIDERS, TellingBucket, Windows
+from benchmarks.strangers.provider import TellingBucket, Windows
 from benchmarks.strangers.run import ADAPTS, ASSISTED, BACKOFF, OURS, Run, simulated
 
 
@@ -20,12 +20,6 @@ def test_a_window_is_whole_again_at_its_end() -> None:
     told = observe(windows.says(0.4, admitted=False), 0.0)
     assert (told.after, told.allowances["default"]) == (10.0, Allowance(0, 1000, 10, 10))
     assert windows.take(10.0)
-
-
-def test_who_says_nothing_says_when_to_come_back() -> None:
-    silent = PROVIDERS["silent"](0.0)
-    assert silent.says(0.0, admitted=True) == {}
-    assert list(silent.says(0.0, admitted=False)) == ["retry-after-ms"]
 
 
 def test_a_limit_of_the_calls_under_way_helps_where_nothing_is_told() -> None:

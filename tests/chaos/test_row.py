@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.chaos.calls import Call, Notebook, Outcome, Source, read
+from tests.chaos.calls import Call, Outcome, Source
 from tests.chaos.fault import nothing
 from tests.chaos.growth import growth
 from tests.chaos.report import cells, line
@@ -25,18 +24,6 @@ def drawn(*calls: Call, scenario: Scenario = SCENARIO) -> Row:
 
 def call(before: float, after: float, outcome: Outcome = Outcome.ADMITTED, source: Source = Source.LOCAL) -> Call:
     return GOOD._replace(before=before, after=after, outcome=outcome, source=source)
-
-
-def test_a_notebook_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = [call(1.0, 2.0), call(3.0, 4.5, Outcome.UNAVAILABLE, Source.UNKNOWN)]
-    notebook = Notebook(str(tmp_path / "0"))
-    for each in written:
-        notebook.note(*each[:6])
-    notebook.close()
-    with (tmp_path / "0").open("ab") as file:
-        file.write(b"half a record")
-    assert list(read(tmp_path / "0", 0)) == written
-    assert list(read(tmp_path / "1", 1)) == []
 
 
 def test_counts_are_of_the_time_of_the_fault() -> None:

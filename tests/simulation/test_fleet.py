@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from batchlimit import Quota
-from benchmarks.audited_fleet.plan import Phase, Plan, steady
+from benchmarks.audited_fleet.plan import Plan, steady
 from tests.depth import DEEP, depth
 from tests.simulation.fleet import ours, simulate
 
@@ -42,18 +42,6 @@ def test_above_it_what_flows_in_is_used_and_shared(quota: str, instances: int) -
 def test_an_empty_bucket_is_asked_by_few_of_many_decisions() -> None:
     shown = simulate(plan_of("10_000/s", 20, 6.0, 2.0), ours, 0.001)
     assert shown.calls_per_decision < 0.012
-
-
-def test_instances_join_vanish_and_weigh() -> None:
-    plan = plan_of("1000/s", 3, 0.6, 4.0, weights=(1.0, 2.0, 1.0), presence=((0.0, 9.0), (1.0, 9.0), (0.0, 2.0)))
-    shown = simulate(plan, ours, 0.001)
-    assert shown.excess == 0
-    assert shown.admitted_by_process == pytest.approx([600, 900, 300], abs=4)
-
-
-def test_phases_are_followed() -> None:
-    plan = plan_of("1000/s", 2, 0.5, 1.0, phases=(Phase(1.0, 500.0), Phase(1.0, 0.0), Phase(1.0, 100.0)))
-    assert simulate(plan, ours, 0.001).admitted == pytest.approx(600, abs=8)  # a call's part for each thread and phase
 
 
 def test_mixed_costs_keep_the_promise() -> None:

@@ -15,8 +15,7 @@ from benchmarks.audited_fleet import fleet
 from benchmarks.audited_fleet.fleet import Fleet, FleetError, FleetLog, Row
 from benchmarks.audited_fleet.limiter import TaskTally
 from benchmarks.audited_fleet.plan import Api, Phase, Plan, steady
-from benchmarks.audited_fleet.report import Report, report
-from benchmarks.audited_fleet.server import client_calls
+from benchmarks.audited_fleet.report import report
 from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 
@@ -47,22 +46,6 @@ def unshared(request: pytest.FixtureRequest) -> tuple[Plan, FleetLog]:
     return plan, run(plan)
 
 
-@pytest.fixture(scope="module")
-def alone() -> Report:
-    """What is reported of one process with a bucket of its own."""
-    plan = plan_of("memory://", processes=1, cost=5)
-    return report(plan, run(plan), None, "memory")
-
-
-def test_every_call_is_logged_within_its_interval(unshared: tuple[Plan, FleetLog]) -> None:
-    _, log = unshared
-    assert len(log.processes) == 2
-    for process in log.processes:
-        calls = [*process.admitted, *process.refused]
-        assert sum(process.offered) == len(calls) > 0
-        assert all(log.start <= call.before <= call.after <= process.ended for call in calls)
-
-
 @one_api
 def test_processes_that_share_a_store_keep_the_promise_together(api: Api) -> None:
     shown = trial(plan_of("embedded://", api=api), ignore)
@@ -90,10 +73,6 @@ def test_a_process_that_is_stopped_past_its_lease_spends_nothing_of_it(api: Api)
             os.kill(pid, order)
 
     assert trial(plan, stop_and_go).excess == 0
-
-
-def test_one_process_with_a_store_of_its_own_keeps_it(alone: Report) -> None:
-    assert alone.promise_kept
 
 
 @one_api
@@ -186,22 +165,3 @@ def test_a_killed_process_is_missed() -> None:
     with pytest.raises(FleetError, match="vanished"):
         run(plan_of("memory://", seconds=60.0), kill)
     assert not multiprocessing.active_children()
-
-
-def test_a_script_s_own_commands_are_not_calls() -> None:
-    counted = {
-        "cmdstat_evalsha": {"calls": 10, "usec": 5},
-        "cmdstat_script|load": {"calls": 2, "usec": 5},
-        "cmdstat_client|setinfo": {"calls": 4, "usec": 5},
-        "cmdstat_hmget": {"calls": 1000, "usec": 5},
-        "cmdstat_time": {"calls": 1000, "usec": 5},
-        "cmdstat_info": {"calls": 7, "usec": 5},
-    }
-    assert client_calls(counted) == 16
-
-
-def test_a_report_is_plain_values(alone: Report) -> None:
-    plain = alone.as_json()
-    assert plain["cpu_us_per_decision"] is None
-    assert plain["excess"] == 0
-    assert plain["admitted_latency"]["p99_us"] > 0

@@ -11,14 +11,12 @@ from batchlimit import Quota
 from benchmarks.audited_fleet.fleet import Fleet, FleetLog, Row
 from benchmarks.audited_fleet.limiter import AsyncWatchedLimiter, WatchedLimiter
 from benchmarks.audited_fleet.plan import Api, Phase, Plan, burst, steady
-from benchmarks.audited_fleet.report import report
 from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
 
 PLAN = Plan("memory://", "1000/s burst 1000", "tested", 2, 1, (Phase(1.5, 400),))
 """Instances have time enough to make some calls, though the machine stalls."""
 
-COSTS = tuple(range(1, 9))
 
 MARKS = "BATCHLIMIT_TEST_MARKS"
 
@@ -106,37 +104,6 @@ def test_an_absent_process_makes_no_calls() -> None:
 def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, tuple[float, ...]]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(PLAN, **wrong)  # type: ignore[arg-type]
-
-
-def test_a_limiter_for_threads_is_none_for_tasks() -> None:
-    with pytest.raises(ValueError, match="'marked' is for threads"):
-        replace(THREADS, api=Api.ASYNC)
-
-
-@pytest.fixture(scope="module")
-def uneven() -> FleetLog:
-    """A fleet that has run, with a heavy and a light process, and calls of all costs."""
-    return run(replace(PLAN, weights=(9, 1), costs=COSTS))
-
-
-def test_processes_ask_in_proportion_to_their_weights(uneven: FleetLog) -> None:
-    heavy, light = uneven.processes
-    assert sum(heavy.offered) > 3 * sum(light.offered) > 0
-
-
-def test_every_thread_goes_through_all_costs_in_an_order_of_its_own(uneven: FleetLog) -> None:
-    first, second = ([call.tokens for call in process.admitted][:8] for process in uneven.processes)
-    assert sorted(first) == sorted(second) == list(COSTS)
-    assert first != second
-
-
-def test_the_report_counts_tokens_and_decisions() -> None:
-    plan = replace(PLAN, processes=1, costs=(1, 4))
-    log = run(plan)
-    shown = report(plan, log, None, "")
-    assert shown.decisions == len(log.processes[0].admitted) + len(log.processes[0].refused)
-    assert shown.offered == sum(log.processes[0].offered) > 2 * shown.decisions
-    assert shown.planned == 1500
 
 
 @pytest.mark.parametrize("plan", depth([THREADS], [THREADS, TASKS]))
