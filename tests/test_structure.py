@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_554,
-    "functions": 3_699,
+    "lines": 49_501,
+    "functions": 3_691,
     "files": 313,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import Token
-from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.stores.client.deadline import WATCH
@@ -66,12 +65,10 @@ class CallTimeout:
         await self._scope.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         self._countdown.stop()
         WATCH.reset(self._token)
-        await self._scope.__aexit__(kind, error, trace)
+        await self._scope.__aexit__(*error)
 
     def pause(self) -> None:
         """Let the call wait for a connection, or open one."""

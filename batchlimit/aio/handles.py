@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Coroutine
 from threading import get_ident
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from batchlimit.aio.awaitable import Answer
@@ -137,7 +136,5 @@ class AsyncLimit:
         key, cost = self._template.alone()
         await self._limiter.acquire(key, cost, timeout=self._timeout)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Do nothing: an admitted call stays charged, however its block ended."""

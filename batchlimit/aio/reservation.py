@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from batchlimit.aio.store_calls import arrived
@@ -36,9 +35,7 @@ class _AsyncReserved(Estimate):
         self._check_open()  # a second block would be charged to nobody
         return await self._charged()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
     async def _correct(self, actual: Mapping[str, int]) -> None:
@@ -117,13 +114,7 @@ class AsyncJointReservation(_AsyncReserved):
         11
     """
 
-    __slots__ = ("costs",)
-
-    def __init__(
-        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
-    ) -> None:
-        super().__init__(costs, on_error, adjust, charge)
-        self.costs = dict(costs)
+    __slots__ = ()
 
     async def settle(self, actual: Mapping[str, int]) -> None:
         """Say how many tokens it really was: the differences are refunded, or charged, as by an AsyncReservation.

@@ -127,14 +127,20 @@ class QueueAdmission:
         """
         if not self._state.queue.waiters:
             return
+        if fetch is None or grant is None:
+            least: float = 0
+        elif fetch.repeated:
+            least = math.inf  # this answer is about an older question
+        else:  # a grant that came too late to be spent says nothing about the bucket: the caller may ask once more
+            least = 1 if grant.granted < fetch.ask.queued else 2
         for waiter in self._state.queue.hasty:  # each refusal may let others be served
-            if waiter.verdict is None and (fetch is None or grant is None or _is_answered(waiter, fetch, grant)):
+            if waiter.verdict is None and waiter.asked >= least:
                 self.refuse(waiter, now)
         self.refuse_hopeless(now)
 
     def refuse_hopeless(self, now: float) -> None:
         """Refuse every waiter that cannot be served in time; each one that goes leaves more for those behind it."""
-        while (waiter := self._forecast.first_hopeless(now)) is not None:
+        while (waiter := self._state.queue.first_late(self._forecast.horizon(now))) is not None:
             if waiter.verdict is None:
                 self.refuse(waiter, now)
             else:  # the thread that set the verdict was interrupted
@@ -183,16 +189,6 @@ class QueueAdmission:
             state.tokens.refused += waiter.cost
             return Refuse(math.inf)
         return Fail(ValueError(f"{waiter.cost} tokens never fit a burst of {state.largest_cost}"))
-
-
-def _is_answered(waiter: Waiter, fetch: Fetch, grant: Grant) -> bool:
-    """Whether this answer is all that a caller waits for: the bucket was short.
-
-    The answer to a repeated Ask is about an older question. A grant that came too late to be spent says nothing about
-    the bucket, so the caller may ask once more.
-    """
-    short = grant.granted < fetch.ask.queued
-    return not fetch.repeated and waiter.asked >= (1 if short else 2)
 
 
 class AdmissionResult(NamedTuple):

@@ -18,12 +18,13 @@ OnError = Literal["keep", "refund"]
 class Estimate(Unique):
     """A charge of one key or several, in either API, and its block. Costs are whole tokens."""
 
-    __slots__ = ("_adjust", "_costs", "_on_error", "_settled")
+    __slots__ = ("_adjust", "_costs", "_on_error", "_settled", "costs")
     _instead = "settle it where it was made, and send the actual cost there"
 
     def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], Any]) -> None:
         """`adjust` charges a key so many tokens more; less than 0 are refunded."""
         self._costs, self._on_error, self._adjust = costs, on_error, adjust
+        self.costs = dict(costs)  # the caller's to look at
         self._settled = False
 
     def __repr__(self) -> str:

@@ -94,13 +94,9 @@ class Forecast:
     def is_hopeless(self, waiter: Waiter, now: float) -> bool:
         """Whether a waiter in the queue cannot be served before its deadline."""
         queue = self._state.queue
-        return waiter in queue and queue.is_late(waiter, self._horizon(now))
+        return waiter in queue and queue.is_late(waiter, self.horizon(now))
 
-    def first_hopeless(self, now: float) -> Waiter | None:
-        """Return the first waiter that cannot be served before its deadline."""
-        return self._state.queue.first_late(self._horizon(now))
-
-    def _horizon(self, now: float) -> Horizon:
+    def horizon(self, now: float) -> Horizon:
         """Say which waiters are hopeless: the bucket is known to be short until after their deadline, or for ever.
 
         Where the bucket was not short lately, its last level says nothing either: other processes return tokens to

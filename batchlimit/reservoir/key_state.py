@@ -5,7 +5,7 @@ from operator import length_hint
 
 from batchlimit.base.histogram import Durations
 from batchlimit.base.waiting import LONG_AGO
-from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.overrides.code import Rank
@@ -89,14 +89,6 @@ class KeyState:
     def is_short(self, now: float) -> bool:
         """Whether anything speaks against an ask: a grant begins later, the bucket was short, or the store is away."""
         return self.lease.pending > 0 or now < self.denials.dry_until or now < self.failing_until
-
-    def asks_on(self, grant: Grant) -> bool:
-        """Whether urgent callers ask again at once, after some of what they need: for more that begins later.
-
-        Others space their asks at an empty bucket. With that, one urgent instance of eight waited for up to .95 s at
-        100/s where it waits for .37 s now.
-        """
-        return grant.granted > 0 and grant.starts_in == 0.0 and self.queue.highest_priority > 1
 
     @property
     def is_held_up(self) -> bool:

@@ -216,7 +216,11 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            if leaves_plenty(fetch, grant, state.quota, jitter) or state.asks_on(grant):
+            # Urgent callers ask again at once, after some of what they need: for more that begins later. Spaced as the
+            # asks of others at an empty bucket, one such instance of eight waited for up to .95 s, not .37, at 100/s.
+            if leaves_plenty(fetch, grant, state.quota, jitter) or (
+                grant.granted > 0 and grant.starts_in == 0.0 and state.queue.highest_priority > 1
+            ):
                 state.denials = NO_DENIALS
             else:
                 state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)

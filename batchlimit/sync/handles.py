@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from batchlimit.base.decision import Decision
@@ -135,9 +134,7 @@ class Limit:
         key, cost = self._template.alone()
         self._limiter.acquire(key, cost, timeout=self._timeout)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Do nothing: an admitted call stays charged, however its block ended."""
 
     def _awaiting(

@@ -1,7 +1,6 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 from batchlimit.errors import BatchLimitError
@@ -17,9 +16,7 @@ class _Reserved(Estimate):
         self._check_open()  # a second block would be charged to nobody
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
     def _correct(self, actual: Mapping[str, int]) -> None:
@@ -93,11 +90,7 @@ class JointReservation(_Reserved):
         (19, 11)
     """
 
-    __slots__ = ("costs",)
-
-    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], None]) -> None:
-        super().__init__(costs, on_error, adjust)
-        self.costs = dict(costs)
+    __slots__ = ()
 
     def settle(self, actual: Mapping[str, int]) -> None:
         """Say how many tokens it really was: the differences are refunded, or charged, as by a Reservation.

@@ -126,6 +126,7 @@ def _path(kind: Any, script: Script, tell: Callable[[Any], Any]) -> Any:
     path = kind.__new__(kind)
     path.acquire, path.try_acquire = tell(script._acquire), tell(script._try_acquire)
     path.decide, path.peek = tell(script._ask), tell(lambda key: script._look(key, 1))
+    path.spend_cold = tell(script._decide_all)
     path.adjust, path.refund = script._adjust, tell(lambda key, cost: script._adjust(key, -cost))
     path.acquire_in_loop = _awaited(script._acquire)
     return path
@@ -158,10 +159,6 @@ class FakeLimiter(RateLimiter):
         """See RateLimiter."""
         self.script._acquire_all(costs, timeout, priority)
 
-    def decide_all(self, costs: object) -> dict[str, Decision]:
-        """See RateLimiter."""
-        return self.script._decide_all(costs)
-
 
 class AsyncFakeLimiter(AsyncRateLimiter):
     """An AsyncRateLimiter that does as its `script` says; `fake_async_limiter` makes it.
@@ -182,10 +179,6 @@ class AsyncFakeLimiter(AsyncRateLimiter):
     async def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         """See RateLimiter."""
         self.script._acquire_all(costs, timeout, priority)
-
-    async def decide_all(self, costs: object) -> dict[str, Decision]:
-        """See RateLimiter."""
-        return self.script._decide_all(costs)
 
 
 def fake_limiter(

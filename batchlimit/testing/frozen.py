@@ -10,7 +10,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
 from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
-from batchlimit.testing.scene import SCENE, World
+from batchlimit.testing.scene import SCENE, World, opened
 from batchlimit.testing.world import VirtualStore, VirtualWorld
 
 
@@ -167,10 +167,9 @@ class FullStore(VirtualStore):
 class _Off(VirtualWorld):
     """The world without limits."""
 
-    has_open_gates = True
-
     def __init__(self) -> None:
         super().__init__(FullStore, change_quota=lambda quota: _ANY if quota.denies_all else quota)
+        self.change_gate = opened
 
 
 def _entered(world: World | None) -> contextlib.ExitStack:

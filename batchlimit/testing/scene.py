@@ -5,10 +5,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from batchlimit.admin.admin import Admin
-from batchlimit.base.unique import adopters, live_limiters
+from batchlimit.base.unique import Forkables, adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates
@@ -22,9 +23,7 @@ from batchlimit.shared.renewer import CLOSED
 from batchlimit.testing.insides import VirtualRegistry, VirtualSlowPath
 from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
 
-Timed = LockedGate | KeyedGates
 Undo = Callable[[], None]
-T = TypeVar("T", LockedGate, KeyedGates, Engine)
 _SECOND = 1_000_000_000
 
 
@@ -32,40 +31,36 @@ class Gates:
     """All gates of this process, changed, or as their limiters made them."""
 
     def __init__(self) -> None:
-        self._undo: weakref.WeakKeyDictionary[Timed | Engine, Undo] = weakref.WeakKeyDictionary()
+        self._undo: weakref.WeakKeyDictionary[Any, Undo] = weakref.WeakKeyDictionary()
 
-    def restore(self) -> None:
-        """Have gates do again what they did."""
-        live_gates.adopters.clear()
-        live_tables.adopters.clear()
-        live_engines.adopters.clear()
+    def change(self, change: Callable[[Any], Undo] | None) -> None:
+        """Have gates do again what they did, then change them, also those that are made later (None: change none)."""
+        kinds: tuple[Forkables[Any], ...] = (live_gates, live_tables, live_engines)
+        for kind in kinds:
+            kind.adopters.clear()
         undo = list(self._undo.values())
         self._undo.clear()
         for each in undo:
             each()
+        if change is not None:
+            for kind in kinds:
+                kind.adopters.append(partial(self._one, change))
+                for one in kind:
+                    self._one(change, one)
 
-    def change(self, gates: Callable[[LockedGate], Undo], tables: Callable[[KeyedGates], Undo]) -> None:
-        """Change gates, also those that are made later."""
-        live_gates.adopters[:] = [lambda gate: self._one(gate, gates)]
-        live_tables.adopters[:] = [lambda table: self._one(table, tables)]
-        for gate in live_gates:
-            self._one(gate, gates)
-        for table in live_tables:
-            self._one(table, tables)
-
-    def open_engines(self) -> None:
-        """Let every call pass by shared limiters, also by those that are made later."""
-        live_engines.adopters[:] = [lambda engine: self._one(engine, _passed)]
-        for engine in live_engines:
-            self._one(engine, _passed)
-
-    def _one(self, one: T, change: Callable[[T], Undo]) -> None:
+    def _one(self, change: Callable[[Any], Undo], one: Any) -> None:
         if one not in self._undo:
             self._undo[one] = change(one)
 
 
-def _opened(gate: LockedGate) -> Undo:
-    """Let every call pass by. Calls that wait already go on waiting."""
+def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
+    """Let every call pass by; those that wait already go on waiting. What is of a table has a gate of its own."""
+    if isinstance(one, KeyedGates):
+        return lambda: None
+    return _passed(one) if isinstance(one, Engine) else _open(one)
+
+
+def _open(gate: LockedGate) -> Undo:
     find, before = weakref.ref(gate), gate._bypass
 
     def passes(_operation: str, _partition: str) -> bool:
@@ -82,7 +77,7 @@ def _opened(gate: LockedGate) -> Undo:
 
 
 def _passed(engine: Engine) -> Undo:
-    """Let every call have a place that no store knows. Calls that wait already go on waiting."""
+    """Let every call have a place that no store knows."""
     find = weakref.ref(engine)
 
     def enter(permit: BaseSharedPermit, *_wait: object) -> None:
@@ -128,17 +123,18 @@ class ResumedClock:
         return time.monotonic_ns() + self._ahead
 
 
-def _frozen(one: Timed, virtual: VirtualTime) -> Undo:
-    """Have a gate go by this time that goes by the real one."""
-    if one.clock is not time.monotonic_ns and not isinstance(one.clock, FrozenClock | ResumedClock):
-        return lambda: None  # it has a clock of its own
-    find: Callable[[], Timed | None] = weakref.ref(one)
+def frozen(virtual: VirtualTime, one: LockedGate | KeyedGates | Engine) -> Undo:
+    """Have a gate go by this time that goes by the real one; a shared limiter goes by its store's."""
+    real = time.monotonic_ns
+    if isinstance(one, Engine) or not (one.clock is real or isinstance(one.clock, FrozenClock | ResumedClock)):
+        return lambda: None  # or it has a clock of its own
+    find: Callable[[], LockedGate | KeyedGates | None] = weakref.ref(one)
     clock = FrozenClock(one.clock(), virtual)
 
     def undo() -> None:
         if (one := find()) is not None:
-            ahead = clock() - time.monotonic_ns()
-            one.tell_time(ResumedClock(ahead) if ahead > 0 else time.monotonic_ns, None)
+            ahead = clock() - real()
+            one.tell_time(ResumedClock(ahead) if ahead > 0 else real, None)
 
     one.tell_time(clock, clock)
     return undo
@@ -147,10 +143,8 @@ def _frozen(one: Timed, virtual: VirtualTime) -> Undo:
 class World:
     """Has another inside for limiters."""
 
-    has_open_gates = False
-    """Whether concurrency limiters let every call pass."""
-    gate_time: VirtualTime | None = None
-    """In which callers wait at concurrency limiters; None: in the real time."""
+    change_gate: Callable[[Any], Undo] | None = None
+    """Changes a gate of concurrency limiters, and returns what undoes that; None: they stay as they are."""
 
     def inside(self, limiter: Any, original: Any) -> Any:
         """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
@@ -205,12 +199,7 @@ class Scene:
             self._adopt(limiter)
         if not self._worlds:
             self._originals.clear()
-        self._gates.restore()
-        if self.world is not None and self.world.has_open_gates:
-            self._gates.change(_opened, lambda _table: lambda: None)
-            self._gates.open_engines()
-        elif self.world is not None and (time := self.world.gate_time) is not None:
-            self._gates.change(lambda gate: _frozen(gate, time), lambda table: _frozen(table, time))
+        self._gates.change(None if self.world is None else self.world.change_gate)
 
     def _adopt(self, limiter: Any) -> None:
         if getattr(limiter, "is_fake", False):

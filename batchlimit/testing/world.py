@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from batchlimit.batching import FixedBatch
@@ -25,7 +26,7 @@ from batchlimit.stores.protocols import Store
 from batchlimit.sync.registry import Registry
 from batchlimit.testing.faults import AsyncFaultStore, FaultStore, Faulty, FaultyCalls, met
 from batchlimit.testing.insides import AsyncVirtualRegistry, VirtualRegistry
-from batchlimit.testing.scene import World
+from batchlimit.testing.scene import World, frozen
 from batchlimit.testing.virtual_time import VirtualTime
 
 Held = Callable[[str, str], int]
@@ -171,7 +172,8 @@ class VirtualWorld(World):
         change_quota: Callable[[Quota], Quota] = lambda quota: quota,
     ) -> None:
         """Begin empty; `concerns` says of the original registry of a limiter whether it lives here."""
-        self.time = self.gate_time = VirtualTime()
+        self.time = VirtualTime()
+        self.change_gate = partial(frozen, self.time)
         self.time.world = self
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
         self.stores: dict[object, VirtualStore] = {}
