@@ -161,8 +161,7 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
             same defaults.
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
+        TypeError, ValueError: As ConcurrencyLimiter.
 
     Example:
         >>> from batchlimit import AsyncConcurrencyLimiter

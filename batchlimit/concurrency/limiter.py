@@ -65,7 +65,7 @@ class BaseLimiter(Unique):
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return self._locked_gate.limit
+        return self._locked_gate.section.gate.limit
 
     @overload
     def listen(self, changed: Callable[[int, int], object]) -> None: ...
@@ -133,8 +133,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         partitions: Guarantees parts of the limit by name (default None: no parts).
         queue: Where calls wait that find no room (default: nobody waits).
         classify: Returns what an exception that ended a call tells about the load (default: `classify`).
-        bypass: Called with operation and partition; returns True for calls that are not limited (default None: all
-            are).
+        bypass: Returns True for calls that are not limited, by operation and partition (default None: all are).
         watchers: Look at the machine once a period, in a background thread, and tell the law (default: none).
         every: The period of the watchers and of shedding (seconds, default 30).
         shedding: When to end calls that are under way, if overload lasts (default None: never).
@@ -182,9 +181,8 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
             LimiterClosed: The limiter was closed.
-            TypeError: `timeout` is no number, or `priority` of a call that is sheddable or has to wait is no whole
-                number.
-            ValueError: `timeout` is below 0.
+            TypeError, ValueError: `timeout` is no number from 0; or a call that waits, or may be shed, has a `priority`
+                that is no whole number.
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
@@ -208,8 +206,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         """Return a permit at once, if there is room; else return None, wait without a thread, and be called back.
 
         Args:
-            admitted: Called with the permit, held, when it is this call's turn, by the thread that made room: let it be
-                quick.
+            admitted: Called with the held permit, at this call's turn, by the thread that made room: let it be quick.
             refused: Called with the error instead, in a background thread, if the call waited in vain.
             partition, timeout, operation, priority, sheddable: As of `acquire`, with the same defaults.
 
@@ -232,8 +229,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
             >>> limiter.close()
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
-        wait = math.inf if timeout is None else patience(timeout)
-        return self._deadlines.enter(self._locked_gate, permit, partition, wait, (admitted, refused))
+        return self._deadlines.enter(self._locked_gate, permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:

@@ -10,13 +10,7 @@ from typing import Any
 from batchlimit.base.setting import function
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
-from batchlimit.concurrency.critical_section import (
-    CLOSED,
-    CriticalSection,
-    LimitControl,
-    SheddablePermits,
-    checked,
-)
+from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, LimitControl, SheddablePermits, checked
 from batchlimit.concurrency.gate import Gate, Reason
 from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample, baselines_of, state_of
 from batchlimit.concurrency.laws.knee.knee import Knee
@@ -90,10 +84,6 @@ class LockedGate:
 
     def __repr__(self) -> str:
         return f"<LockedGate of {self.control.law!r}: {self.section.gate!r}>"
-
-    @property
-    def limit(self) -> int:
-        return self.section.gate.limit
 
     def enter(self, permit: BasePermit, partition: str, wait: float) -> float:
         """Enter if there is room, and return 0; else return how long the call may wait (seconds, at most `wait`).

@@ -28,8 +28,7 @@ class Queue:
             more of which are still wanted then.
 
     Raises:
-        TypeError: `length` is no whole number, or `max_wait` no number.
-        ValueError: `length` or `max_wait` is below 0 or not finite, or `order` is neither of the two.
+        TypeError, ValueError: `length` is no whole number from 0, `max_wait` no number from 0, or `order` another one.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter, Queue

@@ -34,8 +34,7 @@ class Shedding:
             above the limit do. It needs no watchers.
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: `after` or `over` is below 1, or `share` is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter

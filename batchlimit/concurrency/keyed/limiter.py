@@ -66,8 +66,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
 
         Args:
             key: What is limited, such as "repo:42".
-            partition, timeout, operation, priority, sheddable: As of `ConcurrencyLimiter.acquire`, with the same
-                defaults.
+            partition, timeout, operation, priority, sheddable: As of `ConcurrencyLimiter.acquire`, defaults too.
 
         Returns:
             The permit, held until it is completed.
@@ -112,8 +111,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
-        wait = math.inf if timeout is None else patience(timeout)
-        return self._deadlines.enter(gate, permit, partition, wait, (admitted, refused))
+        return self._deadlines.enter(gate, permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:
@@ -197,10 +195,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
-            key, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, with the same
-                defaults.
-            sheddable: True if the task may be cancelled in its block (default False), as of
-                `AsyncConcurrencyLimiter.acquire`.
+            key, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire`, defaults too.
+            sheddable: As of `AsyncConcurrencyLimiter.acquire` (default False).
 
         Returns:
             The permit. It raises ConcurrencyLimited or LimiterClosed where the task enters.
@@ -226,13 +222,11 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
 
         Args:
-            keys, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, with the same
-                defaults.
+            keys, partition, timeout, operation, priority: As of `KeyedConcurrencyLimiter.acquire_all`, defaults too.
             sheddable: As of `acquire` (default False).
 
         Returns:
-            The permits. They raise ConcurrencyLimited or LimiterClosed where the task enters; `key` of the error says
-            which key had no room.
+            The permits. They raise ConcurrencyLimited, whose `key` had no room, or LimiterClosed where the task enters.
 
         Raises:
             TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire_all`.

@@ -1,8 +1,9 @@
 """The permits of one call at several keys: in which order they are acquired, and how they end together."""
 
 from collections.abc import Callable, Generator, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.keyed.gates import KeyedGates
@@ -11,6 +12,7 @@ from batchlimit.concurrency.permit import BasePermit, Permit
 from batchlimit.errors import ConcurrencyLimited
 
 P = TypeVar("P", bound=BasePermit)
+A = ParamSpec("A")
 _SECOND = 1_000_000_000
 _ROUNDS = 3
 """How often a caller lets go of everything before it begins to hold what it has while it waits."""
@@ -64,6 +66,19 @@ def _give_back(held: list[P]) -> None:
         held.pop().ignore()
 
 
+def _of_all(complete: Callable[Concatenate[BasePermit, A], None]) -> "Callable[Concatenate[_Together, A], None]":
+    """Return a method that completes all permits as this one completes one."""
+
+    @wraps(complete)
+    def completed(self: "_Together", /, *args: A.args, **options: A.kwargs) -> None:
+        if not self._permits:
+            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
+        for permit in self._permits:
+            complete(permit, *args, **options)
+
+    return completed
+
+
 class _Together:
     """Permits that are completed together."""
 
@@ -77,29 +92,8 @@ class _Together:
         """The keys, in the order in which they were acquired; before that in the order of the limits."""
         return tuple(str(each._locked_gate.counts.key) for each in self._permits) or tuple(self._keys)
 
-    def success(self) -> None:
-        """Complete all permits: the call was served."""
-        for permit in self._held():
-            permit.success()
-
-    def drop(self) -> None:
-        """Complete all permits: load made the call fail."""
-        for permit in self._held():
-            permit.drop()
-
-    def ignore(self) -> None:
-        """Complete all permits: the call tells nothing about the load."""
-        for permit in self._held():
-            permit.ignore()
-
-    def answered(self, answer: object) -> None:
-        """Complete all permits by what a service answered, as Permit does.
-
-        Args:
-            answer: The response of httpx, requests or aiohttp, or a status.
-        """
-        for permit in self._held():
-            permit.answered(answer)
+    success, drop, ignore = _of_all(BasePermit.success), _of_all(BasePermit.drop), _of_all(BasePermit.ignore)
+    answered = _of_all(BasePermit.answered)
 
     @property
     def shed(self) -> bool:
@@ -136,11 +130,6 @@ class _Together:
                 shed = refusal
         if shed is not None:
             raise shed
-
-    def _held(self) -> Sequence[Permit | AsyncPermit]:
-        if not self._permits:
-            raise RuntimeError(f"{self!r} cannot be completed: nobody entered it; was it awaited?")
-        return self._permits
 
 
 class Permits(_Together):

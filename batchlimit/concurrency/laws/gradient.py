@@ -52,8 +52,7 @@ class Gradient(EstimatingLaw):
             (default: always 0.5, since a law draws no random numbers).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample
@@ -159,8 +158,7 @@ class Gradient2(EstimatingLaw):
         tolerance: How many times as long as usual calls may take (at least 1, default 1.5).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample

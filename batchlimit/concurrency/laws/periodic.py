@@ -45,8 +45,7 @@ class Periodic(WrappingLaw):
         last: How many calls the statistic is about (default 1000).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -100,8 +99,7 @@ class Tumbling(WrappingLaw):
         statistic: A function of the rtts (ns), such as `statistics.median` or `max` (default `p95`).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter

@@ -14,8 +14,7 @@ class Fixed(CountingLaw):
         limit: How many calls may be under way (whole number, at least 1).
 
     Raises:
-        TypeError: `limit` is no whole number.
-        ValueError: `limit` is below 1.
+        TypeError, ValueError: `limit` is no whole number from 1.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter
@@ -103,8 +102,7 @@ class AIMD(CountingLaw):
         timeout: How long a call may take (seconds, default 1.0).
 
     Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is no number in its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample
@@ -156,8 +154,7 @@ class Gitaly(CountingLaw):
         factor: What a reason to back off leaves of the limit, rounded down (above 0, below 1, default 0.5).
 
     Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is no number in its range.
 
     Example:
         >>> from batchlimit.laws import Gitaly

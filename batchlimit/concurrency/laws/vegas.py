@@ -29,9 +29,8 @@ class Vegas(EstimatingLaw):
 
     With L the estimate (the limit before rounding down), and noload the least rtt since the last probe:
     queue = ceil(L x (1 - noload / rtt)). A drop decreases L, and so does queue > beta. Otherwise, if at least half of L
-    was in use, queue <= threshold adds beta, and queue < alpha increases it. The result is held between 1 and `maximum`
-    and
-    blended: L x (1 - smoothing) + new x smoothing.
+    was in use, queue <= threshold adds beta, and queue < alpha increases it. The result is held between 1 and
+    `maximum`, and blended: L x (1 - smoothing) + new x smoothing.
 
     Every jitter x probe_multiplier x L samples, the rtt of a sample becomes the noload, whatever the load was. Neither
     such a probe nor a sample faster than the noload moves the limit, not even when it was dropped. So one lucky call
@@ -53,8 +52,7 @@ class Vegas(EstimatingLaw):
             step (default: always 0.75, since a law draws no random numbers).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is of the wrong type, or out of its range.
 
     Example:
         >>> from batchlimit.concurrency import Sample

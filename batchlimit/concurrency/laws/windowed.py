@@ -114,8 +114,7 @@ class PercentileWindow:
         capacity: How many calls fit.
 
     Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is no number in its range.
 
     Example:
         >>> from batchlimit.laws import Gradient2, PercentileWindow, Windowed
@@ -178,8 +177,7 @@ class Windowed(WrappingLaw):
         min_rtt: Shorter calls are left out, dropped ones too (seconds, default 100e-6).
 
     Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range, or the window holds fewer than `window_size` and would never count.
+        TypeError, ValueError: An argument is no number in its range, or the window holds fewer than `window_size`.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter

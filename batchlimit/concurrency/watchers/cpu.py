@@ -53,8 +53,7 @@ class ThrottlingWatcher:
         group, root, proc: As of MemoryWatcher, with the same defaults.
 
     Raises:
-        TypeError: A share is no number.
-        ValueError: A share is out of its range.
+        TypeError, ValueError: A share is no number in its range.
         WatcherUnavailable: There is no such group, or it counts no periods: on macOS, or without the cpu controller.
 
     Example:
@@ -171,8 +170,7 @@ class ProcessorWatcher:
         clock: Returns seconds (default `time.monotonic`).
 
     Raises:
-        TypeError: A share is no number, or `group` no str.
-        ValueError: A share is out of its range.
+        TypeError, ValueError: A share is no number in its range, or `group` no str.
         WatcherUnavailable: There is no such group, or it does not tell what it uses; or the machine does not: on macOS.
 
     Example:

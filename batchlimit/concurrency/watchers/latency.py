@@ -25,8 +25,7 @@ class LatencyWatcher:
         percentile: Which share of the calls has to keep the target (above 0, at most 1, default 0.95).
 
     Raises:
-        TypeError: An argument is no number.
-        ValueError: An argument is out of its range.
+        TypeError, ValueError: An argument is no number in its range.
 
     Example:
         >>> from batchlimit.watchers import LatencyWatcher
@@ -104,8 +103,7 @@ class LoopLagWatcher:
             `threading.Event.wait`).
 
     Raises:
-        TypeError: `loop` is no event loop, or a time no number.
-        ValueError: A time is not above 0.
+        TypeError, ValueError: `loop` is no event loop, or a time no number above 0.
         RuntimeError: No loop was given, and none runs here.
 
     Example:

@@ -22,10 +22,8 @@ Kind = Literal["some", "full"]
 class PressureWatcher:
     """Tells when tasks stood still for too large a share of the time since the last poll.
 
-    The tasks are those of the control group of this process; where it has no such file, those of the machine.
-
-    It takes the difference of `total` over its own window: the kernel's averages reach back over other windows than the
-    period between two polls.
+    The tasks are those of the control group of this process; where it has no such file, those of the machine. The share
+    is the difference of `total` since the last poll: the kernel's averages reach back over other windows.
 
     Args:
         resource: "cpu", "memory" or "io".
@@ -36,8 +34,7 @@ class PressureWatcher:
         clock: Returns seconds (default `time.monotonic`).
 
     Raises:
-        TypeError: A share is no number.
-        ValueError: A share is out of its range, or there is no such resource or kind.
+        TypeError, ValueError: A share is no number in its range, or there is no such resource or kind.
         WatcherUnavailable: There is no such group, or no such file can be read: on macOS, or with PSI off.
 
     Example:
@@ -72,7 +69,17 @@ class PressureWatcher:
         self._clock = clock
         self._kind = kind
         self._before: tuple[float, float] | None = None
-        self._file = _readable(resource, kind, group, root, proc)
+        files = [each.path / f"{resource}.pressure" for each in groups_of("", group, root, proc)[:1]]
+        for file in files if group is not None else [*files, proc / "pressure" / resource]:
+            try:
+                _stalled(file, kind)
+            except (OSError, KeyError):  # PSI may be off for a group alone, and old kernels know no `full` for cpu
+                continue
+            self._file = file
+            return
+        if group is not None:
+            raise WatcherUnavailable(f"the control group {group!r} under {root} does not tell {kind!r} pressure")
+        raise WatcherUnavailable(f"neither the control group nor {proc}/pressure/{resource} tells {kind!r} pressure")
 
     def __repr__(self) -> str:
         return f"<PressureWatcher of {self._kind!r} in {self._file}: {self._threshold!r}>"
@@ -86,20 +93,6 @@ class PressureWatcher:
         seconds = now[0] - before[0]
         share = (now[1] - before[1]) / seconds  # less than 0, so no event, where the totals began anew
         return f"{self.name} for {share:.2f} of {seconds:.1f} s" if self._threshold.update(share) else None
-
-
-def _readable(resource: Resource, kind: Kind, group: str | None, root: Path, proc: Path) -> Path:
-    """Return the file nearest to this process that tells; or that of the group."""
-    files = [each.path / f"{resource}.pressure" for each in groups_of("", group, root, proc)[:1]]
-    for file in files if group is not None else [*files, proc / "pressure" / resource]:
-        try:
-            _stalled(file, kind)
-        except (OSError, KeyError):  # PSI may be off for a group alone, and old kernels know no `full` for cpu
-            continue
-        return file
-    if group is not None:
-        raise WatcherUnavailable(f"the control group {group!r} under {root} does not tell {kind!r} pressure")
-    raise WatcherUnavailable(f"neither the control group nor {proc}/pressure/{resource} tells {kind!r} pressure")
 
 
 def _stalled(file: Path, kind: Kind) -> float:
@@ -179,10 +172,8 @@ class MemoryWatcher:
         proc: Where processes are (default /proc).
 
     Raises:
-        TypeError: A share is no number.
-        ValueError: A share is out of its range.
-        WatcherUnavailable: There is no such group, or it has no limit; or neither control groups nor the machine tell
-            their use: on macOS, for one.
+        TypeError, ValueError: A share is no number in its range.
+        WatcherUnavailable: The group is not there or has no limit; or nothing tells the use of memory, as on macOS.
 
     Example:
         >>> from batchlimit.errors import WatcherUnavailable
@@ -225,18 +216,13 @@ class MemoryWatcher:
         if machine is not None:
             usages = [each for each in usages if each.limit < machine.limit] or [machine]
         usage = max(usages, key=lambda usage: usage.share, default=None)
-        # Both are asked each time: each remembers what it saw.
-        ran_out = self._ran_out()
-        full = usage is not None and self._threshold.update(usage.share)
+        ran_out = False
+        if self._groups:
+            own = self._groups[0]  # the others count what befell groups beside ours, too
+            told = own.table("memory.oom_control" if own.version == 1 else "memory.events")
+            before, self._shortages = self._shortages, told.get("oom", 0) + told.get("oom_kill", 0)
+            ran_out = told.get("under_oom", 0) > 0 or (before is not None and self._shortages > before)
+        full = usage is not None and self._threshold.update(usage.share)  # each time: it remembers what it saw
         if ran_out:
             return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
         return f"memory {usage}" if full else None
-
-    def _ran_out(self) -> bool:
-        """Whether there is a lack, or was one since the last poll; the first knows of no earlier one."""
-        if not self._groups:
-            return False
-        own = self._groups[0]  # the others count what befell groups beside ours, too
-        told = own.table("memory.oom_control" if own.version == 1 else "memory.events")
-        before, self._shortages = self._shortages, told.get("oom", 0) + told.get("oom_kill", 0)
-        return told.get("under_oom", 0) > 0 or (before is not None and self._shortages > before)

@@ -32,8 +32,7 @@ class Rounds:
             `threading.Event.wait`).
 
     Raises:
-        TypeError: A watcher has no name or no `poll`, or `every` is no number.
-        ValueError: `every` is not above 0.
+        TypeError, ValueError: A watcher has no name or no `poll`, or `every` is no number above 0.
 
     Example:
         >>> from batchlimit.watchers import LatencyWatcher, Rounds

@@ -72,7 +72,7 @@ def test_what_watchers_see_changes_no_fixed_limit_and_is_no_fault(
     with KeyedConcurrencyLimiter({"*": limit}, watchers=[Busy()], every=1e6) as limiter, limiter.acquire("a"):
         limiter._gates.poll()
         limiter._gates.end_period(("busy",))
-        assert limiter._gates.find("a").limit == 5
+        assert limiter._gates.find("a").section.gate.limit == 5
     assert caplog.text == ""
 
 
