@@ -79,10 +79,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
 
 
 class _SourceFile:
-    """Reads one file. `found` takes what is found, `inclusions` know the prefixes of its routers.
-
-    `limits` are the names of those that were read where their files use them.
-    """
+    """Reads one file into `found`; `limits` are the names of those that were read where their files use them."""
 
     def __init__(self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions, limits: set[str]) -> None:
         self._path, self._tree, self._found, self._inclusions, self._limits = path, tree, found, inclusions, limits

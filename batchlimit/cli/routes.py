@@ -180,16 +180,13 @@ class SourceRoute(NamedTuple):
 
 
 def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:
-    """Have the rules of each route replace those of wider ones, which have none of its requests; yield what remains.
-
-    Starlette takes the first route that matches, and Flask the most exact one.
-    """
+    """Have the rules of each route replace those of wider ones, which have none of its requests; yield what remains."""
     for number, wide in enumerate(routes):
         for place, exact in enumerate(routes):
             others = [] if exact.is_exempt else [rule for rule in _limits(wide, exact) if rule not in exact.rules]
             if not others:
                 continue
-            if number < place and "<" not in wide.path.text:
+            if number < place and "<" not in wide.path.text:  # Starlette takes the first, and Flask the most exact one
                 taken = f"{wide.path.pattern}, above it, takes its requests"
                 yield exact.function, f"{exact.path.pattern} is never reached: {taken}"
             elif not exact.rules or any(rule in other.others for rule in exact.rules for other in others):

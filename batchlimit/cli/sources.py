@@ -14,10 +14,7 @@ _INCLUDES = {"include_router": "prefix", "register_blueprint": "url_prefix"}
 
 
 class Constants(ast.NodeTransformer):
-    """Puts constants of a module in the place of their names, unless anything sets a name twice, and joins texts.
-
-    So it does with limits that are kept in a variable: what makes such a limit stands where it is used, and only there.
-    """
+    """Puts constants, and limits in a variable, in the place of their names, unless one is set twice; joins texts."""
 
     def __init__(self, tree: ast.Module) -> None:
         found = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]

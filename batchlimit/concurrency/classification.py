@@ -19,12 +19,9 @@ def classify(error: BaseException) -> Outcome:
     """Return what an exception that ended a call tells about the load.
 
     It knows Python's own errors and those of httpx, requests, niquests, urllib3, aiohttp, botocore, redis, grpc,
-    SQLAlchemy, asyncpg, psycopg, the drivers of MySQL, and sqlite3, and classes derived from them. It goes by the names
-    of classes and of their modules, and imports none of these packages. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and
-    RESOURCE_EXHAUSTED are load.
-
-    Cancellation and wrong arguments tell nothing. Errors that are not load are ignored, not counted as successes: an
-    error is often faster than an answer, and the service would look faster the more it fails.
+    SQLAlchemy, asyncpg, psycopg, the drivers of MySQL, and sqlite3, and classes derived from them, by their names: it
+    imports none. Of grpc, UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED are load. Cancellation, wrong arguments
+    and all other errors are ignored, not successes: an error is often faster than an answer.
 
     Args:
         error: The exception that ended the call. A group is load if any exception in it is.
@@ -49,17 +46,13 @@ _DROPPED = frozenset((429, 503, 504))
 
 
 def outcome_of_answer(answer: object) -> Outcome:
-    """Return what the response of an HTTP client tells about the load, or a status; TypeError if there is no status.
-
-    429, 503, 504 and any other error with `Retry-After` are drops. 499 and other 5xx are ignored: they are often faster
-    than an answer.
-    """
+    """Return what a response of an HTTP client, or a status, tells about the load; TypeError if there is no status."""
     status = _status(answer)
     if status is None:
         raise TypeError(f"an answer has a status, like that of httpx, requests or aiohttp, not {answer!r}")
     if status in _DROPPED or (status >= 400 and "retry-after" in (getattr(answer, "headers", None) or ())):
         return Outcome.DROPPED
-    return Outcome.IGNORED if status >= 499 else Outcome.SUCCESS
+    return Outcome.IGNORED if status >= 499 else Outcome.SUCCESS  # an error is often faster than an answer
 
 
 def _status(answer: object) -> int | None:
@@ -94,10 +87,7 @@ _SQLITE = frozenset({5, 6})
 
 
 def _is_symptom(error: BaseException) -> bool:
-    """Return whether an error of a known package is a timeout, a lost connection or a refusal further down.
-
-    The nearest class of its MRO that is known decides, so subclasses of one's own count as what they are derived from.
-    """
+    """Return whether an error of a known package is a symptom of load, by the nearest class that is known."""
     for kind in type(error).__mro__:
         verdict = _VERDICTS.get((kind.__module__.partition(".")[0], kind.__name__))
         if verdict is not None:

@@ -32,9 +32,8 @@ _SOONEST = 0.001
 class CriticalSection:
     """Holds one gate, its lock and its queue, and lets one change happen at a time, within one thread too.
 
-    The garbage collector and signal handlers run in any thread, also in the one that holds the lock, and may complete
-    permits there. So the lock is reentrant, and a change that is asked for during another one is deferred until after
-    it. A caller that was refused entry may `join`; then it waits to be woken, and is to `leave` in any case.
+    The garbage collector and signal handlers may complete permits in the thread that holds the lock. So the lock is
+    reentrant, and a change that is asked for during another one is deferred until after it.
     """
 
     __slots__ = ("clock", "counts", "deferred", "gate", "is_changing", "lock")
@@ -48,11 +47,8 @@ class CriticalSection:
         self.deferred: deque[Callable[[], None]] = deque()  # changes that were asked for during another one
 
     def do(self, action: Callable[[], T]) -> T:
-        """Return what an action returns that has the lock; every other change, of this thread too, comes after it.
-
-        It is no context manager: a signal handler that raised within that, before or after the block, would keep the
-        lock for as long as somebody keeps the traceback.
-        """
+        """Return what an action returns that has the lock; every other change, of this thread too, comes after it."""
+        # No context manager: one that a signal handler interrupts keeps the lock for as long as the traceback lives.
         nested = True
         try:
             with self.lock:
@@ -104,10 +100,7 @@ class CriticalSection:
     # Its queue
 
     def join(self, waiter: GateWaiter, partition: str) -> None:
-        """Begin to wait, or raise why not; from now on any thread may wake the waiter, once.
-
-        Its `wake` raises RuntimeError if nobody can be woken any more.
-        """
+        """Begin to wait, or raise why not; any thread calls `wake`, once; RuntimeError says that nobody is there."""
         whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
         self.wake(self.do(lambda: self._join(waiter, partition)))
 
@@ -157,10 +150,7 @@ class CriticalSection:
         return [*self.gate.leaving]
 
     def reclaim(self) -> int:
-        """Take back the places of permits that are no more; return how many. Requires the lock.
-
-        Waiters are served, and are to be woken by `look`.
-        """
+        """Take back places of permits that are no more, return how many; `look` wakes who is served. In the lock."""
         gate, counts = self.gate, self.counts
         if lost := gate.reclaim():
             counts.abandoned += lost
@@ -205,14 +195,12 @@ class LimitControl:
             self._listeners += ((changed, why),)
 
     def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> Sequence[GateWaiter]:
-        """Set a limit that the law gave; return the waiters that were served. Requires the lock.
-
-        Why is what the law says; or what the call says that it learnt from, which may have been `dropped`.
-        """
+        """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
         gate, limit = self._section.gate, checked(limit)
         if (before := gate.limit) == limit:
             return ()
-        why = why or state_of(self.law).why or ("room" if limit > before else "loss" if dropped else "late")
+        by_call = "room" if limit > before else "loss" if dropped else "late"  # what the call says, if the law does not
+        why = why or state_of(self.law).why or by_call
         served = gate.resize(limit, now, why)
         if listeners := self._listeners:
             self._section.deferred.append(lambda: self._tell(listeners, before, limit, why))

@@ -16,10 +16,8 @@ _AT_ONCE = 16
 class Gate:
     """Counts the calls under way. It is pure: no method blocks or reads a clock, and served waiters are returned.
 
-    After each method no waiter is left that may enter, with two exceptions: time alone has changed something since, or
-    the gate is `behind`. `serve` sees to both. So a new call may enter at once if there is room, for all waiters wait
-    for something else. While the gate is behind, waiters that may enter count as if they had: a new call gets only the
-    room that they leave.
+    After each method all waiters wait for something else than room, so a new call may enter if there is some. But time
+    alone may have changed that, or the gate is `behind`: it has more to serve, and a new call gets what these leave.
 
     It has 11 public methods: one for each thing that happens to it.
     """
@@ -84,17 +82,11 @@ class Gate:
         return "partition" if taken < self.limit else "limit"
 
     def wait_ns(self, mean_ns: float, reason: Reason, now_ns: int) -> float | None:
-        """Return an estimate of when to come back, if calls take so long on average; None: nothing is known.
-
-        A place gets free every mean / limit. Ahead are all waiters, and the calls under way above the limit. What is
-        kept for others is lent when none of them has claimed it for a while.
-        """
+        """Return an estimate of when to come back, if calls take so long on average; None: nothing is known."""
         above = self.in_flight - self.limit
         ahead = self.waiting.count + (above if above > 0 else 0) + 1
-        wait = mean_ns * ahead / self.limit if mean_ns else None
-        if reason == "partition":
-            return max(self.partitions.lent_in(now_ns, 0), wait or 0)
-        return wait
+        wait = mean_ns * ahead / self.limit if mean_ns else None  # a place gets free every mean / limit
+        return max(self.partitions.lent_in(now_ns, 0), wait or 0) if reason == "partition" else wait
 
     def give_up(self, waiter: GateWaiter) -> bool:
         """Remove a waiter; return False if it was served before, and so is under way."""
@@ -150,10 +142,7 @@ class Gate:
         return self.serve(0)
 
     def serve(self, now_ns: int) -> list[GateWaiter]:
-        """Let waiters enter that may, at most 16; return them. If these are not all, the gate is `behind`.
-
-        Time alone may be a reason: a strict share that no call claims is lent.
-        """
+        """Let waiters enter that may, at most 16; return them. If these are not all, the gate is `behind`."""
         served: list[GateWaiter] = []
         while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
             self.waiting.pass_turn()

@@ -90,10 +90,7 @@ class Deadlines:
     def enter(
         self, gate: LockedGate, permit: Permit, partition: str, wait: float, back: tuple[Admitted, Refused]
     ) -> Permit | None:
-        """Return the permit, held, if there is room; else call back when there is, or after so many seconds.
-
-        It raises ConcurrencyLimited if the call may not wait, LimiterClosed if the limiter was closed.
-        """
+        """Return the permit, held, if there is room; else raise, or call back: when there is room, or too late."""
         if not (seconds := gate.enter(permit, partition, wait)):
             if permit._sheddable:
                 gate.sheddable.add(permit)

@@ -129,10 +129,7 @@ class CountingLaw:
 
 
 class EstimatingLaw:
-    """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one.
-
-    `_noload_ns` is how long it takes calls to last without a queue; 0: it does not know yet.
-    """
+    """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one."""
 
     __slots__ = ("_estimate", "_keep", "_maximum", "_minimum", "_noload_ns", "_smoothing")
 
@@ -141,7 +138,7 @@ class EstimatingLaw:
         self._minimum, self._maximum = map(float, bounds(minimum, maximum))
         self._smoothing = between("smoothing", smoothing, 0.0, 1.0, "(]")
         self._keep = 1 - self._smoothing
-        self._noload_ns: float = 0
+        self._noload_ns: float = 0  # how long calls take without a queue; 0: it does not know yet
 
     @property
     def limit(self) -> int:
@@ -193,10 +190,7 @@ def state_of(law: object) -> LawState:
 
 
 def baselines_of(law: object) -> dict[str, float]:
-    """Return how long calls take without a queue (s), as a law holds, or the law that it wraps; empty if none does.
-
-    They are by operation; "" where the law does not tell them apart.
-    """
+    """Return how long calls take without a queue (s) by operation, as a law holds, or the one that it wraps."""
     return dict(_told(law, "baselines", Mapping) or {})
 
 

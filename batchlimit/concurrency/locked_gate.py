@@ -30,10 +30,7 @@ _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.
 
 
 def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
-    """Return a law for a gate: it learns what watchers saw, and drains by the time of day, if the clock is a real one.
-
-    Raises ValueError for one that would stay still, and TypeError for what is no law.
-    """
+    """Return a law that learns what watchers saw, and drains by the time of day; ValueError, TypeError for no such."""
     for each in (getattr(law, "law", law), law):  # what it wraps first
         if isinstance(each, type) or not isinstance(each, Law):
             raise TypeError(f"law must be a law, like Fixed(20), not {each!r}")
@@ -55,7 +52,7 @@ class LockedGate:
 
     `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
     Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
-    call in between. Whose end was interrupted for all that is found by the tally of its partition: see `lost` there.
+    call in between. The tally of a partition finds calls whose end was interrupted for all that: see `lost` there.
     """
 
     def __init__(
@@ -86,13 +83,7 @@ class LockedGate:
         return f"<LockedGate of {self.control.law!r}: {self.section.gate!r}>"
 
     def enter(self, permit: BasePermit, partition: str, wait: float) -> float:
-        """Enter if there is room, and return 0; else return how long the call may wait (seconds, at most `wait`).
-
-        Raises:
-            ConcurrencyLimited: There is no room, and the call may not wait. Or no partition has this name, and
-                Partitions have `unknown="refuse"`.
-            LimiterClosed: The limiter was closed.
-        """
+        """Enter and return 0, or return for how long the call may wait (s, at most `wait`), or raise the refusal."""
         if self._bypass is not None and self._bypass(permit.operation, partition):
             with self.section.lock:
                 self.counts.bypassed += 1

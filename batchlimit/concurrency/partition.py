@@ -108,18 +108,12 @@ class Partition:
 
     @property
     def lost(self) -> int:
-        """How many calls are counted whose permit is no more, though nobody took it back.
-
-        A signal handler that raises can end a destructor before its first line. But the interpreter itself counts who
-        refers to the tally, and nothing interrupts that.
-        """
+        """How many calls are counted whose permit is no more, though nobody took it back."""
+        # A signal handler can end a destructor before its first line; but who refers to the tally is counted in C.
         return self.busy - (getrefcount(self.tally) - self._unused)
 
     def resize(self, limit: int) -> None:
-        """Take the share of another limit: rounded up as Netflix does; down if strict, or the shares would not all fit.
-
-        A share of 0 is guaranteed no place, where Netflix guarantees it one.
-        """
+        """Take the share of another limit: rounded up as Netflix does; down if strict, so that all shares fit."""
         whole, rest = divmod(limit * self._share.numerator, self._share.denominator)
         self.guaranteed = whole + (rest > 0 and not self._strict)
         if self._cap is not None:

@@ -36,10 +36,7 @@ SUCCESS, DROPPED, IGNORED = Outcome
 
 
 class BasePermit(Unique):
-    """What the permits of threads and of tasks share: their state, and how they are completed.
-
-    Names with an underscore are for this package. The locked gate writes some of them: that is faster than to ask.
-    """
+    """What the permits of threads and of tasks share. The locked gate writes what has an underscore: that is faster."""
 
     __slots__ = (
         "__weakref__", "_gate", "_in_flight", "_is_shed", "_locked_gate", "_place", "_sheddable", "_state", "_tally",

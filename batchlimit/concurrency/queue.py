@@ -103,13 +103,9 @@ W = TypeVar("W", bound=Ranked)
 
 
 class Ranks(Generic[W]):
-    """Waiters by priority, and of equal ones in the order in which they came.
+    """Waiters by priority, and of equal ones in the order in which they came, or the newest first.
 
-    One more or less costs the same however many wait. A signal handler that raises may leave a priority behind that has
-    nobody; it counts for nothing.
-
-    Args:
-        newest_first: Whether of equal priorities the newest is next.
+    One more or less costs the same however many wait. A signal handler may leave a priority behind that has nobody.
     """
 
     __slots__ = ("_by_priority", "_newest_first")
@@ -172,9 +168,8 @@ class Ranks(Generic[W]):
 class Waiting:
     """All waiters, by partition and priority, in the order in which they came.
 
-    One more or less costs the same however many wait. A signal handler may raise wherever a function is called, and the
-    garbage collector may complete a permit there. So the waiters in the lines are the truth: `count` is computed anew
-    after each change, and a waiter that is gone is skipped.
+    A signal handler may raise wherever a function is called, and the garbage collector may complete a permit there. So
+    `count` is computed anew after each change, and a waiter that is gone is skipped.
     """
 
     __slots__ = ("_lines", "_newest_first", "_numbers", "_served", "count")
@@ -221,10 +216,7 @@ class Waiting:
         return heads
 
     def displaced_by(self, priority: int, length: int) -> GateWaiter | None:
-        """Return the waiter whose place in a full queue goes to a caller of this priority; None: it gets none.
-
-        It is the last one of the lowest priority. One for whom a share is kept stays.
-        """
+        """Return the last of the lowest priority without a kept share, if one of this priority takes its place."""
         lines = [line for place, line in self._lines.items() if line and place.busy >= place.guaranteed]
         if sum(line.below(priority) for line in lines) <= length // SHARE:
             return None

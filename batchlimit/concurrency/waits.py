@@ -21,14 +21,9 @@ _FINENESS = 7
 class Waits:
     """Ends waits in the thread of the loop: those that were woken, and those that timed out.
 
-    Waits that end at about the same time share a slot, and a slot has one timer. So a wait costs the same however many
-    there are, and one that ends early leaves no timer behind.
-
-    The timers of the loop keep it, and it keeps the tasks that wait; no queue and no table does. So if the loop closes,
-    the garbage collector finds them, with the places that they hold.
-
-    Attributes:
-        loop: The event loop.
+    Waits that end at about the same time share a slot, and a slot has one timer: a wait costs the same however many
+    there are. The timers of the loop keep this, and it keeps the tasks that wait; nothing else does. So if the loop
+    closes, the garbage collector finds them, with the places that they hold.
     """
 
     __slots__ = ("__weakref__", "_due", "_endless", "_looks", "_room", "_slots", "loop")

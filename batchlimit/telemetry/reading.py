@@ -171,16 +171,12 @@ class _NamedSource:
         self.counted: Reading = {}
 
     def read(self) -> Reading | None:
-        """Return its series now; None: nobody has it any more. No counter falls, but in a forked child.
-
-        A limiter uncounts tokens that were taken too late to be spent. To Prometheus a counter that falls has begun
-        anew, and all that it counts is an increase. So it stays where it was, until there is more.
-        """
+        """Return its series now; None: nobody has it any more. No counter falls, but in a forked child."""
         if (source := self.find()) is None:
             return None
         found = read(source.statistics())
         for series, before in self.counted.items():
-            now = found.get(series, before)
+            now = found.get(series, before)  # less where a limiter uncounts tokens that came too late to be spent
             found[series] = now if isinstance(now, Histogram) else max(now, before)  # type: ignore[type-var]
         self.counted = {series: value for series, value in found.items() if series.metric.kind != "gauge"}
         return found

@@ -116,10 +116,7 @@ class _Attendant(Refresher):
 
 
 class _Counting(MemoryStore):
-    """A MemoryStore that counts what a server would be asked, and tells `called` of each key.
-
-    It answers at once, and has instances lease as if it took a round trip.
-    """
+    """A MemoryStore that counts its calls, tells `called` of each key, and has instances lease as for a round trip."""
 
     def __init__(self, clock: Callable[[], float], called: Callable[[str], None], round_trip: float) -> None:
         super().__init__(clock)

@@ -184,7 +184,6 @@ class Replay:
                 charge.bucket.take_back(charge.cost)
 
     def _call(self, name: str) -> None:
-        """Take note of a call of the store."""
         self._sample.call(self._buckets[name].sampled_as)
 
     def _begin(self, bucket: ReplayBucket) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -24,7 +24,7 @@ from batchlimit.cli.top.sampler import Cost
 
 
 class Sort(StrEnum):
-    """By what rows are sorted."""
+    """By which field rows are sorted."""
 
     USED = "used"
     REFUSED = "refused"
@@ -35,15 +35,6 @@ class Sort(StrEnum):
     KEY = "key"
 
 
-_BY: dict[Sort, Callable[[Row], Any]] = {
-    Sort.USED: lambda row: -row.used,
-    Sort.REFUSED: lambda row: -row.refused,
-    Sort.SHADOW: lambda row: -row.shadow,
-    Sort.LEVEL: lambda row: row.level,
-    Sort.HELD: lambda row: -row.held,
-    Sort.INSTANCES: lambda row: -row.instances,
-    Sort.KEY: lambda row: 0,
-}
 _ENTER, _ESCAPE, _BACK, _LEAVE = "\r\n", "\x1b", "\x7f\b", "qQ\x03\x04"
 
 
@@ -82,11 +73,12 @@ class View:
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are shown, in order."""
-        found = sorted(
-            (row for row in rows if self.pattern in row.key or fnmatchcase(row.key, self.pattern)),
-            key=lambda row: row.key,
-        )
-        return sorted(found, key=_BY[self.sort])[:: -1 if self.is_reversed else 1]
+        found = [row for row in rows if self.pattern in row.key or fnmatchcase(row.key, self.pattern)]
+        found.sort(key=lambda row: row.key)
+        if self.sort is not Sort.KEY:
+            sign = 1 if self.sort is Sort.LEVEL else -1
+            found.sort(key=lambda row: sign * float(getattr(row, self.sort)))
+        return found[:: -1 if self.is_reversed else 1]
 
 
 _MOST = 32
@@ -170,7 +162,13 @@ def drawn(scene: ScreenScene, rows: Sequence[Row], view: View, room: int, width:
         sums, (f"{number(sum(row.refused for row in rows))} refused/s", "red"), f", {seen}\n",
         (price, "dim"), (guessed, "yellow"), no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
-    return Group(heading, Text(""), table, _footing(len(shown), room, view))
+    more = f"{len(shown) - room:,} more rows  " if len(shown) > room else ""
+    keys, chosen = (f"q quit  s sort ({view.sort})  r reverse  / filter", "dim"), ""
+    if view.is_typing:
+        keys, chosen = (f"filter: {view.pattern}▏", "bold"), "  Enter keeps it, Escape ends it"
+    elif view.pattern:
+        chosen = f"  filter: {view.pattern} (Escape ends it)"
+    return Group(heading, Text(""), table, Text.assemble("\n", more, keys, chosen, no_wrap=True))
 
 
 def table_of(rows: Sequence[Row], view: View, width: int) -> Table:
@@ -206,16 +204,6 @@ def _level(level: float) -> Text:
 def style_of(share: float) -> str:
     """Return the colour of a level."""
     return "red" if share < 0.1 else "yellow" if share < 0.4 else "green"
-
-
-def _footing(found: int, room: int, view: View) -> Text:
-    more = f"{found - room:,} more rows  " if found > room else ""
-    if view.is_typing:
-        typed = "filter: " + view.pattern + "▏"
-        return Text.assemble("\n", more, (typed, "bold"), "  Enter keeps it, Escape ends it", no_wrap=True)
-    chosen = f"  filter: {view.pattern} (Escape ends it)" if view.pattern else ""
-    keys = f"q quit  s sort ({view.sort})  r reverse  / filter"
-    return Text.assemble("\n", more, (keys, "dim"), chosen, no_wrap=True)
 
 
 def _cut(quota: str) -> Text:

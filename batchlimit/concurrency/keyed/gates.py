@@ -59,11 +59,9 @@ class KnownGate(weakref.ref[LockedGate]):
 class KeyedGates:
     """Finds the gate of a key, or makes it. No key ever has two gates.
 
-    Every permit refers to its gate. So a gate is alive as long as a permit is from it, and as long as it is kept. It is
-    kept in `by_key` until it was not used for a while, or others need the room. Once nothing refers to it, it is gone.
-
-    For the rounds it is one watcher, which polls those of all keys in turn, and sees nothing itself. What it saw too
-    late for its round counts in the next one, unless that saw other things.
+    A gate is kept in `by_key` until it was not used for a while, or others need the room; and it is alive as long as a
+    permit is from it. For the rounds this is one watcher, which polls those of all keys and sees nothing itself. What
+    it saw too late for its round counts in the next one, unless that saw other things.
     """
 
     name = "keys"

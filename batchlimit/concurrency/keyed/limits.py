@@ -89,11 +89,7 @@ class KeyPattern:
 
 
 class SharedLaw(WrappingLaw):
-    """One law behind several gates, whose calls end in any thread.
-
-    The garbage collector may complete a permit of another key while this thread updates or reads the law. That sample
-    is left out: a law is never called in the middle of its own work.
-    """
+    """One law behind several gates. A sample that interrupts its work is left out: see `_alone`."""
 
     __slots__ = ("_is_busy", "_lock")
 
@@ -128,6 +124,7 @@ class SharedLaw(WrappingLaw):
         return self.limit
 
     def _alone(self, work: Callable[[], T], interrupting: Callable[[], T]) -> T:
+        """Let the law work, unless the garbage collector completes a permit in the thread in which it does already."""
         with self._lock:
             if self._is_busy:
                 return interrupting()

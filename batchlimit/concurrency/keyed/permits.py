@@ -28,15 +28,13 @@ def entering(
 ) -> Generator[tuple[P, float], None, None]:
     """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
-    At first a caller waits only while it holds nothing. If the next key has no room, it lets go of all that it holds,
-    and waits at that key. So a full key keeps no place of another key from others. But if every key is full for long,
-    such a caller might never get them all: by the time it has one, another one is taken. So after three such rounds it
-    waits with what it holds, and acquires in the order of the limits, in which `keys` are. All callers do so in the
-    same order: two of them never wait for each other.
+    At first a caller waits only while it holds nothing: if the next key has no room, it lets go of all that it holds,
+    and begins at that key. So a full key keeps no place of another key from others. But such a caller might never get
+    all of them. So after three rounds it waits with what it holds, in the order of the limits, in which `keys` are. All
+    callers do so in the same order: two of them never wait for each other.
 
-    Yields:
-        Each permit that is to wait in a queue, and for how many seconds at most. The caller goes on when it is held,
-        and closes this if it waited in vain.
+    It yields each permit that is to wait in a queue, with the seconds that it may. The caller goes on when that is
+    held, and closes this if it waited in vain.
     """
     until = gates.clock() + seconds * _SECOND
     order, rounds = keys, 0

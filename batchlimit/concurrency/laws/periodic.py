@@ -150,11 +150,7 @@ class Tumbling(WrappingLaw):
 
 
 class ObservedCalls:
-    """The rtts of calls that are over, and of those since the last sample the most in flight and whether any dropped.
-
-    Args:
-        last: How many rtts are kept (None, the default: all).
-    """
+    """The `last` rtts of calls, and of those since the last sample the most in flight and whether any dropped."""
 
     __slots__ = ("_dropped", "_in_flight", "_start_ns", "rtts_ns")
 

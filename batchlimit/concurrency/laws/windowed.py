@@ -149,12 +149,9 @@ class PercentileWindow:
 
 
 def percentile(values: Sequence[int], part: float) -> int:
-    """Return the value that ranks n x part among n, rounded to the nearest rank, halves up.
-
-    A rank below the first is the first; the original of the windows raises there.
-    """
+    """Return the value that ranks n x part among n, rounded to the nearest rank, halves up."""
     rank = math.floor(len(values) * part + 0.5)
-    return sorted(values)[max(1, rank) - 1]
+    return sorted(values)[max(1, rank) - 1]  # where the original of the windows raises for a rank of 0
 
 
 class Windowed(WrappingLaw):

@@ -40,11 +40,7 @@ class Group:
 
 
 def groups_of(controller: str, name: str | None, root: Path, proc: Path) -> tuple[Group, ...]:
-    """Return the group of this process, then its parent, and so on up: the limits of all hold; or the one of this name.
-
-    "" as the controller stands for the tree of version 2, on a hybrid machine too. Empty where there are no control
-    groups, or where ours cannot be seen.
-    """
+    """Return the group of this process and those that hold it, upwards, none if unseen; or the one of this name."""
     if name is not None:
         return (named(name, controller, root),)
     trees = dict[str, tuple[str, str]]()
@@ -61,12 +57,7 @@ def groups_of(controller: str, name: str | None, root: Path, proc: Path) -> tupl
 
 
 def named(name: str, controller: str, root: Path = ROOT) -> Group:
-    """Return the group of this path below the mount; "" as the controller stands for the tree of version 2.
-
-    Raises:
-        TypeError: The path is no str.
-        WatcherUnavailable: There is no such group.
-    """
+    """Return the group of this path below the mount, or raise; "" as the controller is the tree of version 2."""
     if not isinstance(name, str):
         raise TypeError(f"a control group is named by its path, like 'system.slice/web.service', not {name!r}")
     names = [each for each in name.split("/") if each]
@@ -87,15 +78,11 @@ def _unified(root: Path) -> Path:
 
 
 def _lineage(mount: Path, path: str) -> tuple[Path, ...]:
-    """Return the directory of a group and those that hold it, up to the mount.
-
-    In a container `/proc` may show the path on the host, while the container's own group is mounted as the root. So
-    leading names are dropped until there is such a directory.
-    """
+    """Return the directory of a group and those that hold it, up to the mount."""
     names = [name for name in path.split("/") if name]
     if ".." in names:  # outside of the namespace of this process: nothing here is about it
         return ()
-    while not mount.joinpath(*names).is_dir() and names:
+    while not mount.joinpath(*names).is_dir() and names:  # in a container that knows its path on the host
         del names[0]
     if not mount.is_dir():
         return ()

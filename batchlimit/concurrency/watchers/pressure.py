@@ -106,8 +106,8 @@ def _stalled(file: Path, kind: Kind) -> float:
 
 USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 """The file that a group has if memory is controlled there, by version."""
-_LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
-_IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # version 2 counts the groups in a group in any case
+_LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}  # beyond `high` the kernel slows it down
+_IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # unread files, which the kernel drops before anyone starves
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,7 @@ class MemoryUsage:
 
 
 def of_group(group: Group) -> MemoryUsage | None:
-    """Return the use of a group, with all groups in it; None where it has no limit.
-
-    Files that nobody has read for a while are counted by the kernel, but it drops them before it lets anyone starve.
-    `memory.high` is a limit as well: beyond it the kernel slows allocations down until the group shrinks.
-    """
+    """Return the use of a group, with all groups in it; None where it has no limit."""
     limits = [each for each in map(group.number, _LIMITS[group.version]) if each is not None]
     used = group.number(USED[group.version])
     if not limits or used is None:
