@@ -25,12 +25,13 @@ read no clock, take no lock and wake nobody. The locked gate does all of this fo
     BYPASS              let in by `bypass`, not counted     `leave`: to OVER
     OVER                complete, or not admitted           if it may wait: to WAITING in asyncio, to HELD in a thread
 
-A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns a reason, the caller joins the
-queue and waits to be woken. It leaves the queue in any case, with or without the permit held.
+A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns seconds, so long may the caller
+wait: it joins the queue, until it is woken. It leaves the queue in any case, with or without the permit held.
 
-A call is interrupted, by a signal handler that raises: what is counted, and what refers to the tally of a partition,
+A call is interrupted, by a signal handler that raises: what is counted, and what refers to the marker of a partition,
 changes with no call in between. A refused caller compares the two. So it finds the calls that nobody ended, though
-their permits are no more. Waiters are noted in `leaving` until they are woken, and who waits looks there once a second.
+their permits are no more. Waiters stand in `unwoken` until they are woken: who waits sees to that once a second, by
+`CriticalSection.catch_up`.
 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
 a limit. The gate serves waiters, which are woken as soon as the lock is free.

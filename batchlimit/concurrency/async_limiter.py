@@ -106,22 +106,22 @@ class AsyncPermit(BasePermit):
     async def _wait(self, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        queue = locked_gate.section
+        section = locked_gate.section
         wakeup = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_wakeup()
         waiter = GateWaiter(wakeup.waker(), self.priority)
         self._state = WAITING
         try:
-            queue.join(waiter, self._partition)
-            await wakeup.wait(seconds, queue.pause, queue.look)
-            held = queue.leave(self, waiter)
+            section.join_queue(waiter, self._partition)
+            await wakeup.wait(seconds, section.pause, section.catch_up)
+            held = section.leave_queue(self, waiter)
         except BaseException:
-            if queue.leave(self, waiter):
+            if section.leave_queue(self, waiter):
                 self.ignore()
             self._state = OVER
             raise
         if not held:
             self._state = OVER
-            raise queue.in_vain(waiter)
+            raise section.in_vain(waiter)
 
     # To be shed
 

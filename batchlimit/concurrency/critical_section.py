@@ -91,7 +91,7 @@ class CriticalSection:
                 waiter.wake()
             except RuntimeError:  # its event loop is closed
                 self._make(partial(self._take_back, waiter), served)
-            self.gate.leaving.pop(waiter, None)
+            self.gate.unwoken.pop(waiter, None)
 
     def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
         is_ours = waiter.served and waiter.gate is self.gate
@@ -99,7 +99,7 @@ class CriticalSection:
 
     # Its queue
 
-    def join(self, waiter: GateWaiter, partition: str) -> None:
+    def join_queue(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait, or raise why not; any thread calls `wake`, once; RuntimeError says that nobody is there."""
         whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
         self.wake(self.do(lambda: self._join(waiter, partition)))
@@ -114,7 +114,7 @@ class CriticalSection:
         now = waiter.since_ns = self.clock()
         return [*displaced, *gate.serve(now)]
 
-    def leave(self, permit: BasePermit, waiter: GateWaiter) -> bool:
+    def leave_queue(self, permit: BasePermit, waiter: GateWaiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
         is_held = self.do(lambda: self._leave(permit, waiter))
         if (gate := self.gate).behind:
@@ -138,8 +138,8 @@ class CriticalSection:
         reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
         return self.do(lambda: self.counts.refusal(self.gate, reason, self.clock()))
 
-    def look(self) -> None:
-        """Serve, and do what nobody does who was interrupted: take back places, and wake who is not woken yet."""
+    def catch_up(self) -> None:
+        """Serve, and do what interrupts left undone: take back places, and wake who is not woken yet."""
         self.change(self._left_behind)
         while self.gate.has_lost and not self.is_changing:  # of waiters that nobody else knew
             self.change(self._left_behind)
@@ -147,10 +147,10 @@ class CriticalSection:
     def _left_behind(self) -> Sequence[GateWaiter]:
         self.reclaim()
         self.gate.serve(self.clock())
-        return [*self.gate.leaving]
+        return [*self.gate.unwoken]
 
     def reclaim(self) -> int:
-        """Take back places of permits that are no more, return how many; `look` wakes who is served. In the lock."""
+        """Take back places of permits that are no more; return how many. `catch_up` wakes the served. In the lock."""
         gate, counts = self.gate, self.counts
         if lost := gate.reclaim():
             counts.abandoned += lost
@@ -159,7 +159,7 @@ class CriticalSection:
         return lost
 
     def pause(self) -> float:
-        """Return after how many seconds a waiter is to `look`: time alone frees places that strict shares kept."""
+        """Return after how many seconds a waiter is to `catch_up`: time alone frees places that strict shares kept."""
         partitions = self.gate.partitions
         if not partitions.is_strict:
             return HEARTBEAT

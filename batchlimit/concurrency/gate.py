@@ -23,7 +23,16 @@ class Gate:
     """
 
     __slots__ = (
-        "_queue", "behind", "in_flight", "is_closed", "leaving", "limit", "lowered", "open_to", "partitions", "raised",
+        "_queue",
+        "behind",
+        "in_flight",
+        "is_closed",
+        "limit",
+        "lowered",
+        "open_to",
+        "partitions",
+        "raised",
+        "unwoken",
         "waiting",
     )  # fmt: skip
 
@@ -37,7 +46,7 @@ class Gate:
         self.lowered: dict[str, int] = {}
         self._queue = queue
         self.waiting = Waiting(queue.order)
-        self.leaving: dict[GateWaiter, None] = {}  # served or sent away, until somebody has woken them
+        self.unwoken: dict[GateWaiter, None] = {}  # served or sent away, until somebody has woken them
         self.partitions = PartitionTable(partitions)
         self._share_out()
 
@@ -63,7 +72,7 @@ class Gate:
         if last is None:
             return ()
         last.displaced = True
-        self.leaving[last] = None
+        self.unwoken[last] = None
         self.waiting.remove(last)
         return (last,)
 
@@ -99,7 +108,7 @@ class Gate:
         """Remove a served waiter that could not be woken; return the waiters that were served instead."""
         waiter.served = False
         served = self.leave(waiter.partition, now_ns)
-        waiter.tally = None
+        waiter.marker = None
         return served
 
     @property
@@ -148,12 +157,12 @@ class Gate:
             self.waiting.pass_turn()
             if waiter.waiting and not self.is_closed:
                 # No call stands between these: a signal handler that raises finds all of them done, or none.
-                waiter.tally = waiter.partition.tally
+                waiter.marker = waiter.partition.marker
                 self.in_flight += 1
                 waiter.partition.busy += 1
                 waiter.waiting, waiter.served = False, True
                 waiter.start_ns, waiter.in_flight = now_ns, self.in_flight
-            self.leaving[waiter] = None
+            self.unwoken[waiter] = None
             self.waiting.remove(waiter)
             served.append(waiter)
         self._set_behind(waiter is not None)

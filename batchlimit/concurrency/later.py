@@ -52,12 +52,12 @@ class Caller:
             admitted, refused = self._calls.pop()
         except IndexError:
             return
-        queue = self.gate.section
-        is_held = queue.leave(self._permit, self.waiter)
+        section = self.gate.section
+        is_held = section.leave_queue(self._permit, self.waiter)
         self._deadlines.note_end(self)
         try:
             if not is_held:
-                refused(queue.in_vain(self.waiter))
+                refused(section.in_vain(self.waiter))
                 return
             if self._permit._sheddable:
                 self.gate.sheddable.add(self._permit)
@@ -87,7 +87,7 @@ class Deadlines:
         self._most = _FEW
         self._is_running = False
 
-    def enter(
+    def admit(
         self, gate: LockedGate, permit: Permit, partition: str, wait: float, back: tuple[Admitted, Refused]
     ) -> Permit | None:
         """Return the permit, held, if there is room; else raise, or call back: when there is room, or too late."""
@@ -96,7 +96,7 @@ class Deadlines:
                 gate.sheddable.add(permit)
             return permit
         caller = Caller(gate, permit, self, *back)
-        gate.section.join(caller.waiter, partition)
+        gate.section.join_queue(caller.waiter, partition)
         self.add(caller, self._clock() + seconds * _SECOND)
         return None
 
@@ -137,7 +137,7 @@ class Deadlines:
                 while self._waiting and self._waiting[0][0] <= now:
                     due.append(heapq.heappop(self._waiting)[2])
             for gate in gates:
-                gate.section.look()
+                gate.section.catch_up()
             for caller in due:
                 caller.settle()
 

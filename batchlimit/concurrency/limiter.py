@@ -229,7 +229,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
             >>> limiter.close()
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
-        return self._deadlines.enter(self._locked_gate, permit, partition, patience(timeout), (admitted, refused))
+        return self._deadlines.admit(self._locked_gate, permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:

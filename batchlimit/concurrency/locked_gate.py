@@ -52,7 +52,7 @@ class LockedGate:
 
     `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
     Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
-    call in between. The tally of a partition finds calls whose end was interrupted for all that: see `lost` there.
+    call in between. The marker of a partition finds calls whose end was interrupted for all that: see `lost` there.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class LockedGate:
             if place is None:
                 place = self._place_of_unknown(permit, partition)
             if gate.in_flight < gate.open_to:
-                permit._tally = place.tally  # first: never are fewer referring to it than are counted
+                permit._marker = place.marker  # first: never are fewer referring to it than are counted
                 gate.in_flight += 1
                 place.busy += 1
                 reason = None
@@ -148,15 +148,15 @@ class LockedGate:
             raise LimiterClosed(CLOSED)
         section.is_changing = True
         try:
-            permit._tally = place.tally
+            permit._marker = place.marker
             if gate.enter(place, now):
                 return None
-            permit._tally = None
+            permit._marker = None
             if nested:
                 return gate.reason
             lost = gate.has_lost and self.section.reclaim()
-            if gate.leaving:
-                section.deferred.append(self.section.look)
+            if gate.unwoken:
+                section.deferred.append(self.section.catch_up)
             return self._enter_slowly(permit, place, now) if lost else gate.reason
         finally:
             section.is_changing = nested
@@ -177,7 +177,7 @@ class LockedGate:
                 if permit._state is HELD and permit._gate is gate:
                     gate.in_flight -= 1
                     permit._place.busy -= 1
-                    permit._tally = None
+                    permit._marker = None
                     permit._state = LEFT
                 if section.is_changing:
                     section.deferred.append(partial(self.leave, permit, outcome))
@@ -239,7 +239,7 @@ class LockedGate:
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
-        self.section.look()
+        self.section.catch_up()
         with self.section.lock:
             law = self.control.law
             return self.counts.statistics(self.section.gate, watchers, baselines_of(law), state_of(law))

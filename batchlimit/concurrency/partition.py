@@ -92,7 +92,7 @@ class Partitions:
 class Partition:
     """The calls of one partition. Calls under a name without a share are in one partition without a guarantee."""
 
-    __slots__ = ("_cap", "_share", "_strict", "_unused", "asked_ns", "busy", "guaranteed", "most", "name", "tally")
+    __slots__ = ("_cap", "_share", "_strict", "_unused", "asked_ns", "busy", "guaranteed", "marker", "most", "name")
 
     def __init__(self, name: str, share: float = 0.0, *, strict: bool = False, cap: float | None = None) -> None:
         self.name = name  # "": that of all other calls
@@ -103,14 +103,14 @@ class Partition:
         self.guaranteed = 0  # how many places its share guarantees it
         self.most: int | None = None  # how many places it may have; None: it has no cap
         self.asked_ns = -_LENT_AFTER_NS  # when a call last came for a place
-        self.tally = object()  # each permit and waiter that `busy` counts refers to it, from before that to after it
-        self._unused = getrefcount(self.tally)
+        self.marker = object()  # each permit and waiter that `busy` counts refers to it, from before that to after it
+        self._unused = getrefcount(self.marker)
 
     @property
     def lost(self) -> int:
         """How many calls are counted whose permit is no more, though nobody took it back."""
-        # A signal handler can end a destructor before its first line; but who refers to the tally is counted in C.
-        return self.busy - (getrefcount(self.tally) - self._unused)
+        # A signal handler can end a destructor before its first line; but who refers to the marker is counted in C.
+        return self.busy - (getrefcount(self.marker) - self._unused)
 
     def resize(self, limit: int) -> None:
         """Take the share of another limit: rounded up as Netflix does; down if strict, so that all shares fit."""

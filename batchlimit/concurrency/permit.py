@@ -39,8 +39,18 @@ class BasePermit(Unique):
     """What the permits of threads and of tasks share. The locked gate writes what has an underscore: that is faster."""
 
     __slots__ = (
-        "__weakref__", "_gate", "_in_flight", "_is_shed", "_locked_gate", "_place", "_sheddable", "_state", "_tally",
-        "operation", "priority", "start_ns",
+        "__weakref__",
+        "_gate",
+        "_in_flight",
+        "_is_shed",
+        "_locked_gate",
+        "_marker",
+        "_place",
+        "_sheddable",
+        "_state",
+        "operation",
+        "priority",
+        "start_ns",
     )  # fmt: skip
     _instead = "complete it where it was acquired, and acquire another one there"
 
@@ -49,7 +59,7 @@ class BasePermit(Unique):
     _place: Partition
     start_ns: int
     _in_flight: int
-    _tally: object  # of the partition, as long as this permit is counted there
+    _marker: object  # of the partition, as long as this permit is counted there
     # Set when it becomes sheddable: whether it was told to give up.
     _is_shed: bool
 
@@ -101,7 +111,7 @@ class BasePermit(Unique):
         """Be held, in place of the waiter that was served."""
         self._gate, self._place = gate, waiter.partition
         self.start_ns, self._in_flight = waiter.start_ns, waiter.in_flight
-        self._tally, waiter.tally = waiter.tally, None
+        self._marker, waiter.marker = waiter.marker, None
         waiter.served = False  # it is the permit now that is under way
         self._state = HELD
 
@@ -175,20 +185,20 @@ class Permit(BasePermit):
     def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
-        queue = locked_gate.section
+        section = locked_gate.section
         warn_in_loop()
         wakeup = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_wakeup()
         waiter = GateWaiter(wakeup.wake, self.priority)
         try:
-            queue.join(waiter, partition)
+            section.join_queue(waiter, partition)
             until = locked_gate.clock() + seconds * _SECOND
-            while seconds > 0 and not wakeup.wait(min(seconds, queue.pause())):
-                queue.look()
+            while seconds > 0 and not wakeup.wait(min(seconds, section.pause())):
+                section.catch_up()
                 seconds = (until - locked_gate.clock()) / _SECOND
-            held = queue.leave(self, waiter)
+            held = section.leave_queue(self, waiter)
         except BaseException:
-            if queue.leave(self, waiter):
+            if section.leave_queue(self, waiter):
                 self.ignore()
             raise
         if not held:
-            raise queue.in_vain(waiter)
+            raise section.in_vain(waiter)

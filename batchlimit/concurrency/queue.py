@@ -69,8 +69,18 @@ class GateWaiter:
     """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
-        "displaced", "gate", "in_flight", "number", "partition", "priority", "served", "since_ns", "start_ns", "tally",
-        "waiting", "wake",
+        "displaced",
+        "gate",
+        "in_flight",
+        "marker",
+        "number",
+        "partition",
+        "priority",
+        "served",
+        "since_ns",
+        "start_ns",
+        "waiting",
+        "wake",
     )  # fmt: skip
 
     partition: Partition
@@ -78,7 +88,7 @@ class GateWaiter:
     def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
         self.wake, self.priority = wake, priority
         self.gate: object = None
-        self.tally: object = None  # of the partition, while it is served and its permit is not held yet
+        self.marker: object = None  # the partition's, while it is served and its permit is not held yet
         self.number = 0
         self.waiting = self.served = self.displaced = False
         self.start_ns = self.in_flight = 0

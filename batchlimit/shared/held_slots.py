@@ -191,7 +191,7 @@ class SlotWaiter:
 class Line:
     """All waiters: by priority, and of equal ones in the order in which they came."""
 
-    __slots__ = ("_hasty", "_numbers", "_ranks", "_served", "leaving", "queue")
+    __slots__ = ("_hasty", "_numbers", "_ranks", "_served", "queue", "unwoken")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -199,7 +199,7 @@ class Line:
         self._served = self._numbers = 0
         self._hasty: set[SlotWaiter] = set()
         # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
-        self.leaving: dict[SlotWaiter, None] = {}
+        self.unwoken: dict[SlotWaiter, None] = {}
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -248,7 +248,7 @@ class Line:
     def refuse(self, waiters: list[SlotWaiter], error: Exception) -> list[SlotWaiter]:
         """Remove these, with an error; return them, to be woken."""
         for waiter in waiters:
-            self.leaving[waiter] = None
+            self.unwoken[waiter] = None
             waiter.error = error
             self.remove(waiter)
         return waiters
@@ -260,5 +260,5 @@ class Line:
             if self._served % SHARE == SHARE - 1:
                 waiter = self.first
             self._served += 1
-        self.leaving[waiter] = None
+        self.unwoken[waiter] = None
         return waiter

@@ -168,7 +168,7 @@ class Holdings:
     def left_behind(self, gone: Iterable[Claim]) -> None:
         """Finish what callers left who were interrupted: their permits are gone, or they have woken nobody."""
         with self.lock:
-            by_key = {slots.key: set[Claim]() for slots in self if slots.line or slots.line.leaving}
+            by_key = {slots.key: set[Claim]() for slots in self if slots.line or slots.line.unwoken}
             for claim in gone:
                 by_key.setdefault(claim.key, set()).add(claim)
             keys = [(slots, by_key[slots.key]) for slots in self if slots.key in by_key]
@@ -194,7 +194,7 @@ class Holdings:
         for waiter in woken:
             try:
                 waiter.wake()
-                slots.line.leaving.pop(waiter, None)
+                slots.line.unwoken.pop(waiter, None)
             except RuntimeError:
                 with self.lock:
                     now = self.clock()

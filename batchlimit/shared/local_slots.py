@@ -150,8 +150,8 @@ class LocalSlots:
 
     def left_behind(self, gone: Set[Claim], now: int) -> list[SlotWaiter]:
         """Finish what calls that were interrupted left: of these permits, which are gone, and of who was not woken."""
-        ready = [each for each in list(self.line.leaving) if each.place or each.error]
-        self.line.leaving = dict.fromkeys(ready)
+        ready = [each for each in list(self.line.unwoken) if each.place or each.error]
+        self.line.unwoken = dict.fromkeys(ready)
         for waiter in ready:
             self.line.remove(waiter)
         for waiter in [each for each in self.line if each.claim in gone]:  # first: what ends below is for others
@@ -221,7 +221,7 @@ class LocalSlots:
         woken = [each for each in self._concerned() if is_final or not each.is_patient]
         for waiter in woken:
             if self.in_flight < admits:
-                self.line.leaving[waiter] = None
+                self.line.unwoken[waiter] = None
                 waiter.place = place = Place(self.outage_lease, 0, waiter.claim)
                 self.outage[place] = None
                 self.line.remove(waiter)

@@ -249,7 +249,7 @@ class SlotWorld:
 
     def _wake_all(self, process: Process, woken: list[SlotWaiter]) -> None:
         for waiter in woken:
-            process.slots.line.leaving.pop(waiter, None)
+            process.slots.line.unwoken.pop(waiter, None)
             if waiter not in process.waiting:
                 continue
             if waiter.place is not None and any(each in process.slots.line for each in process.waiting[:1]):

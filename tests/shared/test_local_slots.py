@@ -536,4 +536,4 @@ def test_a_waiter_that_an_interrupted_call_was_to_serve_and_that_gave_up_is_kept
     assert slots.line.next() is waiter
     slots.give_up(waiter, world.now)
     assert slots.left_behind(set(), world.now) == []
-    assert not slots.line.leaving
+    assert not slots.line.unwoken

@@ -96,7 +96,9 @@ class KeyedGates:
         self._shared: dict[KeyPattern, SharedLaw] = {}
         self.by_key: dict[str, LockedGate] = {}  # those that are kept; calls look here first, without the lock
         self._known: dict[str, KnownGate] = {}
-        self._looks: deque[tuple[str, int, int]] = deque()  # of each kept key: calls admitted by then, and when
+        self._looks: deque[tuple[str, int, int]] = (
+            deque()
+        )  # of each kept key: calls that were over at the last one, and when
         self._gone: deque[KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._listeners: tuple[tuple[Changed, bool], ...] = ()

@@ -111,7 +111,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
-        return self._deadlines.enter(gate, permit, partition, patience(timeout), (admitted, refused))
+        return self._deadlines.admit(gate, permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:
