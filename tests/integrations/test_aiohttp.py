@@ -331,6 +331,39 @@ async def test_the_example_limits_searches_logins_and_messages(monkeypatch: pyte
         assert (len(heard), websocket.close_code) == (20, 1008)
 
 
+async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
+    heard: list[Any] = []
+
+    async def patient(request: web.Request) -> web.WebSocketResponse:
+        websocket = web.WebSocketResponse()
+        await websocket.prepare(request)
+        receiving = asyncio.create_task(websocket.receive())
+        await asking.wait()
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        heard.append((await websocket.receive()).data)
+        return websocket
+
+    asking = asyncio.Event()
+    limits, app = Limits("memory://", RULES, messages=MESSAGES, identify=user), web.Application()
+    front: Any = limits._front
+    refused = front.refused_message
+
+    async def slow(of: Any) -> Any:
+        if not asking.is_set():
+            asking.set()
+            await asyncio.Event().wait()
+        return await refused(of)
+
+    front.refused_message = slow
+    app.add_routes([web.get("/ws", patient)])
+    limits.setup(app)
+    async with served(app) as url, aiohttp.ClientSession() as client, client.ws_connect(url + "/ws") as websocket:
+        await websocket.send_str("hello")
+        await websocket.close()
+    assert heard == ["hello"]
+
+
 # What aiohttp sends after the rules have looked
 
 

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Unpack
 
 from aiohttp import web
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError
+from batchlimit.admission.permit import give_back
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter
-from batchlimit.integrations.aiohttp.limits import CALL_PERMIT, answer
+from batchlimit.integrations.aiohttp.limits import CALL_PERMIT, answer, send
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 
@@ -27,7 +29,7 @@ def concurrency_limits(
 ) -> Any:
     """Return a middleware that lets as many requests in at once as a limiter allows; the others get a 503.
 
-    A request holds its permit until its response has ended. Websockets pass by.
+    A request holds its permit until its response has ended. A websocket gives its permit back when it is open.
 
     Args:
         limiter: the limiter; its owner closes it.
@@ -50,23 +52,32 @@ def concurrency_limits(
 
     @web.middleware
     async def limited(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() == "websocket" or permits.passes_by(request):
+        if permits.passes_by(request):
             return await handler(request)
         try:
             permit = request[CALL_PERMIT] = await permits.acquire(request)
         except BatchLimitError as error:
             return answer(refusal_of(error))
+        if "Upgrade" in request.headers:
+            vars(request)["_prepare_hook"] = partial(_prepare, request, permit)
         try:
             response = await handler(request)
-            await response.prepare(request)
-            await response.write_eof()  # all of it was sent
+            if isinstance(response, web.StreamResponse):  # else aiohttp tells what is wrong, and answers 500
+                await send(request, response)
         except BaseException as error:
             permits.complete(permit, request, _failed(error))
             raise
-        permits.complete(permit, request, Response(response.status))
+        permits.complete(permit, request, Response(getattr(response, "status", 500)))
         return response
 
     return limited
+
+
+async def _prepare(request: web.Request, permit: Any, response: web.StreamResponse) -> None:
+    """Prepare a response, as aiohttp would. Not before it is known whether a handler opens a websocket, or answers."""
+    if isinstance(response, web.WebSocketResponse):
+        give_back(permit)  # it lasts for as long as its client likes, and says nothing about the load
+    await type(request)._prepare_hook(request, response)  # noqa: SLF001
 
 
 def _failed(error: BaseException) -> Response:

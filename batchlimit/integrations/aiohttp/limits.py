@@ -218,18 +218,11 @@ class AiohttpHold:
             self._count(response)
 
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Send the response, and settle: with it, or with what went wrong.
-
-        After this aiohttp sends the response once more. That does nothing, or raises if the client left.
-        """
+        """Send the response, and settle: with it, or with what went wrong."""
         if not self.outcome.charges:
             return
         try:
-            prepare = response.prepare
-            if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
-                response.prepare = _sent  # type: ignore[method-assign]
-            await prepare(request)
-            await response.write_eof()
+            await send(request, response)
         except ConnectionError as error:
             self.settle(error)
             return
@@ -269,12 +262,16 @@ class AiohttpHold:
     def _limit_messages(self, websocket: web.WebSocketResponse) -> None:
         """Charge each message that the handler receives, however it asks for it; the first refused one closes."""
         receive: Any = websocket.receive
+        waiting: WSMessage | None = None  # one whose turn was cancelled while it was charged
 
         async def limited(timeout: float | None = None) -> WSMessage:
-            message: WSMessage = await receive(timeout)
+            nonlocal waiting
+            message: WSMessage = waiting or await receive(timeout)
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return message
+            waiting = message
             refused = await self.front.refused_message(self.outcome.request)
+            waiting = None
             if refused is None:
                 return message
             reason = b"too many messages" if refused.status == 429 else b"messages cannot be admitted now"
@@ -282,6 +279,15 @@ class AiohttpHold:
             return WSMessage(WSMsgType.CLOSED, None, None)
 
         websocket.receive = limited  # type: ignore[method-assign]
+
+
+async def send(request: web.Request, response: web.StreamResponse) -> None:
+    """Send all of a response. Then aiohttp sends it again: that does nothing, or raises if the client left."""
+    prepare = response.prepare
+    if isinstance(response, web.FileResponse):  # its `prepare` sends the file, as often as it is called
+        response.prepare = _sent  # type: ignore[method-assign]
+    await prepare(request)
+    await response.write_eof()
 
 
 async def _sent(request: web.BaseRequest) -> None:
