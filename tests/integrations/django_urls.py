@@ -25,10 +25,6 @@ def status(request: HttpRequest, status: int) -> HttpResponse:
     return HttpResponse(status=status)
 
 
-def fails(request: HttpRequest) -> HttpResponse:
-    raise ZeroDivisionError
-
-
 @limited("search:{user}", cost=2)
 def search(request: HttpRequest) -> HttpResponse:
     return HttpResponse("found")
@@ -37,11 +33,6 @@ def search(request: HttpRequest) -> HttpResponse:
 @limited("search:{user}", cost=2)
 async def search_async(request: HttpRequest) -> HttpResponse:
     return HttpResponse("found")
-
-
-@limited("search:{user}", cost=2, charge=(200,))
-def search_charged(request: HttpRequest, status: int) -> HttpResponse:
-    return HttpResponse(status=status)
 
 
 @limited("item:{user}:{number}")
@@ -80,10 +71,8 @@ urlpatterns = [
     path("async", hello_async),
     path("status/<int:status>", status),
     path("login/<int:status>", status),
-    path("fails", fails),
     path("search", search),
     path("search-async", search_async),
-    path("search-charged/<int:status>", search_charged),
     path("search-view", Search.as_view()),
     path("search-async-view", SearchAsync.as_view()),
     path("search-method", SearchMethod.as_view()),

@@ -6,7 +6,7 @@ Each view answers with what it sees of the rules.
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from django.test import AsyncClient, Client
 from django.test.utils import override_settings
 
 from batchlimit.integrations import aiohttp, asgi, django, fastapi, flask, litestar, quart, starlette, wsgi
+from batchlimit.integrations.django.configuration import async_front
 from tests.integrations import django_site
 from tests.integrations.asgi import call, http
 from tests.integrations.made import Made, Said, View, plain
@@ -27,8 +28,10 @@ from tests.integrations.made import flask as of_flask
 from tests.integrations.made import litestar as of_litestar
 from tests.integrations.made import quart as of_quart
 from tests.integrations.made import starlette as of_starlette
+from tests.integrations.structured import Limit, read_limits
 
 KEY = "search:{user}"
+Views = Sequence[View]
 
 
 class Reply(NamedTuple):
@@ -37,6 +40,10 @@ class Reply(NamedTuple):
     status: int
     text: str
     fields: dict[str, str]
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        return read_limits(self.fields)
 
 
 def seen(decisions: Any, request: Any) -> str:
@@ -50,10 +57,11 @@ class Served:
 
     Attributes:
         statistics: what became of the requests.
+        call: calls it with a scope and with messages, where it is one of ASGI.
     """
 
-    def __init__(self, get: Callable[[str, dict[str, str]], Reply], statistics: Callable[[], Any]) -> None:
-        self._get, self.statistics = get, statistics
+    def __init__(self, get: Callable[[str, dict[str, str]], Reply], statistics: Any, call: Any = None) -> None:
+        self._get, self.statistics, self.call = get, statistics, call
 
     def get(self, path: str, user: str = "ann", **fields: str) -> Reply:
         """Call it with a path, as a user, with header fields."""
@@ -73,7 +81,7 @@ def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
             fields = {name.decode(): value.decode() for name, value in reply.fields.items()}
             return Reply(reply.status, reply.body.decode(), fields)
 
-        yield Served(get, statistics)
+        yield Served(get, statistics, lambda scope, *incoming: runner.run(call(app, scope, *incoming)))
 
 
 @contextmanager
@@ -101,12 +109,15 @@ def _views(face: Any) -> list[View]:
 
 
 def _in_tasks(made: Callable[..., Made], face: Any) -> Any:
-    return lambda rules, source="memory://", **options: on_loop(*made(_views(face), source, rules, **options))
+    def serving(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Any:
+        return on_loop(*made(views or _views(face), source, rules, **options))
+
+    return serving
 
 
 @contextmanager
-def with_aiohttp(rules: Any, source: Any = "memory://", **options: Any) -> Iterator[Served]:
-    app, statistics = of_aiohttp.made(_views(aiohttp), source, rules, **options)
+def with_aiohttp(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Iterator[Served]:
+    app, statistics = of_aiohttp.made(views or _views(aiohttp), source, rules, **options)
     with asyncio.Runner() as runner:
         client = runner.run(_client(app))
 
@@ -127,8 +138,8 @@ async def _client(app: web.Application) -> Any:
     return client
 
 
-def with_flask(rules: Any, source: Any = "memory://", **options: Any) -> Any:
-    return in_thread(*of_flask.made(_views(flask), source, rules, **options))
+def with_flask(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Any:
+    return in_thread(*of_flask.made(views or _views(flask), source, rules, **options))
 
 
 def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
@@ -143,21 +154,29 @@ def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
 
 @contextmanager
 def with_django(
-    rules: Any, source: Any = "memory://", *, asynchronous: bool = False, **options: Any
+    rules: Any, source: Any = "memory://", views: Views = (), *, asynchronous: bool = False, **options: Any
 ) -> Iterator[Served]:
     mine = {"URL": source} if isinstance(source, str) else {"LIMITER": source, "ASYNC_LIMITER": source}
     mine |= {"RULES": rules, "IDENTIFY": django_site.who}
     mine |= {name.upper(): value for name, value in options.items()}
-    routes = of_django.urls(_views(django), "async" if asynchronous else "sync")
+    routes = of_django.urls(views or _views(django), "async" if asynchronous else "sync")
     with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=routes), asyncio.Runner() as runner:
-        client: Any = (AsyncClient if asynchronous else Client)()
+        client: Any = (AsyncClient if asynchronous else Client)(raise_request_exception=False)
+
+        async def ask(path: str, given: dict[str, str]) -> tuple[Any, bytes]:
+            reply = await client.get(path, headers=given)
+            return reply, b"".join([part async for part in reply]) if reply.streaming else reply.content
 
         def get(path: str, given: dict[str, str]) -> Reply:
-            reply = client.get(path, headers=given)
-            reply = runner.run(reply) if asynchronous else reply
-            return Reply(reply.status_code, reply.content.decode(), {k.lower(): v for k, v in reply.headers.items()})
+            if asynchronous:
+                reply, body = runner.run(ask(path, given))
+            else:
+                body = (reply := client.get(path, headers=given)).getvalue()
+            return Reply(reply.status_code, body.decode(), {k.lower(): v for k, v in reply.headers.items()})
 
         yield Served(get, django.middleware.statistics)
+        if asynchronous:  # what is being settled is settled before the loop ends
+            runner.run(async_front().close())
 
 
 FACES: dict[str, Any] = {
@@ -172,7 +191,8 @@ FACES: dict[str, Any] = {
     "django": with_django,
     "django-asgi": partial(with_django, asynchronous=True),
 }
-"""Each face of web applications: call it with rules, perhaps with what makes its limiter, and options."""
+"""Each face of web applications: call it with rules, perhaps what makes its limiter, routes, and options."""
 THREADS = ("flask", "wsgi", "django")
+ON_ASGI = ("asgi", "fastapi", "starlette", "litestar", "quart")
 PEERS = ["192.0.2.1", "127.0.0.1"]
 """Who asks."""

@@ -284,11 +284,6 @@ def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
     assert reply.fields[b"cache-control"] == b"no-store"
 
 
-@pytest.mark.parametrize("on_rejected", [lambda environ, refusal: 1 / 0, lambda environ, refusal: None])
-def test_an_own_answer_that_raises_or_is_none_becomes_problem_details(limited: Make, on_rejected: Any) -> None:
-    assert limited(App(), Rule("off", "0/s", key="off"), on_rejected=on_rejected).call().status == 429
-
-
 def test_what_is_no_limiter_is_told_when_the_application_is_made() -> None:
     with pytest.raises(TypeError, match="a URL or a function"):
         RateLimitMiddleware(App(), 5, [IP])  # type: ignore[arg-type]

@@ -32,16 +32,6 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
         yield served
 
 
-def test_path_parameters_of_the_route_make_keys(served: Served) -> None:
-    assert served.statuses(3, "/items/7") == [200, 200, 429]
-    assert served.statuses(1, "/items/8") == [200]
-
-
-def test_a_stream_arrives_whole_and_is_charged_by_what_was_sent(served: Served) -> None:
-    assert served.get("/stream", "whole").content == b"000000000011111111112222222222"
-    served.until_left("bytes:whole", 70)
-
-
 @pytest.mark.parametrize("served", [face for face in _USUAL if face not in REFUSES_ITSELF], indirect=True)
 def test_a_stream_that_breaks_is_charged_by_what_was_sent(served: Served) -> None:
     """Daphne leaves its client waiting."""
