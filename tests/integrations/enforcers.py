@@ -71,6 +71,12 @@ class Twin(OfEitherApi):
         found: Outcome = self._do(self.enforcer.admit, Request(method, path, identity))
         return found
 
+    def refused(self, method: str = "GET", path: str = "/", /, **identity: Any) -> Refusal:
+        """Ask for what is refused."""
+        refusal = self.admit(method, path, **identity).refusal
+        assert refusal is not None
+        return refusal
+
     def admit_request(self, request: Request, **options: Any) -> Outcome:
         found: Outcome = self._do(self.enforcer.admit, request, **options)
         return found

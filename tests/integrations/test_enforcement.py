@@ -36,8 +36,7 @@ def test_a_request_that_one_rule_refuses_is_charged_to_none(make: Make) -> None:
     twin = make(USER, ALL)
     for _ in range(2):
         assert twin.admit("GET", "/api/x", user="ann").refusal is None
-    refusal = twin.admit("GET", "/api/x", user="ann").refusal
-    assert refusal is not None
+    refusal = twin.refused("GET", "/api/x", user="ann")
     assert (refusal.status, refusal.rules, refusal.key) == (429, ("user",), "user:ann")
     fields = dict(refusal.headers)
     assert int(fields[b"retry-after"]) in (1800, 1801)  # a bucket counts in small steps, and rounds up
@@ -54,8 +53,7 @@ def test_who_returns_when_told_is_admitted(make: Make) -> None:
     twin = make(USER)
     for _ in range(2):
         twin.admit("GET", "/api/x", user="ann")
-    refusal = twin.admit("GET", "/api/x", user="ann").refusal
-    assert refusal is not None
+    refusal = twin.refused("GET", "/api/x", user="ann")
     twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]) + ARRIVAL)
     assert twin.admit("GET", "/api/x", user="ann").refusal is None
 
@@ -107,8 +105,7 @@ def test_rules_that_share_a_key_add_up_their_costs(make: Make) -> None:
     assert twin.admit("GET", "/api/x", user="ann").refusal is None
     assert twin.left("pool:ann") == 5
     twin.admit("GET", "/api/x", user="ann")
-    refusal = twin.admit("GET", "/", user="ann").refusal
-    assert refusal is not None
+    refusal = twin.refused("GET", "/", user="ann")
     assert refusal.rules == ("all",)
 
 
@@ -170,8 +167,7 @@ def test_a_cost_is_made_of_the_request(make: Make) -> None:
 @pytest.mark.parametrize("cost", [lambda _: 1 / 0, lambda _: -1, lambda _: True, lambda _: None])
 def test_a_cost_that_cannot_be_told_is_as_no_key(make: Make, cost: Any) -> None:
     twin = make(Rule("all", "100/hour", key="all", cost=cost))
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert refusal.status == 503
     assert twin.counts("all") == {"matched": 1, "no_key": 1, "faults": 1}
     assert twin.left("all") == 100
@@ -179,8 +175,7 @@ def test_a_cost_that_cannot_be_told_is_as_no_key(make: Make, cost: Any) -> None:
 
 def test_a_cost_beyond_the_burst_never_fits_and_says_no_time(make: Make) -> None:
     twin = make(ALL, Rule("big", "5/hour", key="big", cost=lambda _: 6))
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert (refusal.status, refusal.rules) == (429, ("big",))
     assert b"retry-after" not in dict(refusal.headers)
     assert read_limits(dict(refusal.headers))["big"].r == 0
@@ -191,8 +186,7 @@ def test_costs_of_one_key_that_never_fit_together_are_refused_as_one_that_never_
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     twin = make(*(Rule(name, "5/hour", key="big", cost=lambda _: 3) for name in ("one", "other")))
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert (refusal.status, refusal.rules) == (429, ("one", "other"))
     assert b"retry-after" not in dict(refusal.headers)
     assert twin.left("big") == 5
@@ -243,8 +237,7 @@ def test_what_was_not_charged_in_shadow_mode_is_not_given_back_when_a_closed_rul
     twin = make(*rules, mode={"trial": "shadow"}, on_failure=FailurePolicy.local(2))
     twin._do(twin.limiter.acquire, "trial", 2)
     twin.store.away.add("far")
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert (refusal.status, twin._do(twin.limiter.decide, "trial").source) == (503, "shadow")
 
 
@@ -267,8 +260,7 @@ def test_what_refuses_in_shadow_mode_leaves_the_others_to_be_charged_at_once(mak
     assert [twin.admit().refusal for _ in range(2)] == [None, None]
     assert twin.counts("trial") == {"matched": 2, "acquired": 1, "shadow_refused": 1}
     assert twin.counts("much") == {"matched": 2, "shadow_refused": 2, "faults": 2}
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert refusal.rules == ("one",)
     assert (twin.left("all"), twin.left("one")) == (98, 0)
 
@@ -305,8 +297,7 @@ def test_the_response_decides_what_is_charged(make: Make, charge: Any, left: int
 def test_what_a_response_charges_more_is_a_debt_where_nothing_is_left(make: Make) -> None:
     twin = make(Rule("login", "2/hour", key="login", cost=2, charge=lambda _: 3))
     twin.settle(twin.admit(), Response(200))
-    refusal = twin.admit().refusal  # one is owed, and two are the cost: three of 1,800 s
-    assert refusal is not None
+    refusal = twin.refused()  # one is owed, and two are the cost: three of 1,800 s
     assert refusal.retry_after == pytest.approx(5400, abs=5)
 
 
@@ -391,8 +382,7 @@ def test_a_limiter_that_cannot_decide_is_a_503_and_no_error_of_the_application(
 ) -> None:
     twin = make(ALL)
     twin._do(twin.limiter.close)
-    refusal = twin.admit().refusal
-    assert refusal is not None
+    refusal = twin.refused()
     assert refusal.status == 503
     assert caplog.records[0].levelno == logging.ERROR
 

@@ -32,9 +32,10 @@ class Opened:
     """A response of which the body was not read yet."""
 
     def __init__(
-        self, status: int, read: Callable[[], bytes], close: Callable[[], object], headers: Mapping[str, str]
-    ) -> None:
-        self.status, self.read, self.close, self.headers = status, read, close, headers
+        self, status: int, read: Callable[[], bytes], close: Callable[[], object], headers: Mapping[str, str],
+        reason: str | None = None,
+    ) -> None:  # fmt: skip
+        self.status, self.read, self.close, self.headers, self.reason = status, read, close, headers, reason
 
 
 class Client:
@@ -47,6 +48,7 @@ class Client:
         rates: the rate limiter (default None: one of the right API with this quota).
         is_away: whether its store is.
         is_limited: whether there is any limit.
+        proxy: the URL of a proxy (default None: there is none); AWS is asked by none.
     """
 
     is_async = False
@@ -62,12 +64,13 @@ class Client:
         rates: Any = None,
         is_away: bool = False,
         is_limited: bool = True,
+        proxy: str | None = None,
         **options: Any,
     ) -> None:
         kind, faulty = (AsyncRateLimiter, AsyncFaultStore) if self.is_async else (RateLimiter, FaultStore)
         store: Any = faulty(down=True) if is_away else MemoryStore()
         self.rates: Any = rates or kind(store, quota)
-        self.is_limited = is_limited
+        self.is_limited, self.proxy = is_limited, proxy
         self.concurrency: Any = concurrency
         if isinstance(concurrency, dict):
             self.concurrency = (AsyncKeyedConcurrencyLimiter if self.is_async else KeyedConcurrencyLimiter)(concurrency)
@@ -110,12 +113,13 @@ class Threads(Client):
     library: Any = httpx
 
     def make(self, patience: float, **options: Any) -> None:
-        transport = LimitedTransport(self.rates, **options) if self.is_limited else None
+        inner = self.library.HTTPTransport(proxy=self.proxy) if self.proxy else None
+        transport = LimitedTransport(self.rates, transport=inner, **options) if self.is_limited else None
         self.client = self.library.Client(transport=transport, trust_env=False, timeout=patience, follow_redirects=True)
 
     def open(self, url: str, method: str = "GET") -> Opened:
         response = self.client.send(self.client.build_request(method, url), stream=True)
-        return Opened(response.status_code, response.read, response.close, response.headers)
+        return Opened(response.status_code, response.read, response.close, response.headers, response.reason_phrase)
 
     def close(self) -> None:
         self.client.close()
@@ -128,7 +132,8 @@ class Tasks(Client):
     library: Any = httpx
 
     def make(self, patience: float, **options: Any) -> None:
-        transport = AsyncLimitedTransport(self.rates, **options) if self.is_limited else None
+        inner = self.library.AsyncHTTPTransport(proxy=self.proxy) if self.proxy else None
+        transport = AsyncLimitedTransport(self.rates, transport=inner, **options) if self.is_limited else None
         self.client = self.library.AsyncClient(
             transport=transport, trust_env=False, timeout=patience, follow_redirects=True
         )
@@ -136,7 +141,7 @@ class Tasks(Client):
     def open(self, url: str, method: str = "GET") -> Opened:
         response = awaited(self.client.send, self.client.build_request(method, url), stream=True)
         read, close = partial(awaited, response.aread), partial(awaited, response.aclose)
-        return Opened(response.status_code, read, close, response.headers)
+        return Opened(response.status_code, read, close, response.headers, response.reason_phrase)
 
     def close(self) -> None:
         awaited(self.client.aclose)
@@ -155,13 +160,18 @@ class Requests(Client):
 
     def make(self, patience: float, **options: Any) -> None:
         self.client, self.patience = requests.Session(), patience
-        self.client.trust_env = False
+        self.prepare(self.client, LimitedAdapter, options)
+
+    def prepare(self, session: Any, adapter: Any, options: dict[str, Any]) -> None:
+        session.trust_env = False
+        if self.proxy:
+            session.proxies = {"http": self.proxy}
         if self.is_limited:
-            self.client.mount("http://", LimitedAdapter(self.rates, **options))
+            session.mount("http://", adapter(self.rates, **options))
 
     def open(self, url: str, method: str = "GET") -> Opened:
         response = self.client.request(method, url, stream=True, timeout=self.patience)
-        return Opened(response.status_code, lambda: response.content, response.close, response.headers)
+        return Opened(response.status_code, lambda: response.content, response.close, response.headers, response.reason)
 
     def close(self) -> None:
         self.client.close()
@@ -172,14 +182,12 @@ class Niquests(Requests):
 
     client: Any
 
-    def make(self, patience: float, **options: Any) -> None:
+    def make(self, patience: float, *, multiplexed: bool = False, **options: Any) -> None:
         library = pytest.importorskip("niquests")
         from batchlimit.integrations.niquests import NiquestsAdapter
 
-        self.client, self.patience = library.Session(), patience
-        self.client.trust_env = False
-        if self.is_limited:
-            self.client.mount("http://", NiquestsAdapter(self.rates, **options))
+        self.client, self.patience = library.Session(multiplexed=multiplexed), patience
+        self.prepare(self.client, NiquestsAdapter, options)
 
 
 class AsyncNiquests(Niquests):
@@ -187,15 +195,13 @@ class AsyncNiquests(Niquests):
 
     is_async = True
 
-    def make(self, patience: float, **options: Any) -> None:
+    def make(self, patience: float, *, multiplexed: bool = False, **options: Any) -> None:
         library = pytest.importorskip("niquests")
         from batchlimit.integrations.niquests import AsyncNiquestsAdapter
 
         async def session() -> Any:
-            made = library.AsyncSession()
-            made.trust_env = False
-            if self.is_limited:
-                made.mount("http://", AsyncNiquestsAdapter(self.rates, **options))
+            made = library.AsyncSession(multiplexed=multiplexed)
+            self.prepare(made, AsyncNiquestsAdapter, options)
             return made
 
         self.client, self.patience = awaited(session), patience
@@ -207,7 +213,7 @@ class AsyncNiquests(Niquests):
             return await response.content
 
         close = partial(awaited, response.close)
-        return Opened(response.status_code, partial(awaited, content), close, response.headers)
+        return Opened(response.status_code, partial(awaited, content), close, response.headers, response.reason)
 
     def close(self) -> None:
         awaited(self.client.close)
@@ -227,11 +233,11 @@ class Aiohttp(Client):
 
     def open(self, url: str, method: str = "GET") -> Opened:
         async def request() -> Any:
-            return await self.client.request(method, url)
+            return await self.client.request(method, url, proxy=self.proxy)
 
         response = awaited(request)
         read, close = partial(awaited, response.read), partial(awaited, _called, response.close)
-        return Opened(response.status, read, close, response.headers)
+        return Opened(response.status, read, close, response.headers, response.reason)
 
     def close(self) -> None:
         awaited(self.client.close)

@@ -11,115 +11,67 @@ import pytest
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
-from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.stores import MemoryStore
+from batchlimit import RateLimiter
 from tests.awaiting import awaited
 from tests.integrations.asgi import lifespan, part, start
+from tests.integrations.outgoing.clients import AsyncNiquests, Client, Niquests
 from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
 from tests.integrations.outgoing.upstream import Said, Upstream
 
-niquests = pytest.importorskip("niquests")
-from batchlimit.integrations.niquests import AsyncNiquestsAdapter, NiquestsAdapter  # noqa: E402
+pytest.importorskip("niquests")
+from batchlimit.integrations.niquests import NiquestsAdapter
+
+BOTH = pytest.mark.parametrize("make", [Niquests, AsyncNiquests], indirect=True, ids=["threads", "tasks"])
+Make = Callable[..., Any]
 
 
-class Threads:
-    """A session of threads."""
+def do(client: Client, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return awaited(call, *args, **options) if client.is_async else call(*args, **options)
 
-    rates: Any = RateLimiter
 
-    def __init__(self, limiter: Any, multiplexed: bool = False, **options: Any) -> None:
-        self.limiter, self.session = limiter, niquests.Session(multiplexed=multiplexed)
-        self.session.trust_env = False
-        if limiter is not None:
-            self.session.mount("http://", NiquestsAdapter(limiter, **options))
+def ask(client: Any, url: str, stream: bool = False) -> Any:
+    return do(client, client.client.get, url, stream=stream)
 
-    def __enter__(self) -> "Threads":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.session.close()
-
-    def get(self, url: str, stream: bool = False) -> Any:
-        return self.session.get(url, stream=stream)
-
-    def read(self, response: Any) -> Iterator[bytes]:
-        """Read the body of a response that is streamed."""
+def parts_of(client: Client, response: Any, stream: bool) -> Iterator[bytes]:
+    """Yield the body of a response, which perhaps is streamed."""
+    if not stream:
+        yield response.content
+    elif not client.is_async:
         yield from response.iter_content(9)
-
-    def gather(self) -> None:
-        self.session.gather()
-
-    def retry_after(self, key: str = "127.0.0.1") -> float:
-        return float(self.limiter.decide(key).retry_after)
-
-
-class Tasks(Threads):
-    """A session of tasks."""
-
-    rates = AsyncRateLimiter
-
-    def __init__(self, limiter: Any, multiplexed: bool = False, **options: Any) -> None:
-        self.limiter = limiter
-
-        async def session() -> Any:
-            made = niquests.AsyncSession(multiplexed=multiplexed)
-            made.trust_env = False
-            if limiter is not None:
-                made.mount("http://", AsyncNiquestsAdapter(limiter, **options))
-            return made
-
-        self.session = awaited(session)
-
-    def __exit__(self, *_: object) -> None:
-        awaited(self.session.close)
-
-    def get(self, url: str, stream: bool = False) -> Any:
-        return awaited(self.session.get, url, stream=stream)
-
-    def read(self, response: Any) -> Iterator[bytes]:
+    else:
         parts = awaited(response.iter_content, 9)
         with contextlib.suppress(StopAsyncIteration):
             while True:
                 yield awaited(parts.__anext__)
 
-    def gather(self) -> None:
-        awaited(self.session.gather)
 
-    def retry_after(self, key: str = "127.0.0.1") -> float:
-        return float(awaited(self.limiter.decide, key).retry_after)
-
-
-@pytest.fixture(params=[Threads, Tasks], ids=["threads", "tasks"])
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
+@BOTH
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
-    kind: Any, server: Upstream, stream: bool
+    make: Make, server: Upstream, stream: bool
 ) -> None:
     server.answers(REFUSED_BY_BODY)
-    with kind(kind.rates(MemoryStore(), "1000/s"), observe=True) as client:
-        response = client.get(server.url, stream=stream)
-        assert (b"".join(client.read(response)) if stream else response.content) == RETRY_INFO
-        assert 30 < client.retry_after() <= 34.1
+    client = make(observe=True)
+    assert b"".join(parts_of(client, ask(client, server.url, stream), stream)) == RETRY_INFO
+    assert 30 < client.retry_after() <= 34.1
 
 
+@BOTH
 @pytest.mark.parametrize("said", UNREADABLE)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
-    kind: Any, server: Upstream, said: Said, stream: bool
+    make: Make, server: Upstream, said: Said, stream: bool
 ) -> None:
-    def got(client: Any) -> Any:
-        response, parts = client.get(server.url, stream=stream), list[bytes]()
-        error = came_of(lambda: parts.extend(client.read(response) if stream else [response.content]))
+    def got(client: Client) -> Any:
+        response, parts = ask(client, server.url, stream), list[bytes]()
+        error = came_of(lambda: parts.extend(parts_of(client, response, stream)))
         return response.status_code, b"".join(parts), error
 
     server.answers(said, said)
-    limiter = kind.rates(MemoryStore(), "1000/s")
-    with kind(None) as plain, kind(limiter, wait=0, observe=True, unsaid=60) as client:
-        assert came_of(lambda: got(client)) == came_of(lambda: got(plain))
-        assert 50 < client.retry_after() <= 60.1
+    plain, client = make(is_limited=False), make(wait=0, observe=True, unsaid=60)
+    assert came_of(lambda: got(client)) == came_of(lambda: got(plain))
+    assert 50 < client.retry_after() <= 60.1
 
 
 @pytest.fixture
@@ -149,23 +101,23 @@ def multiplexing() -> Iterator[str]:
     loop.close()
 
 
-def test_where_requests_are_multiplexed_a_response_is_heeded_when_it_comes(kind: Any, multiplexing: str) -> None:
-    limiter = kind.rates(MemoryStore(), "1000/s")
-    with kind(limiter, multiplexed=True, wait=0, unsaid=0, disable_http1=True) as client:
-        responses = [client.get(multiplexing + path) for path in ("/", "/busy", "/")]
-        assert [each.lazy for each in responses] == [True] * 3
-        assert client.retry_after() == 0
-        client.gather()
-        assert [each.status_code for each in responses] == [200, 429, 200]
-        assert 50 < client.retry_after() <= 60.1
-        assert client.get(multiplexing).status_code == 429
+@BOTH
+def test_where_requests_are_multiplexed_a_response_is_heeded_when_it_comes(make: Make, multiplexing: str) -> None:
+    client = make(multiplexed=True, wait=0, unsaid=0, disable_http1=True)
+    responses = [ask(client, multiplexing + path) for path in ("/", "/busy", "/")]
+    assert [each.lazy for each in responses] == [True] * 3
+    assert client.retry_after() == 0
+    do(client, client.client.gather)
+    assert [each.status_code for each in responses] == [200, 429, 200]
+    assert 50 < client.retry_after() <= 60.1
+    assert ask(client, multiplexing).status_code == 429
 
 
-def test_with_concurrency_none_is_multiplexed_and_all_give_their_places_back(kind: Any, multiplexing: str) -> None:
-    limiter = kind.rates(MemoryStore(), "1000/s")
-    with kind(limiter, multiplexed=True, wait=0, disable_http1=True, concurrency=1) as client:
-        responses = [client.get(multiplexing) for _ in range(3)]
-        assert [(each.lazy, each.status_code, each.content) for each in responses] == [(False, 200, b"hello")] * 3
+@BOTH
+def test_with_concurrency_none_is_multiplexed_and_all_give_their_places_back(make: Make, multiplexing: str) -> None:
+    client = make(1, multiplexed=True, wait=0, disable_http1=True)
+    responses = [ask(client, multiplexing) for _ in range(3)]
+    assert [(each.lazy, each.status_code, each.content) for each in responses] == [(False, 200, b"hello")] * 3
 
 
 def test_an_unknown_option_is_an_error() -> None:

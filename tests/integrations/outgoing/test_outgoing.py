@@ -181,3 +181,41 @@ def test_a_limiter_of_the_other_api_is_an_error(make: Make) -> None:
     mine, other = reversed(kinds) if make(is_limited=False).is_async else kinds
     with pytest.raises(TypeError, match=f"needs limiter={mine.__name__}"):
         make(rates=other.from_url("memory://", "1/s")).open("http://127.0.0.1:1")
+
+
+@OF_ANY_URL
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("http://api.example.com", "GET http api.example.com  /"),
+        ("http://API.Example.com:80/v1?page=2#top", "GET http api.example.com  /v1"),
+        ("http://api.example.com:8080/a/../b", "GET http api.example.com 8080 /b"),
+        ("http://user:secret@api.example.com/", "GET http api.example.com  /"),
+        ("http://www.b\u00fccher.example/gr\u00f6\u00dfe", "GET http www.xn--bcher-kva.example  /gr\u00f6\u00dfe"),
+        ("http://b\u00fccher.example/a%20b%2Fc d", "GET http xn--bcher-kva.example  /a b/c d"),
+        ("http://api.example.com/%C3%BC%FF[x]", "GET http api.example.com  /\u00fc\ufffd[x]"),
+        ("http://[::1]:8080/", "GET http ::1 8080 /"),
+    ],
+)
+def test_all_name_a_request_alike(make: Make, server: Upstream, url: str, key: str) -> None:
+    """The server is a proxy here, which is asked for URLs of any host."""
+    keys: list[str] = []
+
+    def quota(asked: str) -> str:
+        keys.append(asked)
+        return "1000/s"
+
+    client = make(quota=quota, key="{method} {scheme} {host} {port} {path}", wait=0, proxy=server.url)
+    assert client.get(url)[0] == 200
+    assert (keys, len(server.asked)) == ([key], 1)
+
+
+@OF_ANY_URL
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+def test_what_is_answered_has_a_reason_and_a_body_unless_only_its_head_was_asked_for(
+    make: Make, server: Upstream, method: str
+) -> None:
+    refused = make(quota="0/s", wait=0).open(server.url, method)
+    assert (refused.status, refused.reason, bool(refused.read())) == (429, "Too Many Requests", method == "GET")
+    refused.close()
+    assert server.asked == []
