@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -170,37 +171,31 @@ async def _start(handler: grpc.GenericRpcHandler, interceptors: Any) -> tuple[gr
 
 
 @contextmanager
-def threaded(
-    law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
-) -> Iterator[Stage]:
-    """A stage of the threaded API. The options are the limiter's; `keyed` are the limits of a limiter by key."""
-    limiter: Any = ConcurrencyLimiter(law, **options) if keyed is None else KeyedConcurrencyLimiter(keyed, **options)
-    gate = Gate()
-    intercept = ConcurrencyInterceptor(limiter, **interceptor or {})
-    with limiter, server(False, Service(gate), intercept, workers=workers) as address:
-        try:
-            yield Stage(law, limiter, intercept, gate, address, _call)
-        finally:
-            gate.open()
+def _staged(
+    asynchronous: bool, law: Law, *, workers: int = 4, interceptor: dict[str, Any] | None = None, keyed: Any = None,
+    **options: Any,
+) -> Iterator[Stage]:  # fmt: skip
+    """A stage of either API. The options are the limiter's; `keyed` are the limits of a limiter by key."""
+    one, by_key, make, service, do = _APIS[asynchronous]
+    limiter, gate = one(law, **options) if keyed is None else by_key(keyed, **options), Gate()
+    intercept = make(limiter, **interceptor or {})
+    try:
+        with server(asynchronous, service(gate), intercept, workers=workers) as address:
+            try:
+                yield Stage(law, limiter, intercept, gate, address, do)
+            finally:
+                gate.open()
+    finally:
+        do(limiter.close)
 
 
 def _call(do: Callable[..., Any], *args: Any) -> Any:
     return do(*args)
 
 
-@contextmanager
-def on_asyncio(
-    law: Law, *, workers: int = 0, interceptor: dict[str, Any] | None = None, keyed: Any = None, **options: Any
-) -> Iterator[Stage]:
-    """A stage of the asyncio API."""
-    limiter: Any = (
-        AsyncConcurrencyLimiter(law, **options) if keyed is None else AsyncKeyedConcurrencyLimiter(keyed, **options)
-    )
-    gate = Gate()
-    intercept = AsyncConcurrencyInterceptor(limiter, **interceptor or {})
-    with server(True, AsyncService(gate), intercept) as address:
-        try:
-            yield Stage(law, limiter, intercept, gate, address, awaited)
-        finally:
-            gate.open()
-    awaited(limiter.close)
+_APIS: dict[bool, Any] = {
+    False: (ConcurrencyLimiter, KeyedConcurrencyLimiter, ConcurrencyInterceptor, Service, _call),
+    True: (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncConcurrencyInterceptor, AsyncService, awaited),
+}
+threaded = partial(_staged, False)
+on_asyncio = partial(_staged, True)

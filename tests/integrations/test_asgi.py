@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -234,42 +234,32 @@ async def test_a_client_that_leaves_while_the_last_part_is_sent_pays_for_the_who
     assert [(each.status, each.sent, each.complete) for each in responses] == [(200, 3, True)]
 
 
-@pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
-async def test_a_file_that_the_server_reads_itself_is_charged_by_its_length(kind: str) -> None:
+FILE = start(200, [(b"Content-Length", b"5")])
+ENDINGS: dict[str, tuple[list[Any], tuple[int, int, bool, Any]]] = {
+    "a file by pathsend": ([FILE, {"type": "http.response.pathsend"}], (200, 5, True, None)),
+    "a file by zerocopysend": ([FILE, {"type": "http.response.zerocopysend"}], (200, 5, True, None)),
+    "no response": ([], (500, 0, False, None)),
+    "the client went away before": (["receive"], (499, 0, False, None)),
+    "an exception": ([ERROR := ZeroDivisionError()], (500, 0, False, ERROR)),
+    "an exception amid the response": ([start(), ERROR], (200, 0, False, ERROR)),
+}
+"""What an application does in turn (send, receive, raise), and what `charge` hears: status, bytes, whole, error."""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_the_end_of_a_request_is_told_once_and_an_exception_goes_on(ending: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(start(200, [(b"Content-Length", b"5")]))
-        await send({"type": f"http.response.{kind}"})
+        for each in does:
+            if isinstance(each, Exception):
+                raise each
+            await (receive() if each == "receive" else send(each))
 
     responses: list[Response] = []
+    does, told = ENDINGS[ending]
     async with limited(app, rule_that_notes(responses)) as middleware:
-        await call(middleware, http())
-    assert [(each.sent, each.complete) for each in responses] == [(5, True)]
-
-
-async def test_a_client_that_goes_away_before_the_response_is_a_499() -> None:
-    responses: list[Response] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert (await receive())["type"] == "http.disconnect"
-
-    async with limited(app, rule_that_notes(responses)) as middleware:
-        await call(middleware, http(), {"type": "http.disconnect"})
-        assert [(each.status, each.complete) for each in responses] == [(499, False)]
-
-
-@pytest.mark.parametrize("begun", [True, False])
-async def test_an_exception_of_the_application_goes_on_and_is_settled(begun: bool) -> None:
-    responses: list[Response] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if begun:
-            await send(start())
-        raise ZeroDivisionError
-
-    async with limited(app, rule_that_notes(responses)) as middleware:
-        with pytest.raises(ZeroDivisionError):
-            await call(middleware, http())
-        assert [(each.status, type(each.error)) for each in responses] == [(200 if begun else 500, ZeroDivisionError)]
+        with pytest.raises(ZeroDivisionError) if ERROR in does else nullcontext():
+            await call(middleware, http(), {"type": "http.disconnect"})
+        assert [(each.status, each.sent, each.complete, each.error) for each in responses] == [told]
         assert await left(middleware, "noted") == 9
 
 
@@ -317,17 +307,6 @@ def rule_that_notes(responses: list[Response]) -> Rule:
         return 1
 
     return Rule("noted", "10/hour", key="noted", cost=5, charge=charge)
-
-
-async def test_an_application_that_never_responds_costs_what_charge_says_of_a_500() -> None:
-    responses: list[Response] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        pass
-
-    async with limited(app, rule_that_notes(responses)) as middleware:
-        await call(middleware, http())
-    assert [(each.status, each.complete) for each in responses] == [(500, False)]
 
 
 async def _own(scope: Any, refusal: Any) -> Any:

@@ -15,6 +15,7 @@ from batchlimit.integrations.grpc import (
 )
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
+from tests.awaiting import awaited
 from tests.integrations.limited_grpc import Limits
 
 DETAILS: Any = SimpleNamespace(method="/test.Echo/unary_unary", timeout=None, metadata=())
@@ -37,39 +38,30 @@ def dropped(code: object) -> Outcome:
     return Outcome.DROPPED
 
 
-async def intercepted(client: AsyncRateLimitClient | AsyncConcurrencyClient) -> None:
-    unary: Any = client.interceptors[0]
+def could_not_be_made(asynchronous: bool, client: Any) -> None:
+    """Let a client make a call that is interrupted."""
+
+    async def intercepted() -> None:
+        await client.interceptors[0].intercept_unary_unary(make_async, DETAILS, "a")
+
     with pytest.raises(Interrupted):
-        await unary.intercept_unary_unary(make_async, DETAILS, "a")
+        awaited(intercepted) if asynchronous else client.intercept_unary_unary(make, DETAILS, "a")
 
 
-def test_a_call_of_a_thread_that_could_not_be_made_is_charged_as_a_failed_one() -> None:
-    limits = Limits(False, [MISSED])
-    with limits.limiter:
-        with pytest.raises(Interrupted):
-            RateLimitClientInterceptor(limits.limiter, [MISSED]).intercept_unary_unary(make, DETAILS, "a")
-        assert limits.left("missed") == 5
-
-
-def test_a_call_of_a_task_that_could_not_be_made_is_charged_as_a_failed_one() -> None:
-    limits = Limits(True, [MISSED])
-    client = AsyncRateLimitClient(limits.limiter, [MISSED])
-    limits.do(intercepted, client)
-    limits.do(client.close)
+def test_a_call_that_could_not_be_made_is_charged_as_a_failed_one(asynchronous: bool) -> None:
+    limits = Limits(asynchronous, [MISSED])
+    kind: Any = AsyncRateLimitClient if asynchronous else RateLimitClientInterceptor
+    could_not_be_made(asynchronous, client := kind(limits.limiter, [MISSED]))
+    if asynchronous:
+        limits.do(client.close)
     assert limits.left("missed") == 5
     limits.do(limits.limiter.close)
 
 
-def test_a_call_of_a_thread_that_could_not_be_made_gives_its_permit_back() -> None:
-    with ConcurrencyLimiter(Fixed(1)) as limiter:
-        with pytest.raises(Interrupted):
-            ConcurrencyClientInterceptor(limiter, outcome=dropped).intercept_unary_unary(make, DETAILS, "a")
-        seen = limiter.statistics()
-        assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
-
-
-async def test_a_call_of_a_task_that_could_not_be_made_gives_its_permit_back() -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        await intercepted(AsyncConcurrencyClient(limiter, outcome=dropped))
-        seen = limiter.statistics()
-        assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
+def test_a_call_that_could_not_be_made_gives_its_permit_back(asynchronous: bool) -> None:
+    limiter: Any = AsyncConcurrencyLimiter(Fixed(1)) if asynchronous else ConcurrencyLimiter(Fixed(1))
+    kind: Any = AsyncConcurrencyClient if asynchronous else ConcurrencyClientInterceptor
+    could_not_be_made(asynchronous, kind(limiter, outcome=dropped))
+    seen = limiter.statistics()
+    assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
+    awaited(limiter.close) if asynchronous else limiter.close()

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
@@ -30,6 +30,7 @@ from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIRateLimitMid
 from batchlimit.rules import Rule
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
+from tests.awaiting import awaited
 from tests.integrations.asgi import Hello, call, http, part, start
 from tests.integrations.stage import Recording, server
 from tests.integrations.test_asgi_concurrency import Held
@@ -182,22 +183,10 @@ def handlers(method: Any) -> grpc.GenericRpcHandler:
 
 
 @contextmanager
-def threaded(method: Any, *interceptors: Any) -> Iterator[Any]:
-    """Serve a method by threads; what calls it."""
-    with server(False, handlers(method), *interceptors) as address, grpc.insecure_channel(address) as channel:
+def calling(asynchronous: bool, method: Any, *interceptors: Any) -> Iterator[Any]:
+    """Serve a method of either API; what calls it."""
+    with server(asynchronous, handlers(method), *interceptors) as address, grpc.insecure_channel(address) as channel:
         yield channel.unary_unary("/test.Shared/Call")
-
-
-@asynccontextmanager
-async def on_asyncio(method: Any, *interceptors: Any) -> AsyncIterator[Any]:
-    """The same on asyncio."""
-    server = grpc.aio.server(interceptors=interceptors)
-    server.add_generic_rpc_handlers((handlers(method),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel.unary_unary("/test.Shared/Call")
-    await server.stop(None)
 
 
 def of_user(details: Any) -> str:
@@ -209,7 +198,7 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
     with (
         SharedConcurrencyLimiter(store, {"user:*": 1}) as here,
         SharedConcurrencyLimiter(store, {"user:*": 1}) as there,
-        threaded(hold, ConcurrencyInterceptor(here, key=of_user)) as rpc,
+        calling(False, hold, ConcurrencyInterceptor(here, key=of_user)) as rpc,
     ):
         with there.acquire("user:ann"):
             with pytest.raises(grpc.RpcError) as refused:
@@ -223,8 +212,12 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
         await_fact(lambda: all(not each.in_flight for each in here.statistics().keys.values()), "all went back")
 
 
+async def _shared(store: Any, limits: Any) -> AsyncSharedConcurrencyLimiter:
+    return AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0)
+
+
 @pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
-async def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
+def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
     store = Cut()
 
     async def wait(request: bytes, context: Any) -> bytes:
@@ -235,17 +228,17 @@ async def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> Non
         return b""
 
     # Longer than a quick call takes, on a machine that stalls.
-    async with (
-        AsyncSharedConcurrencyLimiter(store, {"user:*": Shared(1, lease=1.0)}, deadline=60.0) as limiter,
-        on_asyncio(wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc,
-    ):
-        assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-        with pytest.raises(grpc.aio.AioRpcError) as lost:
-            await rpc(b"x", metadata=(("user", "ann"),))
-        assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert dict(lost.value.trailing_metadata())["batchlimit-reason"] == "lost"
+    limiter = awaited(_shared, store, {"user:*": Shared(1, lease=1.0)})
+    with calling(True, wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc:
+        assert rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+        with pytest.raises(grpc.RpcError) as lost:
+            rpc(b"x", metadata=(("user", "ann"),))
+        error: Any = lost.value
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert dict(error.trailing_metadata())["batchlimit-reason"] == "lost"
         store.is_away = False
-        assert await rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+        assert rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
+    awaited(limiter.close)
 
 
 # Together with a rate
@@ -316,31 +309,26 @@ def test_one_wsgi_middleware_charges_nobody_who_waits_for_a_permit() -> None:
         assert waits.result(DEADLINE).status == 200
 
 
-def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing() -> None:
-    with ConcurrencyLimiter(Recording(2)) as limiter:
-        rules = RateLimitInterceptor("memory://", RULES)
-        with threaded(lambda request, context: request, ConcurrencyInterceptor(limiter), rules) as rpc:
-            assert rpc(b"x") == b"x"
-            with pytest.raises(grpc.RpcError):
-                rpc(b"x")
-        await_fact(lambda: limiter.statistics().in_flight == 0, "all went back")
-        told = limiter.statistics()
-        assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
+async def echo(request: bytes, context: Any) -> bytes:
+    return request
 
 
-async def test_grpc_rules_on_asyncio_behind_a_concurrency_limit_tell_the_law_nothing() -> None:
-    async def echo(request: bytes, context: Any) -> bytes:
-        return request
-
-    rules = AsyncRateLimitInterceptor("memory://", RULES)
-    async with AsyncConcurrencyLimiter(Recording(2)) as limiter:
-        async with on_asyncio(echo, AsyncConcurrencyInterceptor(limiter), rules) as rpc:
-            assert await rpc(b"x") == b"x"
-            with pytest.raises(grpc.aio.AioRpcError):
-                await rpc(b"x")
-        await rules.close()
-        told = limiter.statistics()
-        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 1)
+def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing(
+    asynchronous: bool,
+) -> None:
+    limiter: Any = (AsyncConcurrencyLimiter if asynchronous else ConcurrencyLimiter)(Recording(2))
+    bound: Any = AsyncConcurrencyInterceptor if asynchronous else ConcurrencyInterceptor
+    rules: Any = (AsyncRateLimitInterceptor if asynchronous else RateLimitInterceptor)("memory://", RULES)
+    method = echo if asynchronous else lambda request, context: request
+    with calling(asynchronous, method, bound(limiter), rules) as rpc:
+        assert rpc(b"x") == b"x"
+        with pytest.raises(grpc.RpcError):
+            rpc(b"x")
+    await_fact(lambda: limiter.statistics().in_flight == 0, "all went back")
+    told = limiter.statistics()
+    assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
+    for each in (rules, limiter) if asynchronous else ():
+        awaited(each.close)
 
 
 def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks() -> None:
@@ -354,7 +342,7 @@ def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks(
 
     limits = {"user:*": Shared(1, lease=0.1)}
     with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter:
-        with threaded(work, ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
+        with calling(False, work, ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
             with pytest.raises(grpc.RpcError) as lost:
                 rpc(b"x", metadata=(("user", "ann"),))
             error: Any = lost.value

@@ -14,65 +14,21 @@ _ALMOST = [
 Draw = random.Random
 _ROOTS = ["/v1", "/v1/", "/a", "/zz/v1", "/%76%31", "/", "//", "/%c3%a9", "a"]
 _HOSTS = [
-    "http://h",
-    "HTTP://h",
-    "https://h:1",
-    "http://",
-    "http:",
-    "x:",
-    "//h",
-    "http:///",
-    "ws://u:p@h",
-    "http://[::1]",
+    "http://h", "HTTP://h", "https://h:1", "http://", "http:", "x:", "//h", "http:///", "ws://u:p@h", "http://[::1]",
     "/",
-]
+]  # fmt: skip
 _TAILS = [
-    "/",
-    "//",
-    "?",
-    "?a=b",
-    "#x",
-    ";x",
-    ";",
-    "%0a",
-    "%0d%0a",
-    "%09",
-    "%20",
-    "%00",
-    "%2f",
-    "/.",
-    "/..",
-    "%3f",
-    "%23x",
-]
+    "/", "//", "?", "?a=b", "#x", ";x", ";", "%0a", "%0d%0a", "%09", "%20", "%00", "%2f", "/.", "/..", "%3f", "%23x",
+]  # fmt: skip
 _HEADS = [
-    "/",
-    "//",
-    "/./",
-    "/x/../",
-    "/x//../",
-    "/../",
-    "/%2e%2e/",
-    "/;x/",
-    "\\",
-    "/%5c",
-    "%2f",
-    "",
-    " ",
-    "%20",
-    "%09",
+    "/", "//", "/./", "/x/../", "/x//../", "/../", "/%2e%2e/", "/;x/", "\\", "/%5c", "%2f", "", " ", "%20", "%09",
     "%0a",
-]
+]  # fmt: skip
 _MOUNTS = ["SCRIPT_NAME", "Daphne-Root-Path"]
 """Fields from which a server takes where the application is mounted."""
 _FIELDS = [
-    "PATH_INFO",
-    "Script-Name",
-    "X-Forwarded-Prefix",
-    "X-Original-URL",
-    "X-Rewrite-URL",
-    "X-HTTP-Method-Override",
-]
+    "PATH_INFO", "Script-Name", "X-Forwarded-Prefix", "X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override",
+]  # fmt: skip
 
 
 class Written(NamedTuple):
