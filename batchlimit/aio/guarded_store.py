@@ -54,7 +54,7 @@ class GuardedStore(Guard):
         """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
         sender, key = self._sender, groups[0][0].key
         return sender is not None and self._send(
-            key, lambda: sender.send_spend(groups, look=look, within=self._deadline), took
+            key, lambda: sender.send_spend(groups, look=look, within=self.deadline), took
         )
 
     def _send(
@@ -65,7 +65,7 @@ class GuardedStore(Guard):
             return False
         answer, read = sent
         began, took_time = time.perf_counter(), self._outages.took
-        timer = answer.get_loop().call_later(self._deadline, Countdown, 0.0, answer.cancel)
+        timer = answer.get_loop().call_later(self.deadline, Countdown, 0.0, answer.cancel)
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             timer.cancel()
@@ -78,15 +78,11 @@ class GuardedStore(Guard):
         return True
 
     def _outcome(
-        self,
-        part: str,
-        key: str,
-        answer: "asyncio.Future[Any]",
-        read: Callable[[Any], T | None],
+        self, part: str, key: str, answer: "asyncio.Future[Any]", read: Callable[[Any], T | None]
     ) -> T | StoreUnavailable | None:
         try:
             if answer.cancelled():
-                raise too_late(self.address, self._deadline)
+                raise too_late(self.address, self.deadline)
             found = read(answer)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
@@ -144,7 +140,7 @@ class GuardedStore(Guard):
         return found
 
     async def _bounded(self, breaker: Breaker, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        seconds, connecting = self._deadline, self._to_connect()
+        seconds, connecting = self.deadline, self._to_connect()
         if not self._remote.is_prompt:  # it does not tell which is which
             seconds, connecting = seconds + (0.0 if breaker.is_failing else connecting), 0.0
         try:
@@ -168,11 +164,11 @@ class GuardedStore(Guard):
 
         True: none can be started, and the caller has to ask instead.
         """
-        return not self._outages.has_prober(part) and not self._send_prober(self._outages.probe(part, key))
+        return not self._outages.has_prober(part) and not self._send_prober(part, key)
 
-    def _send_prober(self, probe: Probe) -> bool:
+    def _send_prober(self, part: str, key: str) -> bool:
         """Return False if none can be started, and it is time for a probe."""
-        work = self._probe(probe)
+        work = self._probe(probe := Probe(part, key, self._outages.breakers[part]))
         try:
             prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
         except Exception:  # noqa: BLE001  a task factory of the user's own
@@ -191,7 +187,7 @@ class GuardedStore(Guard):
             if me.cancelling():  # `wait_for` in redis-py sometimes loses a cancellation in Python 3.11
                 raise asyncio.CancelledError
             if probe.is_needed:
-                async with CallTimeout(self._connecting + self._deadline):
+                async with CallTimeout(self._connecting + self.deadline):
                     await self._remote.probe(probe.key)
 
         await asyncio.sleep(probe.pause)

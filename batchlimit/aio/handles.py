@@ -10,9 +10,8 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
-from batchlimit.base.waiting import deadline
 from batchlimit.quota.key import place_of, stored
-from batchlimit.quota.template import Template, is_coroutine_function
+from batchlimit.quota.template import TemplateLimit, is_coroutine_function
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 
@@ -94,7 +93,7 @@ class AsyncKeyHandle:
         return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)
 
 
-class AsyncLimit:
+class AsyncLimit(TemplateLimit):
     """What `AsyncRateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes.
 
     Example:
@@ -108,14 +107,8 @@ class AsyncLimit:
         'report'
     """
 
-    __slots__ = ("_limiter", "_template", "_timeout")
-
-    def __init__(self, limiter: "AsyncRateLimiter", template: Template, timeout: float | None) -> None:
-        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
-        self._limiter, self._template, self._timeout = limiter, template, timeout
-
-    def __repr__(self) -> str:
-        return f"<AsyncLimit by {self._template!r}>"
+    __slots__ = ()
+    _limiter: "AsyncRateLimiter"
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Return the coroutine function, whose calls wait until they are admitted; TypeError for any other function."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.events import log_event, named
-from batchlimit.keyspace.timer_heap import TimerHeap
+from batchlimit.keyspace.timer_heap import DueEntry, TimerHeap
 
 AT_ONCE = 64
 """So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
@@ -51,10 +51,8 @@ class RoundRobin:
         self._go_on()
 
 
-class Due(Protocol):
-    """Something to come to at the instant `due` (instance clock); inf: not at all."""
-
-    due: float
+class Due(DueEntry, Protocol):
+    """Something to come to at the instant `due`."""
 
     def ring(self) -> None:
         """Do what is due; nobody else has to."""

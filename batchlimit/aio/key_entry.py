@@ -54,7 +54,7 @@ class KeyEntry:
         self._seen_in_flight: tuple[object, float] = _NOTHING  # a request that a caller found in flight, and when
 
     def __repr__(self) -> str:
-        return f"<KeyEntry {shown(self.key)}: {self.reservoir}>"
+        return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
     def take(self, cost: int) -> float:
         """Spend free tokens unless a caller waits for them.

@@ -172,11 +172,7 @@ class AsyncRateLimiter(
         return AsyncLimit(self, Template(key, cost), timeout)
 
     async def acquire_all(
-        self,
-        costs: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        priority: int = 1,
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
     ) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())

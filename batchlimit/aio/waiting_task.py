@@ -137,25 +137,20 @@ class LoopRefillGate:
     tokens that took 16 us a task, more than all the rest. Here it takes 4 us.
     """
 
-    __slots__ = ("_brings", "_is_shut", "_patience", "_room", "_timer", "_waiting")
+    __slots__ = ("_brings", "_is_shut", "_room", "_timer", "_waiting", "patience")
 
     def __init__(self, patience: float) -> None:
         """`patience`: how long (s) a task waits here at most; nobody waits for a fetch that takes longer."""
-        self._patience = patience
+        self.patience = patience
         self._brings = 0  # tokens, by the last fetch; 0 where it was slow
         self._is_shut = False
         self._room = 0  # of what it brings, what nobody waits for yet
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def patience(self) -> float:
-        """For how long (s) anybody waits here at the most, once."""
-        return self._patience
-
     def learn(self, granted: int, seconds: float) -> None:
         """Take note of what a fetch brought, and how long that took."""
-        self._brings = granted if seconds < self._patience else 0
+        self._brings = granted if seconds < self.patience else 0
 
     def shut(self) -> None:
         """A fetch begins."""
@@ -184,7 +179,7 @@ class LoopRefillGate:
         """
         loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._timer = loop.call_later(self._patience, self.open)
+            self._timer = loop.call_later(self.patience, self.open)
         if self._room >= 0 > self._room - cost:
             loop.call_soon(self.open)
         self._room -= cost

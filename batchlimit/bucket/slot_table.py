@@ -114,9 +114,6 @@ class SlotTable:
         self.token = self.lent = self.limit = 0
         self.expires = 0  # us
 
-    def __repr__(self) -> str:
-        return f"<SlotTable: {self.lent} of {self.limit} lent, {len(self._by_name)} instances>"
-
     def lend(self, ask: SlotAsk, now: int) -> tuple[SlotReply, list[SlotPush]]:
         """Answer one instance; return what the others are to be told."""
         self._now, self._lease = now, ask.lease

@@ -65,13 +65,7 @@ class Keyspace(Generic[E]):
         self.dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
         self.spending: Spending[E] = Spending(
-            entries,
-            self.dormant,
-            self._instance,
-            options,
-            clock=clock,
-            settled=self._tallies.admitted,
-            code=code,
+            entries, self.dormant, self._instance, options, clock=clock, settled=self._tallies.admitted, code=code
         )
 
     def __repr__(self) -> str:

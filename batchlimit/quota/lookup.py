@@ -78,9 +78,6 @@ class Constant:
         self._new: dict[int, Quota] = {}
         self._old: dict[int, Quota] = {}
 
-    def __repr__(self) -> str:
-        return f"<Constant {self._find!r}: {len(self._new) + len(self._old)} keys>"
-
     def __call__(self, key: str) -> Quota:
         """Return the first answer of the function; if it raises, so does this, and the next call asks again."""
         name = hash(key)

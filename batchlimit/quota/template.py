@@ -6,6 +6,7 @@ from string import Formatter
 from typing import Any, ParamSpec, TypeVar
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import deadline
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,6 +81,19 @@ class Template:
                 raise TypeError(f"missing an argument that {shown(self._key)} names: {missing}") from None
 
         return filled
+
+
+class TemplateLimit:
+    """What `limit` returns, in either API. An admitted call stays charged, however its block ends."""
+
+    __slots__ = ("_limiter", "_template", "_timeout")
+
+    def __init__(self, limiter: Any, template: Template, timeout: float | None) -> None:
+        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
+        self._limiter, self._template, self._timeout = limiter, template, timeout
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} by {self._template!r}>"
 
 
 def _is_being_decorated(function: object) -> bool:

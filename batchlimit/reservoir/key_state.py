@@ -74,7 +74,8 @@ class KeyState:
         self.set_quota(quota)
 
     def __repr__(self) -> str:
-        return f"<KeyState {self.quota}: {self.lease}, {len(self.queue)} in the queue, {self.denials}>"
+        held = f"{self.lease.held} tokens until {self.tokens.expires:.3f} ({self.lease.pending} pending)"
+        return f"<KeyState {self.quota}: {held}, {len(self.queue)} in the queue, {self.denials}>"
 
     @property
     def first_cost(self) -> int:

@@ -43,9 +43,6 @@ class Lease:
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
         self.served = 0  # tokens of the bucket's that went to waiters
 
-    def __repr__(self) -> str:
-        return f"<Lease of {self._tokens}, {self.reserved_for_waiters} reserved, {self.pending} pending>"
-
     @property
     def held(self) -> int:
         """The tokens that are here and not spent, wherever they come from."""

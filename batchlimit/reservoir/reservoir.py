@@ -139,9 +139,6 @@ class Reservoir:
         if instance.rules.in_force is not NONE or not rule.is_plain or state.denies_all:
             self.rule.reconsider(now)
 
-    def __repr__(self) -> str:
-        return f"<Reservoir {self.state}>"
-
     @property
     def quota(self) -> Quota:
         """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""

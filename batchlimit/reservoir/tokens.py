@@ -45,9 +45,6 @@ class FreeTokens:
         self.is_moving = False  # an interrupt during a move leaves it True until the next move ends
         self._singly = False  # whether the last caller of `take` took one
 
-    def __repr__(self) -> str:
-        return f"<FreeTokens {self.available} until {self.expires:.3f}>"
-
     def take(self, cost: int) -> float:
         """Spend `cost` tokens and return the instant before which that counts; -inf if there are too few.
 

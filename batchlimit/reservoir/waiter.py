@@ -20,12 +20,14 @@ class Wakeable(Protocol):
         ...
 
 
-class _Nobody:
+class NoEvent:
+    """Wakes nobody."""
+
     def set(self) -> None:
-        pass
+        """Do nothing."""
 
 
-NOBODY: Wakeable = _Nobody()
+NOBODY: Wakeable = NoEvent()
 """The waker of a waiter that nobody waits with."""
 
 

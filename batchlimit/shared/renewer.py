@@ -113,11 +113,7 @@ class LeaseRenewer:
     """
 
     def __init__(
-        self,
-        store: GuardedStore,
-        lender: Any,
-        policy_of: Callable[[str], FailurePolicy],
-        clock: Callable[[], int],
+        self, store: GuardedStore, lender: Any, policy_of: Callable[[str], FailurePolicy], clock: Callable[[], int]
     ) -> None:
         # The lender raises StoreUnavailable if there is no answer; any ask may be repeated.
         self._store, self._lender, self._policy_of, self._clock = store, lender, policy_of, clock

@@ -224,11 +224,7 @@ class RedisSlots:
     """The shared limits under one prefix."""
 
     def __init__(
-        self,
-        run: Callable[..., Any],
-        ask: Callable[..., Sequence[Any]],
-        pubsub: Callable[[], Any],
-        prefix: str,
+        self, run: Callable[..., Any], ask: Callable[..., Sequence[Any]], pubsub: Callable[[], Any], prefix: str
     ) -> None:
         self._run, self._ask, self._pubsub, self._prefix = run, ask, pubsub, prefix
         self._channel = f"{prefix}:instance:"

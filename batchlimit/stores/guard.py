@@ -32,16 +32,15 @@ class Guard:
     _outages: Outages
 
     def __init__(self, store: Any, deadline: float) -> None:
-        self._store, self._deadline, self._connecting = store, deadline, 1.0
+        self._store, self._connecting = store, 1.0
+        self.deadline = deadline  # how long (s) an answer may take
+        self.brief = deadline * _PART  # the longest (s) that a caller waits at the refill gate for another's fetch
         self._has_answered = False
         # Which protocols it keeps is looked at once: to look takes 10 us.
         self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else _Whole(store)
         self._spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
         self.spends = self._spender is not None
         self.spends_together: bool = getattr(self._spender, "spends_together", False)
-
-    def __repr__(self) -> str:
-        return f"<Guard of {self._store!r}: {self._outages}>"
 
     def allow(self, connect_timeout: float) -> None:
         """Give a store that has not answered yet, and each probe, so many seconds more: they may have to connect."""
@@ -58,19 +57,9 @@ class Guard:
         return self._outages.health
 
     @property
-    def deadline(self) -> float:
-        """How long (s) an answer may take."""
-        return self._deadline
-
-    @property
     def longest(self) -> float:
         """How long (s) a call may take, with a connection that has to be made first."""
-        return self._deadline + self._connecting
-
-    @property
-    def brief(self) -> float:
-        """The longest (seconds) that a caller waits at the refill gate for the fetch of another."""
-        return self._deadline * _PART
+        return self.deadline + self._connecting
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Any:
         """See Store.take."""
@@ -78,7 +67,7 @@ class Guard:
 
     def spend(self, groups: Groups, look: bool) -> Any:
         """See Spender; only for a store that is one. The first key says which part of the store is asked."""
-        return self.call(groups[0][0].key, partial(self._spender.spend, look=look, within=self._deadline), groups)
+        return self.call(groups[0][0].key, partial(self._spender.spend, look=look, within=self.deadline), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
         """See Store.give_back."""
@@ -97,7 +86,7 @@ class Guard:
 
     def _to_connect(self) -> float:
         """Return how long a call may wait for a connection, on top of its deadline (s)."""
-        return min(self._connecting, TO_CONNECT * self._deadline) if self._has_answered else self._connecting
+        return min(self._connecting, TO_CONNECT * self.deadline) if self._has_answered else self._connecting
 
     def _answered(self, part: str) -> None:
         self._has_answered = True

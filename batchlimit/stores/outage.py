@@ -151,10 +151,6 @@ class Outages:
         probe = self._probes.get(part)
         return probe is not None and probe.is_needed and probe.is_alive()
 
-    def probe(self, part: str, key: str) -> "Probe":
-        """Plan the probes of an outage that has no prober, by the key of a call that failed."""
-        return Probe(part, key, self.breakers[part])
-
     def began(self, probe: "Probe", is_alive: Callable[[], bool]) -> None:
         """Note that a prober has started; `is_alive` says whether it still runs."""
         probe.is_alive = is_alive

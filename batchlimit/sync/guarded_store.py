@@ -93,15 +93,15 @@ class GuardedStore(Guard):
     def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._is_prompt:
             try:
-                with deadline_scope(time.monotonic() + self._deadline):
+                with deadline_scope(time.monotonic() + self.deadline):
                     return work(*args)
             except NeedsConnection:  # a connection has to be made first
                 pass
-        seconds = self._deadline + self._to_connect()
+        seconds = self.deadline + self._to_connect()
         try:
-            return self._pool.run(partial(_told, work, *args), self._deadline, seconds, lambda: breaker.is_failing)
+            return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
-            raise too_late(self.address, self._deadline) from error
+            raise too_late(self.address, self.deadline) from error
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if not self._stopped.is_set() and self._outages.failed(part, error):
@@ -116,10 +116,11 @@ class GuardedStore(Guard):
         if self._outages.has_prober(part):
             return False
         with not_reentered(self._lock):
-            return not self._outages.has_prober(part) and not self._send_prober(self._outages.probe(part, key))
+            return not self._outages.has_prober(part) and not self._send_prober(part, key)
 
-    def _send_prober(self, probe: Probe) -> bool:
+    def _send_prober(self, part: str, key: str) -> bool:
         """Requires the lock. Return False if no thread can be had, and it is time for a probe."""
+        probe = Probe(part, key, self._outages.breakers[part])
         try:
             prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
             prober.start()
@@ -133,7 +134,7 @@ class GuardedStore(Guard):
 
         def look() -> None:
             if probe.is_needed:
-                self._scouts.run(lambda: self._remote.probe(probe.key), self._connecting + self._deadline)
+                self._scouts.run(lambda: self._remote.probe(probe.key), self._connecting + self.deadline)
 
         stop, sleep = stop_when_event_set(self._stopped), sleep_using_event(self._stopped)
         if self._stopped.wait(probe.pause):

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
-from batchlimit.base.waiting import deadline
 from batchlimit.quota.key import place_of, stored
-from batchlimit.quota.template import Template, is_coroutine_function, the_function
+from batchlimit.quota.template import TemplateLimit, is_coroutine_function, the_function
 from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_entry import KeyEntry
@@ -92,7 +91,7 @@ class KeyHandle:
         return self._limiter.reserve(self.key, cost, timeout=timeout, priority=priority, on_error=on_error)
 
 
-class Limit:
+class Limit(TemplateLimit):
     """What `RateLimiter.limit` returns: a decorator and a context manager, to be used as often as one likes.
 
     Example:
@@ -103,14 +102,8 @@ class Limit:
         'report'
     """
 
-    __slots__ = ("_limiter", "_template", "_timeout")
-
-    def __init__(self, limiter: "RateLimiter", template: Template, timeout: float | None) -> None:
-        deadline(timeout, 0.0)  # a wrong one raises here, and not at each call
-        self._limiter, self._template, self._timeout = limiter, template, timeout
-
-    def __repr__(self) -> str:
-        return f"<Limit by {self._template!r}>"
+    __slots__ = ()
+    _limiter: "RateLimiter"
 
     def __call__(self, *given: Callable[P, R], **named: object) -> Callable[P, R]:
         """Return the function, whose calls wait until they are admitted; those of a coroutine function are awaited.

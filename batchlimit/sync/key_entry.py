@@ -15,7 +15,7 @@ from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.census import Page
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import RETIRED, Fetch, Retired, Waiter, Wakeable
+from batchlimit.reservoir.waiter import RETIRED, Fetch, NoEvent, Retired, Waiter, Wakeable
 from batchlimit.stores.guard import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -38,15 +38,8 @@ class Sender:
 NO_SENDER = Sender(None)
 
 
-class _Awake:
-    """What a thread waits on until it sleeps for the first time: it looks for itself."""
-
-    def set(self) -> None:
-        pass
-
-
-AWAKE: Wakeable = _Awake()
-
+AWAKE: Wakeable = NoEvent()
+"""What a thread waits on until it sleeps for the first time: it looks for itself."""
 
 T = TypeVar("T")
 _LOOK = 60.0
@@ -94,7 +87,7 @@ class KeyEntry:
         self.watch, self.finish = watch, finish
 
     def __repr__(self) -> str:
-        return f"<KeyEntry {shown(self.key)}: {self.reservoir}>"
+        return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
     def thread_event(self) -> Event:
         """Return what a thread is to wait on."""

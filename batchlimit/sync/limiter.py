@@ -171,11 +171,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return Limit(self, Template(key, cost), timeout)
 
     def acquire_all(
-        self,
-        costs: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        priority: int = 1,
+        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
     ) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())

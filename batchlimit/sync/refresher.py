@@ -106,10 +106,7 @@ class Refresher:
                 except RuntimeError as error:  # another try follows; until then callers fetch for themselves
                     if self._tries_at == -math.inf:
                         log_event(
-                            "tokens.late",
-                            "tokens are not renewed or given back in time: %s",
-                            error,
-                            reason=str(error),
+                            "tokens.late", "tokens are not renewed or given back in time: %s", error, reason=str(error)
                         )
                     self._tries_at = self._clock() + _PATIENCE
                     return

@@ -197,7 +197,7 @@ def test_an_answer_is_waited_for_a_quarter_of_the_shortest_lease_at_most(
     limits: Any, deadline: float, waits: float
 ) -> None:
     with SharedConcurrencyLimiter(MemoryStore(), limits, deadline=deadline) as limiter:
-        assert limiter._engine.store._deadline == waits
+        assert limiter._engine.store.deadline == waits
 
 
 def test_the_largest_numbers_work() -> None:

@@ -38,7 +38,7 @@ def limiter(stage: Slow, clock: Clock, without_breaker: None) -> Iterator[RateLi
 
 def give(limiter: RateLimiter, seconds: float) -> None:
     """Let the store have so much time from now on."""
-    limiter._registry.store._deadline = limiter._registry.store._connecting = seconds
+    limiter._registry.store.deadline = limiter._registry.store._connecting = seconds
 
 
 def try_in_vain(limiter: RateLimiter, gate: Gate, cost: int) -> None:
