@@ -13,7 +13,7 @@ from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 from batchlimit.events import log_event, named
-from batchlimit.quota.key import MOST_URGENT, check_costs
+from batchlimit.quota.key import MOST_URGENT, Costs, check_costs
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import BaseSharedPermit
 
@@ -59,7 +59,7 @@ def started_now(permit: Any) -> None:
             each.start_ns = each._locked_gate.clock()
 
 
-Rate = str | Mapping[str, int] | Iterable[tuple[str, int]]
+Rate = str | Costs
 """A key, which is charged `cost`; or whole tokens by key."""
 
 

@@ -1,13 +1,12 @@
 """Several keys at once: all of them are charged, or none."""
 
-from collections.abc import Iterable, Mapping
-
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited
 from batchlimit.keyspace.several import SeveralKeys
+from batchlimit.quota.key import Costs
 from batchlimit.reservoir.waiter import Refuse, Retired, half_of
 
 
@@ -17,9 +16,7 @@ class AsyncAcquireAll(SeveralKeys[WaitingTask]):
     All keys of which nothing is known are asked for at the same time.
     """
 
-    def __init__(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry, priority: int = 1
-    ) -> None:
+    def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
         super().__init__(costs, registry, registry.entry, priority)
 
     async def acquire(self, until: float) -> None:

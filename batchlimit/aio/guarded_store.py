@@ -19,6 +19,8 @@ from batchlimit.stores.protocols import AsyncSender, AsyncStore, Sent
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+Took = Callable[[T | StoreUnavailable | None], None]
+"""Hears what came of a call that was sent; None: nothing did."""
 
 
 class GuardedStore(Guard):
@@ -40,7 +42,7 @@ class GuardedStore(Guard):
         self._tasks: set[asyncio.Task[None]] = set()
         self.sent: set[asyncio.Future[Any]] = set()  # what was sent in a turn of the loop, and has no answer yet
 
-    def send(self, key: str, quota: Quota, ask: Ask, took: "Callable[[Grant | StoreUnavailable | None], None]") -> bool:
+    def send(self, key: str, quota: Quota, ask: Ask, took: Took[Grant]) -> bool:
         """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
 
         `took` hears what came of it; None: nothing did, so `take` says why.
@@ -48,18 +50,14 @@ class GuardedStore(Guard):
         sender = self._sender
         return sender is not None and self._send(key, lambda: sender.send(key, quota, ask), took)
 
-    def send_spend(
-        self, groups: Groups, look: bool, took: "Callable[[SpendReply | StoreUnavailable | None], None]"
-    ) -> bool:
+    def send_spend(self, groups: Groups, look: bool, took: Took[SpendReply]) -> bool:
         """Spend in this turn of the loop, as `send` does. The first key says which part of the store is asked."""
         sender, key = self._sender, groups[0][0].key
         return sender is not None and self._send(
             key, lambda: sender.send_spend(groups, look=look, within=self.deadline), took
         )
 
-    def _send(
-        self, key: str, send: Callable[[], Sent[T] | None], took: "Callable[[T | StoreUnavailable | None], None]"
-    ) -> bool:
+    def _send(self, key: str, send: Callable[[], Sent[T] | None], took: Took[T]) -> bool:
         part = self._remote.part(key)
         if self._outages.breakers[part].opened_at is not None or (sent := send()) is None:
             return False

@@ -1,6 +1,5 @@
 """AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
-from collections.abc import Iterable, Mapping
 from functools import partial
 from threading import get_ident
 from typing import overload
@@ -19,7 +18,7 @@ from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import NeverFits, check_key, check_priority
+from batchlimit.quota.key import Costs, NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.estimate import OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
@@ -144,16 +143,11 @@ class AsyncRateLimiter(
     ) -> AsyncReservation: ...
     @overload
     def reserve(
-        self,
-        key: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        priority: int = 1,
-        on_error: OnError = "keep",
+        self, key: Costs, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
     ) -> AsyncJointReservation: ...
     def reserve(
         self,
-        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        key: str | Costs,
         cost: int | None = None,
         *,
         timeout: float | None = None,
@@ -171,16 +165,14 @@ class AsyncRateLimiter(
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> AsyncLimit:
         return AsyncLimit(self, Template(key, cost), timeout)
 
-    async def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
-    ) -> None:
+    async def acquire_all(self, costs: Costs, *, timeout: float | None = None, priority: int = 1) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
         told = await self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             await AsyncAcquireAll(costs, self._registry, priority).acquire(until)
 
-    async def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
+    async def decide_all(self, costs: Costs) -> dict[str, Decision]:
         registry = self._registry
         if registry.thread == get_ident() and (known := registry.memory.decide(costs)) is not None:
             return known

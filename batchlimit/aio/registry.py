@@ -16,7 +16,6 @@ from batchlimit.aio.home import AT_ONCE, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
-from batchlimit.base.clock import steady
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
@@ -45,9 +44,7 @@ class Registry(BaseRegistry):
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]
 
-    def __init__(
-        self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
-    ) -> None:
+    def __init__(self, store: AsyncStore, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
         super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
         rules = store.rules if isinstance(store, Ruled) else None

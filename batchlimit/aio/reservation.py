@@ -9,6 +9,7 @@ from batchlimit.errors import BatchLimitError
 from batchlimit.reservoir.estimate import Estimate, OnError
 
 _Adjust = Callable[[str, int], "asyncio.Task[int | Exception] | None"]
+_Charge = Coroutine[Any, Any, None]
 
 
 class _AsyncReserved(Estimate):
@@ -16,11 +17,9 @@ class _AsyncReserved(Estimate):
 
     __slots__ = ("_charge",)
 
-    def __init__(
-        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
-    ) -> None:
+    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: _Charge) -> None:
         super().__init__(costs, on_error, adjust)
-        self._charge: Coroutine[Any, Any, None] | None = charge  # if nobody awaits it, Python says so
+        self._charge: _Charge | None = charge  # if nobody awaits it, Python says so
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self._charged().__await__()
@@ -74,9 +73,7 @@ class AsyncReservation(_AsyncReserved):
 
     __slots__ = ("cost", "key")
 
-    def __init__(
-        self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: Coroutine[Any, Any, None]
-    ) -> None:
+    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: _Charge) -> None:
         super().__init__(costs, on_error, adjust, charge)
         ((self.key, self.cost),) = costs.items()
 

@@ -1,7 +1,7 @@
 """What the rate limiters of both APIs share: they are opened by a URL, and counted."""
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from batchlimit.base.clock import steady
@@ -9,6 +9,7 @@ from batchlimit.base.redaction import misplaced
 from batchlimit.base.unique import Unique, register
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.quota.failure_policy import FailureSource
+from batchlimit.quota.key import Costs
 from batchlimit.quota.overrides.code import CodeSource, rule_of
 from batchlimit.quota.overrides.known import LimiterRules
 from batchlimit.quota.overrides.override import ModeSource
@@ -198,9 +199,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
             'hits for ann'
         """
 
-    def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
-    ) -> Any:
+    def acquire_all(self, costs: Costs, *, timeout: float | None = None, priority: int = 1) -> Any:
         """Wait until all of several keys are charged; none of them is until all can be.
 
         Args:
@@ -216,7 +215,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
             >>> limiter.acquire_all({"user:ann": 1, "everybody": 1}, timeout=0)
         """
 
-    def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> Any:
+    def decide_all(self, costs: Costs) -> Any:
         """Charge all of several keys now, or none of them, and say what a caller wants to be told.
 
         `all(decisions.values())` says whether the call may go ahead.

@@ -1,8 +1,8 @@
 """What the calls of a rate limiter take, return and raise, in both APIs. A task awaits the answers."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
+from batchlimit.quota.key import Costs
 from batchlimit.reservoir.estimate import OnError
 
 
@@ -153,7 +153,7 @@ class LimiterCalls:
 
     def reserve(
         self,
-        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        key: str | Costs,
         cost: int | None = None,
         *,
         timeout: float | None = None,

@@ -1,11 +1,11 @@
 """What a caller of several keys holds, in either API: all of them are charged, or none."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from batchlimit.base.decision import Decision
 from batchlimit.errors import RateLimited
-from batchlimit.quota.key import check_cost, check_costs, stored
+from batchlimit.quota.key import Costs, check_cost, check_costs, stored
 from batchlimit.reservoir.forecast import Prospect, longest_refusal
 
 C = TypeVar("C", bound=Any)
@@ -15,13 +15,7 @@ C = TypeVar("C", bound=Any)
 class SeveralKeys(Generic[C]):
     """The costs of several keys, and the callers that stand in their queues for one call."""
 
-    def __init__(
-        self,
-        costs: Mapping[str, int] | Iterable[tuple[str, int]],
-        registry: Any,
-        find: Callable[[str], Any],
-        priority: int,
-    ) -> None:
+    def __init__(self, costs: Costs, registry: Any, find: Callable[[str], Any], priority: int) -> None:
         self._costs, self._priority = check_costs(costs), priority
         self._find, self._clock = find, registry.clock
         registry.check_open()

@@ -10,6 +10,9 @@ from batchlimit.base.setting import whole
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256
 
+Costs = Mapping[str, int] | Iterable[tuple[str, int]]
+"""Whole tokens by key, as a dict or as pairs."""
+
 MOST_URGENT = 100
 """The highest priority of a caller; the lowest is 1."""
 _SHOWN = 64

@@ -1,7 +1,7 @@
 """When not to ask the bucket: what this instance remembers of a bucket that was short."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.fair_share import ACTIVE, bands_of, pace_of
@@ -54,9 +54,7 @@ class DenialCache(NamedTuple):
     large_cost: float = math.inf
 
     @classmethod
-    def dry(
-        cls, wait: float, cost: int, now: float, *, early: float = 0.0, large_cost: float = math.inf
-    ) -> "DenialCache":
+    def dry(cls, wait: float, cost: int, now: float, *, early: float = 0.0, large_cost: float = math.inf) -> Self:
         """Refuse what costs as much for `wait` seconds, at the end of which it fits; 0: ask at once.
 
         One who waits asks so much earlier.

@@ -1,12 +1,13 @@
 """Several keys at once: all of them are charged, or none."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.keyspace.several import SeveralKeys
+from batchlimit.quota.key import Costs
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect
 from batchlimit.reservoir.waiter import Fetch, Refuse, half_of
@@ -24,9 +25,7 @@ class AcquireAll(SeveralKeys[WaitingThread]):
     tokens and tries again. It keeps its place in each queue, so it succeeds where all keys have a queue.
     """
 
-    def __init__(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], registry: Registry, priority: int = 1
-    ) -> None:
+    def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
         super().__init__(costs, registry, registry.live_entry, priority)
         self._store, self._finish, self._attempt = registry.store, registry.finish, registry.attempt
         self._begun: dict[str, WaitingThread] = {}  # asked for together

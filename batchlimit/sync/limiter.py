@@ -1,6 +1,5 @@
 """RateLimiter: the rate limiter for threads."""
 
-from collections.abc import Iterable, Mapping
 from typing import overload
 
 import redis
@@ -11,7 +10,7 @@ from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import NeverFits, check_key, check_priority
+from batchlimit.quota.key import Costs, NeverFits, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.estimate import OnError, estimated, unfit
 from batchlimit.reservoir.tokens import ONE
@@ -143,16 +142,11 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     ) -> Reservation: ...
     @overload
     def reserve(
-        self,
-        key: Mapping[str, int] | Iterable[tuple[str, int]],
-        *,
-        timeout: float | None = None,
-        priority: int = 1,
-        on_error: OnError = "keep",
+        self, key: Costs, *, timeout: float | None = None, priority: int = 1, on_error: OnError = "keep"
     ) -> JointReservation: ...
     def reserve(
         self,
-        key: str | Mapping[str, int] | Iterable[tuple[str, int]],
+        key: str | Costs,
         cost: int | None = None,
         *,
         timeout: float | None = None,
@@ -170,16 +164,14 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     def limit(self, key: Key, *, cost: Cost = 1, timeout: float | None = None) -> Limit:
         return Limit(self, Template(key, cost), timeout)
 
-    def acquire_all(
-        self, costs: Mapping[str, int] | Iterable[tuple[str, int]], *, timeout: float | None = None, priority: int = 1
-    ) -> None:
+    def acquire_all(self, costs: Costs, *, timeout: float | None = None, priority: int = 1) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
         told = self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             AcquireAll(costs, self._registry, priority).acquire(until)
 
-    def decide_all(self, costs: Mapping[str, int] | Iterable[tuple[str, int]]) -> dict[str, Decision]:
+    def decide_all(self, costs: Costs) -> dict[str, Decision]:
         if (known := self._registry.memory.decide(costs)) is not None:
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use

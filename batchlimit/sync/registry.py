@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
-from batchlimit.base.clock import steady
 from batchlimit.base.steps import run
 from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
@@ -49,9 +48,7 @@ class Registry(BaseRegistry):
     attempt: AbstractContextManager[object] = nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
-    def __init__(
-        self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float] = steady
-    ) -> None:
+    def __init__(self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
         super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
         rules = store.rules if isinstance(store, Ruled) else None
