@@ -194,20 +194,21 @@ class BucketView:
         self.losses += 0 < fetch.ask.epoch != grant.epoch
         self._instance_count.learn(grant.active_instances, now)
         self._epoch, self.level, self._heard = grant.epoch, grant.level, now
-        self._levels = _at_least(grant, quota, fetch.ask.need) if grant.retry_after else grant.levels
+        levels, paused_until = grant.levels, LONG_AGO
+        if grant.retry_after:  # by then the need fits: of a level only thousandths are told, at 100/day 0.9 s each
+            pairs, need = zip(levels, quota.bandwidths, strict=False), fetch.ask.need
+            levels = tuple([max(level, need - grant.retry_after * each.rate) for level, each in pairs])
+        if grant.level < 0:
+            told = zip(levels or [grant.level] * len(quota.bandwidths), quota.bandwidths, strict=False)
+            owed_for = max(-level / each.rate for level, each in told)
+            paused_until = now + owed_for if owed_for > _OWED else LONG_AGO
+        self._levels, self.paused_until = levels, paused_until
         self._leased = grant.kept + grant.granted
         self.binding = binding_of(self._levels, quota) if quota.also else None
-        self.paused_until = self._paused_until(quota, now) if self.level < 0 else LONG_AGO
         self._ends = now + grant.starts_in + grant.lease
         self._told_instances = grant.active_instances
         self.active_instances = max(1, grant.active_instances)
         self.round_trip = self.round_trip + (trip - self.round_trip) * 0.2 if self.round_trip else trip
-
-    def _paused_until(self, quota: Quota, now: float) -> float:
-        """Return until when the bucket is paused, by its levels: more is owed than is ever granted for later."""
-        levels = self._levels or [self.level] * len(quota.bandwidths)
-        owed_for = max(-level / each.rate for level, each in zip(levels, quota.bandwidths, strict=False))
-        return now + owed_for if owed_for > _OWED else LONG_AGO
 
     def pause(self, seconds: float, quota: Quota, now: float) -> None:
         """Take note that the bucket is paused for so long."""
@@ -228,15 +229,6 @@ class BucketView:
         their lease, they queue again and make it busier: of 100,000 waiters 90,000 were refused.
         """
         self.round_trip = max(self.round_trip, min(seconds, _LATEST))
-
-
-def _at_least(grant: Grant, quota: Quota, need: int) -> tuple[float, ...]:
-    """Return the level of each bandwidth: at least what lets the need fit after the wait that the bucket told.
-
-    The bucket tells thousandths of a token, and its wait to the microsecond: at 100/day a thousandth is 0.9 s.
-    """
-    pairs = zip(grant.levels, quota.bandwidths, strict=False)
-    return tuple([max(level, need - grant.retry_after * each.rate) for level, each in pairs])
 
 
 def kept_epoch(epoch: int, level: float, heard: float, quota: Quota, now: float) -> int:

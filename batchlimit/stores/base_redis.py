@@ -16,7 +16,7 @@ from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory
 from batchlimit.stores.client.address import OWN, Address, look, sure
-from batchlimit.stores.client.diagnosis import is_elsewhere
+from batchlimit.stores.client.diagnosis import ELSEWHERE, code_of
 from batchlimit.stores.client.rulebook import RedisRules, rules_name
 from batchlimit.stores.client.scripts import (
     PROBE_QUOTA,
@@ -24,7 +24,6 @@ from batchlimit.stores.client.scripts import (
     SpendScript,
     bucket_name,
     lend_arguments,
-    line_arguments,
     pause_arguments,
     read_slots,
     take_arguments,
@@ -168,7 +167,8 @@ class BaseRedisStore(Unique):
             try:
                 yield self._run("take", name, take_arguments(PROBE_QUOTA, _PROBE), list)
             except BucketUnavailable as error:
-                if is_elsewhere(error):
+                # The slot of the key is at another node. Any other error of one key concerns the probe's bucket alone.
+                if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE:
                     raise
 
         return self._follow(steps())
@@ -211,7 +211,8 @@ class RedisPauses:
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) != _NONE)
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
-        name, arguments = bucket_name(self._prefix, key) + ":line", line_arguments(wait, spacing, longest)
+        name = bucket_name(self._prefix, key) + ":line"
+        arguments = [str(math.ceil(seconds * _SECOND)) for seconds in (wait, spacing, longest)]
         return self._run("line", name, arguments, lambda reply: first(reply) / _SECOND)
 
 

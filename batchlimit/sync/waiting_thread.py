@@ -42,7 +42,12 @@ class WaitingThread:
 
         To be followed by `result` or `leave`; before that, if the step is a Fetch, by `store_calls.fetch_together`.
         """
-        step = self.entry.locked(self._join_first)
+
+        def join() -> Step | None:
+            state = self.entry.reservoir.state
+            return None if state.is_retired or state.queue or state.in_flight is not None else self._join()
+
+        step = self.entry.locked(join)
         self.waited = self._asked = isinstance(step, Fetch)
         return step
 
@@ -105,11 +110,6 @@ class WaitingThread:
     def _join(self) -> Step:
         """Requires the lock."""
         return self.entry.join(self.waiter) or self._look()
-
-    def _join_first(self) -> Step | None:
-        """Requires the lock."""
-        state = self.entry.reservoir.state
-        return None if state.is_retired or state.queue or state.in_flight is not None else self._join()
 
     def _look(self) -> Step:
         """Say what to do next. Requires the lock: whoever changes something later wakes a thread that is to sleep."""
@@ -190,15 +190,12 @@ class WaitingCoroutine:
         await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a thread is not cancelled
 
 
-def _new_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-coroutine")
-
-
 def _renew_threads() -> None:
     global _threads  # noqa: PLW0603  after a fork the parent's threads are not here
-    _threads = _new_threads()
+    _threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="batchlimit-coroutine")
 
 
 # Threads of our own: the loop's executor is everybody's, and may be shut down with our requests, which nobody reports.
-_threads = _new_threads()
+_threads: ThreadPoolExecutor
+_renew_threads()
 os.register_at_fork(after_in_child=_renew_threads)

@@ -195,8 +195,3 @@ def _plight(error: Exception) -> tuple[str, Symptom]:
 def _finds_no_primary(error: Exception) -> bool:
     """By its name, because redis-py has a class for each API, and both are slow to import."""
     return type(error).__name__ == "MasterNotFoundError"
-
-
-def is_elsewhere(error: BucketUnavailable) -> bool:
-    """Whether the key's slot is at another node. Any other error of one key concerns the probe's bucket alone."""
-    return isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE

@@ -214,11 +214,6 @@ def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]
     return [spelled(quota), "", str(math.ceil(seconds * _SECOND)), why]
 
 
-def line_arguments(wait: float, spacing: float, longest: float) -> list[str | bytes]:
-    """Return ARGV of line.lua."""
-    return [str(math.ceil(seconds * _SECOND)) for seconds in (wait, spacing, longest)]
-
-
 def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:
     """Return what a reply of reset.lua says: the tokens of each bandwidth; None: there is no bucket."""
     return tuple([each / 1000 for each in reply]) or None
