@@ -166,10 +166,7 @@ class AsyncAdmitted(Unique, Generic[A]):
 
 
 class AsyncAdmission(Generic[A]):
-    """Admits calls that need tokens and a permit at once, for asyncio: both or none.
-
-    It never holds a permit while it waits for tokens, nor tokens while it waits for a permit. Both limiters may serve
-    others too, and their owner closes them.
+    """Admits calls that need tokens and a permit at once, for asyncio: both or none, as Admission does.
 
     Args:
         rates: The AsyncRateLimiter.

@@ -140,8 +140,8 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         clock: Returns ns and never runs backwards (default `time.monotonic_ns`).
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: `every` is not above 0, or `shedding` or `Gitaly` has no watchers.
+        TypeError, ValueError: An argument is of the wrong type or out of its range, or `shedding` or `Gitaly` has no
+            watchers.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited, ConcurrencyLimiter

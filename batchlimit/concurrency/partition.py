@@ -29,9 +29,9 @@ share taken for long, and one that is silent for longer costs nobody anything.""
 class Partitions:
     """Shares of the limit that are guaranteed by name; what is left is spare, for anybody.
 
-    A partition may use more than its share as long as no other one needs it, up to its cap if it has one. A share of 0
-    guarantees nothing: its partition gets what is spare, and is counted by its name. Calls under no name get what is
-    spare. The two kinds differ in what happens when a partition comes for its share while others use it:
+    A partition may use more than its share, up to its cap, as long as no other one needs it. A share of 0 guarantees
+    nothing, but counts calls by its name. The two kinds differ in what happens when a partition comes for its share
+    while others use it:
 
     - soft (as Netflix's): it enters at once. The limit is exceeded, at worst by the sum of the shares.
     - strict: the limit is never exceeded. It waits or is refused until others leave. What is free of its share is kept
@@ -40,18 +40,15 @@ class Partitions:
     Args:
         shares: A dict from names to shares (0 to 1 each, together at most 1).
         strict: True if the limit is never exceeded (default False).
-        unknown: What becomes of a call under a name that is not in `shares`, such as a misspelt one. "spare" (default):
-            it gets what is spare. "refuse": ConcurrencyLimited with the reason "unknown_partition".
-            `statistics().unknown` counts both.
+        unknown: Whether a call under a name that is not in `shares`, such as a misspelt one, gets what is "spare"
+            (default), or "refuse" it ("unknown_partition"). `statistics().unknown` counts both.
         caps: A dict from names to the part of the limit (0 to 1) that a partition may have at most, also while the rest
-            is free (default: no caps). A cap is rounded down, but not below one call, nor below the share; a cap of 0
-            lets no call in. A name without a share may have a cap. The name "" is for all calls under no name that is
-            here.
+            is free (default: no caps). It is rounded down, but not below one call, nor below the share; a cap of 0 lets
+            no call in. A name without a share may have one; "" is for all calls under no name that is here.
 
     Raises:
-        TypeError: `shares` or `caps` is no dict from str to numbers, or `strict` no bool.
-        ValueError: A name is empty, a share is out of its range, the sum is above 1, a cap is below its share, or
-            `unknown` is neither of the two.
+        TypeError, ValueError: An argument is of the wrong type or out of its range, a name is empty, the shares are
+            above 1 together, or a cap is below its share.
 
     Example:
         >>> from batchlimit import ConcurrencyLimiter, Partitions

@@ -17,9 +17,8 @@ Order = Literal["fifo", "lifo"]
 class Queue:
     """How many callers may wait, for how long, and who is next.
 
-    Callers of higher priority are served first; every eighth place goes to who has waited longest, whatever the
-    priorities. If the queue is full, a caller of higher priority takes the place of the last one of the lowest
-    priority, which is refused as "queue_full". An eighth of the queue is not taken from lower priorities so.
+    Callers of higher priority are served first, but every eighth place goes to who has waited longest. In a full queue
+    they take the places of the last ones of the lowest priority ("queue_full"), all but an eighth of the queue.
 
     Args:
         length: How many may wait at most (callers, default 100; 0: nobody waits).

@@ -20,18 +20,17 @@ def youngest_of_the_least(call: Any) -> Any:
 class Shedding:
     """Ends calls that are under way, when overload lasts: by the watchers, or by what is under way.
 
-    A lower limit keeps new calls out. It does not end the calls under way, which may be what the memory is full of.
-    Each period from `after` or `over` on ends a share of the calls that were admitted with `sheddable=True`, at least
-    one. If only `over` is reached, it ends no more than are above the limit.
+    A lower limit does not end the calls under way, which may be what the memory is full of. Each period from `after` or
+    `over` on ends a share of the calls admitted with `sheddable=True`, at least one; by `over` alone, no more than are
+    above the limit.
 
     Args:
         after: How many periods in a row with reasons to back off it takes (whole number, default 3).
         share: Which share of the sheddable calls to end in a period (above 0, at most 1; default 0.1).
         key: Returns the sort key of a call, which has `operation`, `priority` and `start_ns`; the smallest are ended
             first (default: the lowest priority, and of the same priority the youngest).
-        over: How many periods in a row must end with more calls under way than the limit lets (whole number; None, the
-            default: that is no reason). Calls that were told to give up do not count; calls that soft shares let in
-            above the limit do. It needs no watchers.
+        over: How many periods in a row must end above the limit (whole number; None, the default: that is no reason).
+            Calls told to give up do not count, those of soft shares do. It needs no watchers.
 
     Raises:
         TypeError, ValueError: An argument is of the wrong type, or out of its range.

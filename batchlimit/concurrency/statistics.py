@@ -75,13 +75,11 @@ class ConcurrencyStatistics:
         watchers: The watchers, in the order in which they were given.
         unknown: Calls under a name that no partition has (default 0: there are no partitions).
         waits: How long callers waited in the queue, admitted then or not (default: nobody did).
-        baselines: How long calls take without a queue, by operation, as the law holds (seconds; default: it holds
-            nothing). Under "" is the one of a law that does not tell operations apart.
+        baselines: How long calls take without a queue, by operation or under "" (seconds; default: unknown).
         last_rtt: How long the call took that was the last to end as a success (seconds; default 0: none has).
         raised_by: How often the limit was raised, by why; see `listen` for the reasons (default: it never was).
         lowered_by: How often the limit was lowered, by why (default: it never was). Under "drain" are the drains.
-        ratio: How many times as long as without a queue calls took of late, as the law holds (default 0: it does not
-            compare).
+        ratio: How many times as long as without a queue calls took of late (default 0: the law does not compare).
         settled_limit: The limit; during a drain, the one to go back to (default 0).
 
     Example:

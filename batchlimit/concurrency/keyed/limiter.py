@@ -19,24 +19,20 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
     It is safe in threads and over fork. It limits this process alone.
 
     Args:
-        limits: A dict from keys and glob patterns to limits: a whole number of calls, or Keyed, which adds a queue or a
-            law. A key counts by the first entry that names it: the key itself, then the patterns in their order, then
-            "*".
+        limits: A dict from keys and glob patterns to limits: a whole number of calls, or Keyed. A key counts by the
+            first entry that names it: the key itself, then the patterns in their order, then "*".
         classify, clock: As of ConcurrencyLimiter, with the same defaults.
         bypass: Called with operation and key; returns True for calls that are not limited (default None: all are).
         max_keys: Keys to keep in memory (default 10,000). Keys with a call under way stay in any case. A key that
             leaves forgets what its law has learnt.
         idle_after: After so many seconds (default 60) a key without calls leaves the memory when other keys come.
-        watchers: Look at the machine once a period, in a background thread, and tell the laws of all keys (default:
-            none). What watches the group of one key alone is for `Keyed`.
+        watchers: As of ConcurrencyLimiter; they tell the laws of all keys (default: none). `Keyed` has those of one.
         every: The period of all watchers and of shedding (seconds, default 30).
-        shedding: When to end calls of all keys that are under way, if `watchers` have reasons to back off for long
-            (default None: never). What ends calls of one key is for `Keyed`.
+        shedding: When to end calls of all keys, by `watchers` (default None: never). `Keyed` has that of one key.
 
     Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: There are no limits, a limit is below 1, a number is out of its range, or `shedding` or a `Gitaly`
-            has no watchers.
+        TypeError, ValueError: There are no limits, an argument is of the wrong type or out of its range, or `shedding`
+            or a `Gitaly` has no watchers.
 
     Example:
         >>> from batchlimit import ConcurrencyLimited
@@ -129,8 +125,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
     ) -> Permits:
         """Return permits of several keys, all of them or none.
 
-        A caller waits for a key that has no room while it holds nothing, so it keeps no place from others. If it was
-        turned away three times after that, it waits with what it holds. Callers never wait for each other in a circle.
+        A caller waits for a key that has no room while it holds nothing; turned away three times after that, it waits
+        with what it holds. Callers never wait for each other in a circle.
 
         Args:
             keys: What is limited, each key once. The limits say in which order keys are acquired: put those of which

@@ -26,23 +26,20 @@ class Keyed:
     """The limit of each key that a pattern names.
 
     Args:
-        limit: How many calls of one key may be under way (whole number, at least 1). Or a function that makes its
-            law, such as `Knee` or `lambda: AIMD(minimum=1, timeout=5)`. A limiter without watchers makes one law more,
-            to see whether it can work.
+        limit: How many calls of one key may be under way (whole number, at least 1). Or what makes its law, such as
+            `Knee` or `lambda: AIMD(minimum=1)`; a limiter without watchers makes one more, to see whether it works.
         queue: Where the calls of one key wait that find no room (default: nobody waits).
-        shared: True if all keys of the pattern teach one law, whose limit each of them gets (default False: each key
-            has a law of its own). It is for keys with too few calls to learn from. A key takes over the limit when one
-            of its calls ends.
+        shared: True if all keys of the pattern teach one law, for keys with too few calls to learn from (default False:
+            each key has its own). A key takes over the limit when one of its calls ends.
         watchers: Makes the watchers of a key, such as those of its control group; what they see moves the limit of
             this key alone (default None: none). While it raises WatcherUnavailable, it is asked again each period.
         partitions: Guarantees parts of the limit of each key by name (default None: no parts).
-        shedding: When to end calls of one key that are under way, if its overload lasts, by `watchers` of the key or by
-            `over` (default None: never). That of the limiter ends calls of all keys.
+        shedding: When to end calls of one key, by its `watchers` or by `over` (default None: never). That of the
+            limiter ends calls of all keys.
 
     Raises:
-        TypeError: `limit` is neither a whole number nor callable, `watchers` no function, or another argument of the
-            wrong type.
-        ValueError: `limit` is below 1, a law that keys share has watchers of one key, or `shedding` has no watchers.
+        TypeError, ValueError: An argument is of the wrong type, `limit` is below 1, a law that keys share has watchers
+            of one key, or `shedding` has no watchers.
 
     Example:
         >>> from batchlimit import Queue
@@ -147,8 +144,7 @@ class PatternStatistics:
             (default: nothing was counted).
         shed: Calls under way that were told to give up (default 0).
         refused: Refusals by reason; see ConcurrencyLimited for the reasons (default: none).
-        baselines: How long calls take without a queue, by operation, as the laws hold: of the keys in memory the
-            longest (seconds; default: they hold nothing).
+        baselines: As of ConcurrencyStatistics, of the keys in memory the longest (default: unknown).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
@@ -201,8 +197,7 @@ class KeyStatistics:
         limit: How many of its calls may be under way now.
         in_flight: How many of its calls are under way now.
         waiting: How many callers wait now.
-        baselines: How long its calls take without a queue, by operation, as the law holds (seconds; default: it holds
-            nothing). Under "" is the one of a law that does not tell operations apart.
+        baselines: How long its calls take without a queue, by operation or under "" (seconds; default: unknown).
         partitions: Its partitions by name; "" is that of calls under no name that has a share (default: none).
 
     Example:
@@ -227,8 +222,7 @@ class KeyedStatistics:
 
     Attributes:
         patterns: What all keys of a pattern did, by the name or pattern in the limits.
-        watchers: The watchers, in the order in which they were given; last "keys", those of all keys together, if
-            `Keyed` has some (default: none).
+        watchers: The watchers, as they were given; last "keys", those of all `Keyed`, if any (default: none).
 
     Example:
         >>> from batchlimit.concurrency import KeyedConcurrencyLimiter

@@ -29,14 +29,12 @@ class Periodic(WrappingLaw):
     """Keeps the last observations and takes one decision a period, as Klaviyo's query service does around its AIMD.
 
     A period begins where its first call ends, and lasts `every` seconds. The first call that ends after it brings the
-    decision and opens the next period. So nothing is decided while nothing happens, and no timer is needed. The law
-    gets one sample: the statistic of the last rtts, the most calls in flight in the period, and a drop if any call
-    of the period was dropped. One timeout in a hundred calls would not show in a p95; as a drop it does.
+    decision and opens the next period; no timer is needed. The law gets one sample: the statistic of the last rtts, the
+    most calls in flight in the period, and a drop if any call of the period was dropped, which would not show in a p95.
 
     The last calls may be of several periods: at a low rate, a slow spell is felt for long. Around AIMD the limit falls
-    once a period, for a drop or for a p95 above its timeout, and rises by one only where half of it was in use.
-
-    A call of negative duration, or one over 104 days, is left out.
+    once a period, for a drop or for a p95 above its timeout, and rises by one only where half of it was in use. A call
+    of negative duration, or one over 104 days, is left out.
 
     Args:
         law: The law that decides.
@@ -84,13 +82,10 @@ class Periodic(WrappingLaw):
 class Tumbling(WrappingLaw):
     """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
 
-    Each call counts in one window alone. The call that fills a window counts in it, and brings the decision. The first
-    call that ends after the time of a window brings it too, and opens the next window. The law gets one sample. It has
-    the start of the last call of the window, the statistic of its rtts, the most calls in flight, and a drop if any
-    was dropped. So the law takes as many steps per call at 10 calls a second as at 10,000. With `every`, no window is
-    older than that when it is decided upon.
-
-    A call of negative duration, or one over 104 days, is left out.
+    The call that fills a window counts in it, and brings the decision. The first call that ends after the time of a
+    window brings it too, and opens the next one. The law gets one sample: the start of the window's last call, the
+    statistic of its rtts, the most calls in flight, and a drop if any was dropped. So the law takes as many steps per
+    call at 10 calls a second as at 10,000. A call of negative duration, or one over 104 days, is left out.
 
     Args:
         law: The law that decides.

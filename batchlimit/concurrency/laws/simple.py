@@ -88,11 +88,9 @@ class AIMD(CountingLaw):
     """Additive increase, multiplicative decrease, a step for each sample: AIMDLimit of Netflix's concurrency-limits.
 
     With L the limit: a drop, or a call that took longer than `timeout`, makes it L x backoff_ratio, rounded down. Any
-    other call makes it L + 1, if at least half of the limit was in use. The result is held within the bounds. A call
-    that stays within the timeout never counts as slow, and an ordinary call over it counts each time. Set a timeout of
-    a few times what a call takes, and well below what callers wait. The default is the one whose worst case was best
-    for calls of 50 ms to 1 s; the original's is 5 s. Of many limiters before one backend, each needs a least limit of
-    its share or less: set `minimum` to 1.
+    other call makes it L + 1, if at least half of the limit was in use. The result is held within the bounds. Set a
+    timeout of a few times what a call takes, and well below what callers wait. The default's worst case is best for
+    calls of 50 ms to 1 s; the original has 5 s. Of many limiters before one backend, set `minimum` to 1 in each.
 
     Args:
         initial: The first limit (calls, default 20). Out of bounds, it stands until the first sample.
@@ -191,11 +189,9 @@ class Gitaly(CountingLaw):
 class Watched(WrappingLaw):
     """Turns a period in which watchers saw a reason to back off into one dropped call for `law`.
 
-    The law gets the last call once more, as a dropped one: at most once a period, and not before there was a call. A
-    period without a reason changes nothing. What a drop does is up to the law: AIMD falls by its ratio, Windowed and
-    Periodic count it in the window or period under way, Gradient2 ignores it.
-
-    A limiter with watchers wraps its law by itself, unless the law is Calibrated.
+    The law gets the last call once more, as a dropped one; a period without a reason changes nothing. What a drop does
+    is up to the law: AIMD falls by its ratio, Windowed and Periodic count it in the window or period under way,
+    Gradient2 ignores it. A limiter with watchers wraps its law by itself, unless the law is Calibrated.
 
     Args:
         law: The law that gets the drops.

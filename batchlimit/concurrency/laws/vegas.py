@@ -33,10 +33,9 @@ class Vegas(EstimatingLaw):
     `maximum`, and blended: L x (1 - smoothing) + new x smoothing.
 
     Every jitter x probe_multiplier x L samples, the rtt of a sample becomes the noload, whatever the load was. Neither
-    such a probe nor a sample faster than the noload moves the limit, not even when it was dropped. So one lucky call
-    holds the limit down until the next probe: for samples of single calls prefer Windowed(Vegas()).
-
-    A sample without a duration (0 or less, or over 104 days) is ignored, where the original raises.
+    such a probe nor a sample faster than the noload moves the limit. So one lucky call holds it down until the next
+    probe: for samples of single calls prefer Windowed(Vegas()). A sample without a duration (0 or less, or over 104
+    days) is ignored, where the original raises.
 
     Args:
         initial: The first limit (calls, default 20). Above `maximum`, it stands until the first step.

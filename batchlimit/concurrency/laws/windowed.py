@@ -159,11 +159,8 @@ class Windowed(WrappingLaw):
 
     A window lasts twice its least rtt, held between `min_window` and `max_window`. The first call that ends after that
     still counts in it and closes it. The law then gets one sample: the start of that call, the rtt that stands for
-    the window, the most calls in flight, and whether any call was dropped.
-
-    Two quirks of the original stay, since recorded runs show them. A window of fewer than `window_size` calls is thrown
-    away, so below 10 calls in a window nothing ever moves. And the first call closes, and so wastes, a window of its
-    own.
+    the window, the most calls in flight, and whether any call was dropped. Two quirks of the original stay: a window of
+    fewer than `window_size` calls is thrown away, and the first call closes, and so wastes, a window of its own.
 
     Args:
         law: The law that decides.

@@ -44,8 +44,8 @@ def throttling_of(group: Group) -> Throttling | None:
 class ThrottlingWatcher:
     """Sees that the kernel held a group of this process back, in a share of the periods since the last poll.
 
-    It counts periods, not time: time is summed over processors, and passes 1 with many of them. Any group on the way to
-    the root may be the one with the quota; the one that is worst off counts. Without a quota nothing is ever held back.
+    It counts periods, not time, which is summed over processors. Of the groups on the way to the root the one that is
+    worst off counts. Without a quota nothing is ever held back.
 
     Args:
         threshold: From this share of periods on it is an event (above 0, at most 1, default 0.5).
@@ -157,9 +157,8 @@ def _of_group(usage: Group, quota: Group, stat: Path, now: float) -> ProcessorTi
 class ProcessorWatcher:
     """Sees that the processors were used up to a share of what there is, since the last poll.
 
-    What there is: the quota of the control group of this process, and of each that holds it; the one that is worst off
-    counts. If none of them has a quota, it is the machine's processors, whoever uses them. ThrottlingWatcher sees when
-    a quota was used up; this one sees it coming.
+    What there is: the quota of the control group of this process and of each that holds it, of which the worst off
+    counts; or the machine's processors, whoever uses them. ThrottlingWatcher sees a quota used up, this one before.
 
     Args:
         threshold: From this share on it is an event (above 0, at most 1, default 0.9).

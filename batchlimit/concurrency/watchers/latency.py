@@ -90,8 +90,7 @@ class _Probe:
 class LoopLagWatcher:
     """Sees that an event loop takes long to run a call that is due now: its tasks wait as long, each time.
 
-    A poll has the loop run one call, and waits for it. It must come from another thread than the loop's. A loop that
-    has not run the call by then lags, and is not given a second one. One poll in a period sees a loop that is behind
+    A poll, from another thread than the loop's, has it run one call and waits for that. It sees a loop that is behind
     most of the time, and by chance one that stalls now and then. A loop that does not run, or was closed, does not lag.
 
     Args:
@@ -99,8 +98,7 @@ class LoopLagWatcher:
         threshold: From this lag on it is an event (seconds, default 0.1).
         patience: How long a poll waits for the loop (seconds, default 1.0).
         clock: Returns seconds (default `time.monotonic`).
-        wait: Waits for an event for some seconds at most, and returns whether it was set (default
-            `threading.Event.wait`).
+        wait: Waits for an event for some seconds, and returns whether it was set (default `threading.Event.wait`).
 
     Raises:
         TypeError, ValueError: `loop` is no event loop, or a time no number above 0.

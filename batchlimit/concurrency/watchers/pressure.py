@@ -153,16 +153,14 @@ more than the kernel's own counts do (it batches them: 64 pages for each process
 class MemoryWatcher:
     """Sees that memory is used up to a share of its limit, or that it ran out since the last poll.
 
-    The limit is the tightest on the way from this process's control group to the root, `memory.high` included. If none
-    is below what the machine has, the machine's own memory counts.
-
-    A lack of memory is an event too: one that lasts (version 1 of control groups tells so), or one that ended in
-    killing. Reaching the limit alone is none: a group that reads many files does so all the time.
+    The limit is the tightest on the way from this process's control group to the root, `memory.high` included, or what
+    the machine has. A lack of memory that lasts (version 1 of control groups tells so), or ended in killing, is an
+    event too. Reaching the limit alone is none: a group that reads many files does so all the time.
 
     Args:
         threshold: From this share of the limit on it is an event (above 0, at most 1, default 0.9).
         low: An event lasts until use falls below this share (None, the default: 0.95 x `threshold`).
-        group: The path of another control group below the mount, such as "gitaly/repos-7", whose own limit counts alone
+        group: The path of another control group below the mount, such as "gitaly/repos-7", whose limit counts alone
             (default None: the groups of this process).
         root: Where the trees of control groups are mounted (default /sys/fs/cgroup).
         proc: Where processes are (default /proc).

@@ -16,11 +16,9 @@ class Rounds:
     """Polls each watcher once a period, and calls `tell` with the reasons to back off: all of them at once.
 
     `tell` is called after a round without reasons too, in a background thread; what it raises is logged. The first
-    round is at the start, to give watchers of differences something to compare with.
-
-    A watcher that fails has seen nothing, nor has one that takes longer than the period. Five such periods in a row
-    count as one event. A watcher whose poll hangs is not polled again before that has ended, and no later round waits
-    for it. A forked child makes rounds of its own, if its parent did.
+    round is at the start, to give watchers of differences something to compare with. A watcher that fails has seen
+    nothing, nor has one that takes longer than the period; five such periods in a row count as one event. A poll that
+    hangs is neither repeated nor waited for again. A forked child makes rounds of its own, if its parent did.
 
     Args:
         watchers: The watchers to poll.
@@ -28,8 +26,7 @@ class Rounds:
         every: The period (seconds, default 30).
         alone: True to make rounds also without watchers (default False).
         clock: Returns seconds (default `time.monotonic`).
-        wait: Waits for an event for some seconds at most, and returns whether it was set (default
-            `threading.Event.wait`).
+        wait: Waits for an event for some seconds, and returns whether it was set (default `threading.Event.wait`).
 
     Raises:
         TypeError, ValueError: A watcher has no name or no `poll`, or `every` is no number above 0.
