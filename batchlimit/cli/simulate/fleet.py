@@ -44,8 +44,8 @@ class Fleet:
         self.clock: Callable[[], float] = clock
         self.store = _Counting(self.clock, called, round_trip)
         self.due = math.inf
-        self._plans: list[tuple[float, int, _Attendant, KeyEntry]] = []
-        self._order = itertools.count()
+        self.order = itertools.count()
+        self.plans: list[tuple[float, int, _Attendant, KeyEntry]] = []
         rule, options = quota_rule(quotas), Options(max_keys=_MOST_KEYS)
         self.limiters = [RateLimiter.__new__(RateLimiter) for _ in range(instances)]
         for each in self.limiters:
@@ -54,20 +54,14 @@ class Fleet:
     def move(self, instant: float) -> None:
         """Let time pass until an instant, and do what is due in the background meanwhile."""
         while self.due <= instant:
-            at, _, attendant, entry = heapq.heappop(self._plans)
-            self.due = self._plans[0][0] if self._plans else math.inf
+            at, _, attendant, entry = heapq.heappop(self.plans)
+            self.due = self.plans[0][0] if self.plans else math.inf
             if entry.due == at:
                 self._now[0] = max(self._now[0], at)
                 asks: list[Any] = []
                 attendant._tend(entry, asks)
                 attendant._ask(asks)
         self._now[0] = instant
-
-    def plan(self, attendant: "_Attendant", entry: KeyEntry) -> None:
-        """Come to an entry at its `due`."""
-        if entry.due < math.inf:
-            heapq.heappush(self._plans, (entry.due, next(self._order), attendant, entry))
-            self.due = self._plans[0][0]
 
 
 class _SimulatedRegistry(Registry):
@@ -109,7 +103,9 @@ class _Attendant(Refresher):
 
     def watch(self, entry: KeyEntry) -> None:
         """Come to this key entry at its `due`."""
-        self._fleet.plan(self, entry)
+        if entry.due < math.inf:
+            heapq.heappush(self._fleet.plans, (entry.due, next(self._fleet.order), self, entry))
+            self._fleet.due = self._fleet.plans[0][0]
 
     def come_by(self, at: float) -> None:
         """Do nothing: what is idle may stay in memory."""

@@ -19,13 +19,6 @@ from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.sync.limiter import RateLimiter
 
-CLIENTS: dict[tuple[bool, bool], Callable[[Line], object]] = {
-    (False, False): lambda _line: "",
-    (True, False): itemgetter(3),
-    (False, True): itemgetter(4),
-    (True, True): itemgetter(3, 4),
-}
-"""Returns the client of a line, by whether the key is made of the address, and of the user."""
 _MOST_ROUTES = 100_000
 """Targets whose rules are remembered."""
 
@@ -40,18 +33,9 @@ class Charge:
     bucket: ReplayBucket
 
 
-@dataclass(slots=True)
-class Way:
-    """A rule that matches a path, and the charges that were made of it."""
-
-    rule: Rule  # the rule
-    template: KeyTemplate  # makes its key
-    parameters: Mapping[str, str]  # of the path
-    client: Callable[[Line], object]  # returns what the key is made of besides them
-    known: dict[object, Charge | None]  # charges by that; None where no key can be made
-
-
-Route = tuple[list[Way], Way | None]
+FindCharge = Callable[[Line], Charge | None]
+"""Returns what a rule charges a line; None where no key can be made."""
+Route = tuple[list[tuple[Rule, FindCharge]], FindCharge | None]
 """The rules that match a target; and the one, where it is the only one, refuses, and charges whatever the status is."""
 
 
@@ -105,8 +89,8 @@ class Replay:
         """Replay the lines of one instant; return how many were admitted."""
         step, admitted = pause(at, len(together)), 0
         for line in together:
-            ways, way = self._routes.get(line[1:3]) or self._route(*line[1:3])
-            charge = way.known.get(way.client(line)) if way is not None else None
+            ways, find = self._routes.get(line[1:3]) or self._route(*line[1:3])
+            charge = find(line) if find is not None else None
             if charge is None or charge.bucket.is_sampled or self._is_exact:
                 passed = self._decided(ways, line, at)
             else:
@@ -120,15 +104,15 @@ class Replay:
             at += step
         return admitted
 
-    def _decided(self, ways: list[Way], line: Line, at: float) -> bool:
+    def _decided(self, ways: list[tuple[Rule, FindCharge]], line: Line, at: float) -> bool:
         """Decide a request of several rules, or of one that an instance has to be chosen for."""
         self._fleet.move(at)
         limiter, enforced, shadows = self._home(line), list[Charge](), list[Charge]()
-        for way in ways:
-            if (charge := self._found(way, line)) is None:
-                self.result.without_key[way.rule.name] += 1
+        for rule, find in ways:
+            if (charge := find(line)) is None:
+                self.result.without_key[rule.name] += 1
             else:
-                (enforced if way.rule.mode == "enforce" else shadows).append(charge)
+                (enforced if rule.mode == "enforce" else shadows).append(charge)
         short = self._refused(limiter, enforced, at)
         for charge in enforced:
             charge.tally.admitted += short is None
@@ -138,7 +122,11 @@ class Replay:
                 is_short = self._refused(limiter, [charge], at) is not None
                 charge.tally.admitted += not is_short
                 charge.tally.refused += is_short
-            self._take_back(limiter, enforced, line[5])
+            for charge in enforced:
+                if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=line[5])):
+                    if self._is_exact or charge.bucket.is_sampled:
+                        limiter.refund(charge.bucket.key, charge.cost)
+                    charge.bucket.take_back(charge.cost)
         return short is None
 
     def _home(self, line: Line) -> RateLimiter:
@@ -175,14 +163,6 @@ class Replay:
         decisions = limiter.decide_all(costs) if costs else {}
         return next((key for key, decision in decisions.items() if not decision.allowed), None)
 
-    def _take_back(self, limiter: RateLimiter, charges: Sequence[Charge], status: int) -> None:
-        """Return what this status does not charge; to reservoirs too, if they were charged."""
-        for charge in charges:
-            if charge.statuses is not None and charge.cost and not charge.statuses(SimpleNamespace(status=status)):
-                if self._is_exact or charge.bucket.is_sampled:
-                    limiter.refund(charge.bucket.key, charge.cost)
-                charge.bucket.take_back(charge.cost)
-
     def _call(self, name: str) -> None:
         self._sample.call(self._buckets[name].sampled_as)
 
@@ -197,27 +177,30 @@ class Replay:
     def _route(self, method: str, target: str) -> Route:
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
-        ways = list[Way]()
-        for rule, template, parameters in self._rules.templates(method, unquote(target.partition("?")[0])):
-            fields = set(template.fields)
-            is_shared = fields <= {"ip", "user"}  # else the path has a part in the key
-            client = CLIENTS["ip" in fields, "user" in fields]
-            ways.append(Way(rule, template, parameters, client, self._known[rule.name] if is_shared else {}))
-        is_one = len(ways) == 1 and ways[0].rule.mode == "enforce" and ways[0].rule.charge is None
-        route = self._routes[method, target] = ways, ways[0] if is_one else None
+        matching = self._rules.templates(method, unquote(target.partition("?")[0]))
+        ways = [(rule, self._finding(rule, template, parameters)) for rule, template, parameters in matching]
+        is_one = len(ways) == 1 and ways[0][0].mode == "enforce" and ways[0][0].charge is None
+        route = self._routes[method, target] = ways, ways[0][1] if is_one else None
         return route
 
-    def _found(self, way: Way, line: Line) -> Charge | None:
-        """Return what a rule charges; None: it has no key."""
-        client = way.client(line)
-        if client not in way.known:
-            try:
-                key = way.template.fill({"ip": line[3], "user": line[4]}, way.parameters)
-            except NoKey:
-                way.known[client] = None
-            else:
-                way.known[client] = self._charge(way.rule, key)
-        return way.known[client]
+    def _finding(self, rule: Rule, template: KeyTemplate, parameters: Mapping[str, str]) -> FindCharge:
+        """Return what finds the charges of a rule for one target."""
+        is_shared = set(template.fields) <= {"ip", "user"}  # else the path has a part in the key
+        known: dict[object, Charge | None] = self._known[rule.name] if is_shared else {}
+        places = [place for place, field in ((3, "ip"), (4, "user")) if field in template.fields]
+        client: Callable[[Line], object] = itemgetter(*places) if places else lambda _line: ""
+
+        def find(line: Line) -> Charge | None:
+            if (who := client(line)) not in known:
+                try:
+                    key = template.fill({"ip": line[3], "user": line[4]}, parameters)
+                except NoKey:
+                    known[who] = None
+                else:
+                    known[who] = self._charge(rule, key)
+            return known[who]
+
+        return find
 
     def _charge(self, rule: Rule, key: str) -> Charge:
         if not isinstance(rule.cost, int):
