@@ -134,37 +134,39 @@ def _by_number(error: Any) -> bool:
 _Verdict = bool | Callable[[Any], bool]
 
 
-def _all(verdict: _Verdict, packages: str, names: str) -> dict[tuple[str, str], _Verdict]:
-    return {(package, name): verdict for package in packages.split() for name in names.split()}
-
-
-_VERDICTS: dict[tuple[str, str], _Verdict] = {
-    **_all(True, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
-    **_all(_by_answer, "httpx httpx2", "HTTPStatusError"),
-    **_all(_by_answer, "requests niquests", "HTTPError"),
-    **_all(_by_answer, "aiohttp", "ClientResponseError"),
-    **_all(_by_answer, "openai anthropic", "APIStatusError"),
-    **_all(True, "openai anthropic", "APIConnectionError"),
-    **_all(True, "requests niquests", "Timeout ConnectionError ChunkedEncodingError"),
-    **_all(False, "requests niquests", "SSLError"),
-    **_all(True, "urllib3 urllib3_future", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
-    **_all(_by_reason, "urllib3 urllib3_future", "MaxRetryError ProxyError"),
-    **_all(_by_reason, "urllib", "URLError"),
-    **_all(True, "http", "IncompleteRead"),
-    **_all(True, "aiohttp", "ClientConnectionError ClientPayloadError"),
-    **_all(False, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
-    **_all(True, "botocore", "ConnectionError ConnectionClosedError ReadTimeoutError"),
-    **_all(True, "botocore", "ResponseStreamingError IncompleteReadError"),
-    **_all(False, "botocore", "SSLError"),
-    **_all(True, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
-    **_all(False, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
-    **_all(_by_status, "grpc", "RpcError"),
-    **_all(True, "grpc", "FutureTimeoutError"),
-    **_all(True, "sqlalchemy", "TimeoutError DisconnectionError"),
-    **_all(_by_driver, "sqlalchemy", "DBAPIError"),
-    **_all(_by_sqlstate, "asyncpg", "PostgresError"),
-    **_all(_by_sqlstate, "psycopg psycopg2", "Error"),
-    **_all(partial(_by_sqlstate, or_none=True), "psycopg psycopg2", "OperationalError"),
-    **_all(_by_number, "pymysql MySQLdb mysql asyncmy", "OperationalError"),
-    **_all(lambda error: getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE, "sqlite3", "OperationalError"),
+_ROWS: tuple[tuple[_Verdict, str, str], ...] = (
+    (True, "httpx httpx2 httpcore", "TimeoutException NetworkError RemoteProtocolError"),
+    (_by_answer, "httpx httpx2", "HTTPStatusError"),
+    (_by_answer, "requests niquests", "HTTPError"),
+    (_by_answer, "aiohttp", "ClientResponseError"),
+    (_by_answer, "openai anthropic", "APIStatusError"),
+    (True, "openai anthropic", "APIConnectionError"),
+    (True, "requests niquests", "Timeout ConnectionError ChunkedEncodingError"),
+    (False, "requests niquests", "SSLError"),
+    (True, "urllib3 urllib3_future", "TimeoutError ProtocolError NewConnectionError EmptyPoolError"),
+    (_by_reason, "urllib3 urllib3_future", "MaxRetryError ProxyError"),
+    (_by_reason, "urllib", "URLError"),
+    (True, "http", "IncompleteRead"),
+    (True, "aiohttp", "ClientConnectionError ClientPayloadError"),
+    (False, "aiohttp", "ClientSSLError ServerFingerprintMismatch"),
+    (True, "botocore", "ConnectionError ConnectionClosedError ReadTimeoutError"),
+    (True, "botocore", "ResponseStreamingError IncompleteReadError"),
+    (False, "botocore", "SSLError"),
+    (True, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
+    (False, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
+    (_by_status, "grpc", "RpcError"),
+    (True, "grpc", "FutureTimeoutError"),
+    (True, "sqlalchemy", "TimeoutError DisconnectionError"),
+    (_by_driver, "sqlalchemy", "DBAPIError"),
+    (_by_sqlstate, "asyncpg", "PostgresError"),
+    (_by_sqlstate, "psycopg psycopg2", "Error"),
+    (partial(_by_sqlstate, or_none=True), "psycopg psycopg2", "OperationalError"),
+    (_by_number, "pymysql MySQLdb mysql asyncmy", "OperationalError"),
+    (lambda error: getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE, "sqlite3", "OperationalError"),
+)
+_VERDICTS = {
+    (package, name): is_load
+    for is_load, packages, names in _ROWS
+    for package in packages.split()
+    for name in names.split()
 }

@@ -93,8 +93,8 @@ class Partition:
 
     def __init__(self, name: str, share: float = 0.0, *, strict: bool = False, cap: float | None = None) -> None:
         self.name = name  # "": that of all other calls
-        self._share = _fraction(share)
-        self._cap = None if cap is None else _fraction(cap)
+        self._share = Fraction(share).limit_denominator(_FINEST)
+        self._cap = None if cap is None else Fraction(cap).limit_denominator(_FINEST)
         self._strict = strict
         self.busy = 0  # how many of its calls are under way
         self.guaranteed = 0  # how many places its share guarantees it
@@ -150,10 +150,6 @@ class PartitionTable:
         """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
         kept = [each.asked_ns for each in self.by_name.values() if each.kept(now_ns)]
         return min(kept) + _LENT_AFTER_NS - now_ns if kept else otherwise
-
-
-def _fraction(part: float) -> Fraction:
-    return Fraction(part).limit_denominator(_FINEST)
 
 
 def _check(name: object, share: object, what: str = "share") -> None:

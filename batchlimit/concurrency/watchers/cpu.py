@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,24 +135,6 @@ class ProcessorTimes(NamedTuple):
         return None if passed <= 0 or used < 0 else used / (passed * self.at_once)
 
 
-Read = Callable[[float], ProcessorTimes]
-"""Returns the times of a part of the processors, at a time (s)."""
-
-
-def _of_machine(stat: Path, _now: float) -> ProcessorTimes:
-    """Return how long all processors were busy so far, of all of their time."""
-    numbers = [int(each) for each in stat.read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]]
-    return ProcessorTimes(sum(numbers) - sum(numbers[each] for each in _IDLE), sum(numbers), 1.0)
-
-
-def _of_group(usage: Group, quota: Group, stat: Path, now: float) -> ProcessorTimes:
-    """Return for how long a group used a processor so far, and how many it may: by its quota, or else all."""
-    if (used := used_by(usage)) is None:
-        raise FileNotFoundError(f"the control group {usage.path} is gone")
-    count = sum(line.startswith("cpu") for line in stat.read_text().splitlines()) - 1
-    return ProcessorTimes(used, now, quota_of(quota) or count)
-
-
 class ProcessorWatcher:
     """Sees that the processors were used up to a share of what there is, since the last poll.
 
@@ -181,7 +162,7 @@ class ProcessorWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_before", "_clock", "_parts", "_threshold", "name")
+    __slots__ = ("_before", "_clock", "_groups", "_stat", "_threshold", "name")
 
     def __init__(
         self,
@@ -195,20 +176,39 @@ class ProcessorWatcher:
     ) -> None:
         self.name = "processors" if group is None else f"processors {group}"
         self._threshold = of_shares(threshold, low)
-        self._clock = clock
-        stat = proc / "stat"
-        self._parts = _parts(stat, group, root, proc)
+        self._clock, self._stat = clock, proc / "stat"
         self._before: dict[str, ProcessorTimes] = {}
-        if not stat.is_file():
-            raise WatcherUnavailable(f"no {stat} tells what the processors do: this needs Linux")
+        quotas = groups_of("cpu", group, root, proc)
+        usages = groups_of("cpuacct", group, root, proc) if quotas and quotas[0].version == 1 else quotas
+        # From the root, since their paths may differ in depth; none without a quota, unless it was named.
+        pairs = zip(reversed(usages), reversed(quotas), strict=False)
+        told = [(usage, quota) for usage, quota in pairs if used_by(usage) is not None]
+        self._groups = [each for each in told if group is not None or quota_of(each[1]) is not None]
+        if group is not None and not self._groups:
+            raise WatcherUnavailable(f"the control group {usages[0].path} does not tell what it uses of the processors")
+        if not self._stat.is_file():
+            raise WatcherUnavailable(f"no {self._stat} tells what the processors do: this needs Linux")
 
     def __repr__(self) -> str:
-        return f"<ProcessorWatcher of {', '.join(self._parts)}: {self._threshold!r}>"
+        where = ", ".join(f"{usage.path}" for usage, _quota in self._groups) or "the machine"
+        return f"<ProcessorWatcher of {where}: {self._threshold!r}>"
+
+    def _look(self) -> dict[str, ProcessorTimes]:
+        """Return the times of each group, by its path, or of the machine."""
+        now, lines, seen = self._clock(), self._stat.read_text().splitlines(), dict[str, ProcessorTimes]()
+        count = sum(line.startswith("cpu") for line in lines) - 1
+        for usage, quota in self._groups:
+            if (used := used_by(usage)) is None:
+                raise FileNotFoundError(f"the control group {usage.path} is gone")
+            seen[f"{usage.path}"] = ProcessorTimes(used, now, quota_of(quota) or count)
+        if seen:
+            return seen
+        times = [int(each) for each in lines[0].split()[1 : 1 + _COUNTED]]
+        return {"the machine": ProcessorTimes(sum(times) - sum(times[each] for each in _IDLE), sum(times), 1.0)}
 
     def poll(self) -> str | None:
         """Return a reason to back off if too much was used since the last poll."""
-        now = self._clock()
-        seen = {part: read(now) for part, read in self._parts.items()}
+        seen = self._look()
         since = {part: times.since(self._before.get(part, times)) for part, times in seen.items()}
         shares, self._before = {part: share for part, share in since.items() if share is not None}, seen
         if not shares:
@@ -218,19 +218,3 @@ class ProcessorWatcher:
         if not self._threshold.update(shares[worst]):
             return None
         return f"{shares[worst]:.2f} of the processors of {worst} in use"
-
-
-def _parts(stat: Path, group: str | None, root: Path, proc: Path) -> dict[str, Read]:
-    """Return the groups of this process that have a quota, by their paths, or the machine; or the one of this name."""
-    quotas = groups_of("cpu", group, root, proc)
-    usages = groups_of("cpuacct", group, root, proc) if quotas and quotas[0].version == 1 else quotas
-    pairs = zip(reversed(usages), reversed(quotas), strict=False)  # from the root: their paths may differ in depth
-    told = [
-        (usage, quota)
-        for usage, quota in pairs
-        if used_by(usage) is not None and (group is not None or quota_of(quota) is not None)
-    ]
-    if group is not None and not told:
-        raise WatcherUnavailable(f"the control group {usages[0].path} does not tell what it uses of the processors")
-    parts: dict[str, Read] = {f"{usage.path}": partial(_of_group, usage, quota, stat) for usage, quota in told}
-    return parts or {"the machine": partial(_of_machine, stat)}
