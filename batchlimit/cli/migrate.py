@@ -64,9 +64,10 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
     for path, tree in trees.items():
         _SourceFile(path, tree, found, inclusions, limits).read()
     found.problems += found.differences()
+    if text := "\n".join(found.toml()).rstrip():
+        print(text)
     try:
-        if text := "\n".join(found.toml()).rstrip():
-            print(text)
+        if "[[rules]]" in text:
             Rules.loads(text, format="toml", source="<rules>")
         elif not found.problems:
             found.problems.append("no limit of slowapi or flask-limiter is here")

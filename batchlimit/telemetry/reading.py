@@ -34,7 +34,8 @@ Reading = dict[Series, Value]
 
 def read(found: object) -> Reading:
     """Return the value of each series in the statistics of one limiter or web front; else TypeError."""
-    if (told := _TOLD.get(type(found))) is None:
+    told = next((each for kind, each in _TOLD.items() if isinstance(found, kind)), None)
+    if told is None:
         raise TypeError(f"there are no metrics of {found!r}")
     reading: Reading = {}
     for series, value in told(found):  # those of all policies that are "other" have the same labels

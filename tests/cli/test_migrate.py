@@ -52,6 +52,9 @@ def migrated(folder: Path, text: str, name: str = "app.py") -> Result:
 
 def test_it_prints_rules_alone_and_no_empty_line_where_there_are_none(tmp_path: Path) -> None:
     assert migrated(tmp_path, "limit = 1").stdout == ""
+    only_exempt = '@app.get("/health")\n@limiter.exempt\ndef health(): ...'
+    done = migrated(tmp_path, only_exempt)
+    assert (done.exit_code, done.stdout) == (1, 'exempt = ["GET /health"]\n')
     assert migrated(tmp_path, ROUTERS).stdout.splitlines()[-1] == 'replaces = "default"'
 
 

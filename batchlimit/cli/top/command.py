@@ -84,7 +84,7 @@ def rows(before: LimiterLook, now: LimiterLook) -> list[Row]:
             if name == "requests_total":  # a process that began anew counts from 0
                 rates["ended" if labels[1] in _ENDED else labels[1]] += max(0.0, value - last.get((name, *labels), 0.0))
             elif name == "limit_changes_total":
-                by[labels[0]][labels[1]] = round(value)
+                by.setdefault(labels[0], {})[labels[1]] = round(value)
         limit, ratio = values.get(("settled_limit",)), values.get(("ratio",))
         found.append({
             "limiter": limiter,
