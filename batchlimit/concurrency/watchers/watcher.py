@@ -44,28 +44,6 @@ class Watcher(Protocol):
         ...
 
 
-def _polled(watcher: Watcher, ring: Callable[[], None]) -> "Future[str | None]":
-    """Poll a watcher in a thread of its own: if it hangs, nothing else hangs. `ring` is called at the end."""
-    answer: Future[str | None] = Future()
-
-    def poll() -> None:
-        try:
-            event: object = watcher.poll()
-            if event is not None and not isinstance(event, str):
-                raise TypeError(f"poll() must return a text or None, not {event!r}")
-            answer.set_result(event)
-        except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
-            answer.set_exception(error)
-        finally:
-            ring()
-
-    try:
-        threading.Thread(target=poll, name="batchlimit-watcher", daemon=True).start()
-    except RuntimeError as error:
-        answer.set_exception(error)
-    return answer
-
-
 _TIMEOUTS = 5
 """So many timeouts of a watcher in a row are a reason to back off, as in Gitaly's adaptive limits: a machine that hangs
 cannot say so."""
@@ -93,9 +71,26 @@ class Polled:
     def ask(self, ring: Callable[[], None]) -> None:
         """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
         self._asked = self._poll is None or self._poll.done()
-        if self._asked:
-            self._polls += 1
-            self._poll = _polled(self._watcher, ring)
+        if not self._asked:
+            return
+        self._polls += 1
+        self._poll = answer = Future[str | None]()
+
+        def poll() -> None:
+            try:
+                event: object = self._watcher.poll()
+                if event is not None and not isinstance(event, str):
+                    raise TypeError(f"poll() must return a text or None, not {event!r}")
+                answer.set_result(event)
+            except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
+                answer.set_exception(error)
+            finally:
+                ring()
+
+        try:  # in a thread of its own: if it hangs, nothing else hangs
+            threading.Thread(target=poll, name="batchlimit-watcher", daemon=True).start()
+        except RuntimeError as error:
+            answer.set_exception(error)
 
     def answer(self) -> str | None:
         """Return what the watcher makes of this round: a reason to back off, or None."""
