@@ -9,11 +9,6 @@ from batchlimit import AsyncRateLimiter
 from tests.aio.stage import Stage, limiter_on
 
 
-class Works:
-    async def __call__(self) -> int:
-        return 1
-
-
 async def test_what_is_limited_is_a_coroutine_function_too() -> None:
     @limiter_on(Stage()).limit("k")
     async def search() -> None:
@@ -21,19 +16,6 @@ async def test_what_is_limited_is_a_coroutine_function_too() -> None:
 
     assert inspect.iscoroutinefunction(search)
     assert (search.__name__, search.__doc__) == ("search", "Find.")
-
-
-async def test_an_object_whose_call_is_awaited_is_a_coroutine_function() -> None:
-    assert await limiter_on(Stage()).limit("k")(Works())() == 1
-
-
-async def test_an_asynchronous_generator_is_named() -> None:
-    with pytest.raises(TypeError, match="an asynchronous generator cannot be limited"):
-        limiter_on(Stage()).limit("k")(_generates)
-
-
-async def _generates() -> Any:
-    yield 1
 
 
 @pytest.mark.parametrize("function", [len, lambda: None])

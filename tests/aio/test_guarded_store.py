@@ -12,7 +12,7 @@ from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.stores import outage
 from batchlimit.stores.client.deadline import WatchPaused
 from tests.aio.loop import virtual_loop
-from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on, nothing
+from tests.aio.stage import KEY, Gate, Stage, away, limiter_on, nothing
 
 
 async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
@@ -76,19 +76,6 @@ async def test_all_in_line_leave_when_the_circuit_opens() -> None:
     assert all(isinstance(error, StoreUnavailable) for error in errors)
     assert virtual_loop().time() - begun == pytest.approx(0.15)
     assert limiter.statistics().failures == 3
-
-
-@pytest.mark.parametrize("way", ["before", "after"])
-async def test_an_answer_that_comes_too_late_is_charged_once(way: str) -> None:
-    stage = Stage()
-    limiter = limiter_on(stage, deadline=0.05)
-    await limiter.acquire("another")
-    setattr(stage, way, Gate())
-    assert not await limiter.try_acquire(KEY, 4)
-    setattr(stage, way, nothing)
-    assert await limiter.try_acquire(KEY, 4)
-    assert stage.asks[-1].seq == stage.asks[-2].seq
-    assert (await stage.peek(KEY, TEN)).level == 6
 
 
 async def test_probes_go_one_at_a_time_and_ever_rarer() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, Statistics
+from batchlimit import AsyncRateLimiter, Quota, Statistics
 from batchlimit.aio.handles import AsyncKeyHandle
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.base.waiting import NO_WAIT
@@ -287,13 +287,6 @@ def test_a_store_that_does_not_answer_is_given_up_when_the_loop_ends(caplog: pyt
     limiters.clear()
     gc.collect()
     assert "destroyed" not in caplog.text
-
-
-def test_a_closed_limiter_stays_closed_on_the_next_loop(limiter: AsyncRateLimiter) -> None:
-    asyncio.run(limiter.close())
-    with pytest.raises(LimiterClosed):
-        asyncio.run(_one(limiter.bucket(KEY)))
-    asyncio.run(limiter.close())
 
 
 def test_without_a_loop_python_says_so(limiter: AsyncRateLimiter) -> None:

@@ -132,16 +132,6 @@ def test_the_shortcut_does_what_the_rules_do(
     assert by_hand == bound == spelled_out
 
 
-@pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
-async def test_a_lease_is_over_at_the_very_instant(without_refresher: None, late: float) -> None:
-    world = World(FixedBatch(20))
-    assert await world.try_acquire(1)
-    virtual_loop().now = world.reservoir.tokens.expires + late
-    assert await world.try_acquire(1)
-    assert len(world.stage.asks) == 2
-    assert world.limiter.statistics().admitted == 2
-
-
 async def test_who_was_stopped_after_it_took_a_token_spends_nothing_of_a_dead_lease(without_refresher: None) -> None:
     """The clock is read after the token is taken, as in the threaded API."""
     world = World(FixedBatch(20))

@@ -122,16 +122,6 @@ async def test_a_spend_that_is_sent_takes_no_task() -> None:
     assert limiter.statistics().waiting == 0
 
 
-@TILLS
-async def test_callers_of_one_key_are_charged_one_after_the_other(make: Make) -> None:
-    till = make()
-    limiter = limiter_on(till)
-    told = await asyncio.gather(*[limiter.decide(KEY, 4) for _ in range(3)])
-    assert [(each.allowed, each.remaining) for each in told] == [(True, 6), (True, 2), (False, 2)]
-    assert told[2].retry_after == pytest.approx(2000.0)
-    assert len(till.calls) == 1
-
-
 async def test_no_call_has_more_buckets_than_others_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spends, "_MOST", 3)
     till = Till()

@@ -161,12 +161,3 @@ def test_the_first_key_of_a_shelf_says_when_to_come_and_the_others_need_nobody()
     rest.make_room(99)
     assert rest.keep({"e": packed}, 4.5, 4.5) == 14.5
     assert rest.keep({"f": packed}, 4.5, 20.0) == math.inf  # idle by now
-
-
-@pytest.mark.parametrize(("most", "shelves"), [(1, [1, 2, 3, 4]), (15, [1, 2, 3, 4]), (16, [1, 1, 2, 2])])
-def test_a_shelf_has_room_for_an_eighth_of_the_keys(most: int, shelves: list[int]) -> None:
-    rest, found = DormantKeys(10.0, most), list[int]()
-    for name in "abcd":
-        rest.put(name, snapshot(0.0), 0.0)
-        found.append(len(rest._shelves))
-    assert found == shelves

@@ -174,18 +174,6 @@ def test_a_call_spends_unless_more_is_wanted_than_it_costs_or_instances_lease_of
         assert len(keys.spending) == 0
 
 
-def test_a_sizer_is_asked_about_a_key_that_nobody_called_with_a_demand_of_nothing() -> None:
-    seen = list[Usage]()
-
-    class Asked:
-        def want(self, usage: Usage) -> int:
-            seen.append(usage)
-            return 1
-
-    assert Keys(sizer=Asked()).begin(1) is not None
-    assert [(each.demand, each.last, each.left) for each in seen] == [(0.0, 0, 0)]
-
-
 @pytest.mark.parametrize("cost", [0, -1, 101, 1.0, True, "1", None, 2**70], ids=repr)
 def test_a_cost_that_cannot_be_charged_is_for_an_entry_which_says_so(cost: Any) -> None:
     assert Keys().begin(cost) is None
@@ -331,6 +319,14 @@ def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     told = spend.decision()
     assert (told.allowed, told.remaining, told.limit, told.source) == (True, 12, 40, "store")
     assert spend.level == 12
+
+
+@pytest.mark.parametrize(("known", "epoch", "is_lost"), [(7, 7, False), (7, 8, True), (1, 2, True)])
+def test_a_bucket_of_another_epoch_is_counted_as_a_loss(known: int, epoch: int, is_lost: bool) -> None:
+    keys = Keys()
+    keys.know(KNOWN._replace(epoch=known))
+    keys.settle(keys.begun(), epoch=epoch)
+    assert keys.settled == [(HUNDRED, 1, is_lost)]
 
 
 def test_a_bucket_that_may_have_ended_is_no_loss() -> None:

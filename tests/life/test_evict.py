@@ -64,6 +64,12 @@ def test_tokens_that_travel_back_keep_it() -> None:
     assert here.lifecycle.evict()
 
 
+def test_a_debt_keeps_it() -> None:
+    here, _ = filled()
+    here.corrections.debit(20, 0.0)
+    assert not here.lifecycle.evict()
+
+
 def test_a_refund_that_is_owed_keeps_it() -> None:
     here, _ = filled()
     back = here.lifecycle.drain()

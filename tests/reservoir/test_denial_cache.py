@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.quota import Quota
@@ -14,7 +13,6 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Fetch
-from tests.reservoir.entry import HUNDRED, Entry
 from tests.reservoir.world import about, answer
 
 THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
@@ -70,24 +68,6 @@ def test_a_host_pauses_where_the_bucket_was_short(asked: Fetch, grant: Grant, de
     denials = learned(asked, grant, demand=demand)
     assert denials.dry_for(1000, 0.0) == about(pause)
     assert denials.wait(1000, 0.0) == about(pause)
-
-
-@pytest.mark.parametrize(
-    ("quota", "jitter", "pause"),
-    [
-        (THOUSAND, 1.0, 0.05),
-        (THOUSAND, 0.75, 0.0375),
-        (THOUSAND, 1.25, 0.0625),
-        (Quota(200.0, 1000), 1.0, 0.05),
-        (SMALL, 1.0, 0.02),
-        (SMALL, 1.25, 0.025),
-        (Quota(1000.0, 1000, [SMALL]), 1.0, 0.02),
-    ],
-    ids=str,
-)
-def test_a_pace_is_a_fifth_of_the_time_to_fill_or_50_ms_jittered(quota: Quota, jitter: float, pause: float) -> None:
-    denials = learned(fetch(5), answer(0, retry_after=0.001, level=0), quota=quota, jitter=jitter)
-    assert denials.dry_for(5, 0.0) == about(pause)
 
 
 @pytest.mark.parametrize(("instances", "pause"), [(0, 0.05), (2, 0.05), (4, 0.1), (8, 0.2), (200, 0.2)])
@@ -217,14 +197,3 @@ def test_a_look_without_the_lock_goes_by_one_answer() -> None:
     state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0)
     state.answers = iter([DenialCache.dry(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
     assert not Forecast(state).denies(5, 0.0)
-
-
-@pytest.mark.parametrize("quota", [HUNDRED, Quota(100.0, 100)], ids=["the very one", "an equal one"])
-def test_who_has_no_lock_sees_a_refusal_at_once_whichever_quota_it_was_asked_by(quota: Quota) -> None:
-    """A spend asks by a Quota of its own."""
-    entry = Entry(HUNDRED)
-    asked = entry.fetch(entry.join(1, NO_WAIT))._replace(quota=quota)
-    entry.reservoir.state.in_flight = asked
-    entry.refuse(asked, 0.0, 0.5)
-    entry.woken()
-    assert entry.reservoir.tokens.denied_until == pytest.approx(0.5, abs=1e-5)

@@ -34,14 +34,6 @@ def test_an_ask_waits_until_who_was_served_has_confirmed_and_tells_of_it_as_spen
     assert entry.fetch(following).ask.held == 0
 
 
-def test_who_has_nothing_to_confirm_holds_up_nobody_and_makes_no_room() -> None:
-    entry = Entry(ONE)
-    for at, waiter in ((0.0, Waiter(1, PATIENT, Waking())), (1.0, prompt())):
-        entry.reservoir.admission.join(waiter)
-        entry.grant(entry.fetch(waiter, at), at, 1)
-        assert entry.reservoir.state.is_held_up == waiter.prompt
-
-
 def test_who_was_served_and_leaves_too_late_lets_the_next_ask() -> None:
     entry, served, following = served_and_next()
     entry.reservoir.leave(served, 2.0)

@@ -38,14 +38,6 @@ def entry(rules: Rules, tokens: int = 0) -> Entry:
     return Entry(tokens=tokens, rules=rules)
 
 
-def test_a_key_asks_with_the_override_that_is_known_and_in_its_rank() -> None:
-    rules = Rules()
-    rules.set(LOW)
-    fetch = entry(rules).fetch(entry(rules).join(1))
-    assert (fetch.quota, fetch.ask.rules) == (LOW, rules.in_force.edition)
-    assert Entry().fetch(Entry().join(1)).ask.rules == 0, "no override is known"
-
-
 def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
     rules = Rules()
     caller = entry(rules)
@@ -234,19 +226,6 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     assert big in caller.woken()
     assert small.verdict is None
     caller.grant(fetch, 0.1, tokens=1)
-
-
-def test_who_waits_while_nothing_is_in_flight_is_woken_to_ask_anew() -> None:
-    rules = Rules()
-    caller = entry(rules)
-    leader = caller.join(1)
-    caller.refuse(caller.fetch(leader))
-    assert isinstance(caller.step(leader), Wait)
-    caller.woken()
-    rules.set(HIGH)
-    caller.reservoir.rule.reconsider(0.0)
-    assert leader in caller.woken()
-    assert isinstance(caller.step(leader), Fetch)
 
 
 @pytest.mark.parametrize("revision", [8, 9])

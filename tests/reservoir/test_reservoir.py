@@ -6,16 +6,14 @@ import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.bucket import Bucket
-from batchlimit.bucket.messages import GiveBack, Grant
+from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.admission import QueueAdmission
-from batchlimit.reservoir.bucket_view import Fill
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.sizing import FixedBatch, Usage
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
-from tests.reservoir.world import SECOND, KeyFigures, Waking, about, figures
+from tests.reservoir.world import KeyFigures, Waking, about, figures
 
 # One fetch speaks for all
 
@@ -35,21 +33,6 @@ def test_one_fetch_is_in_flight_at_a_time() -> None:
     assert entry.reservoir.state.calls == 1
     entry.grant(fetch, 0.1, 1)
     assert entry.step(first, 0.1) == Admit(1.0)
-
-
-def test_who_comes_meanwhile_is_asked_for_by_the_next_fetch() -> None:
-    entry = Entry()
-    first = entry.join(3)
-    fetch = entry.fetch(first)
-    second, third = entry.join(4), entry.join(5)
-    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.cost) == (3, 3, 3, 3)
-    entry.grant(fetch, 0.1, 3)
-    assert entry.woken() == [first, second]
-    following = entry.fetch(second, 0.1)
-    assert (following.ask.need, following.ask.queued, following.ask.want, following.cost) == (4, 9, 9, 4)
-    entry.grant(following, 0.2, 9)
-    assert {second.verdict, third.verdict} == {Admit(1.1)}
-    assert entry.reservoir.state.calls == 2
 
 
 def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
@@ -74,23 +57,6 @@ def test_a_sizer_is_told_what_it_wanted_last_and_at_first_that_this_was_nothing(
     for _ in range(2):
         entry.grant(entry.fetch(entry.join(1)), tokens=1)
     assert sizer.told == [0, 30]
-
-
-def test_asks_are_numbered_in_order_and_carry_what_the_bucket_said_last() -> None:
-    entry = Entry()
-    first = entry.fetch(entry.join(1)).ask
-    assert (first.instance, first.seq, first.age, first.epoch) == ("a", 1, 0.0, 0)
-    entry = Entry()
-    entry.grant(entry.fetch(entry.join(1)), tokens=1, version=5, epoch=9)
-    second = entry.fetch(entry.join(1)).ask
-    assert (second.instance, second.seq, second.epoch) == ("a", 2, 9)
-
-
-@pytest.mark.parametrize(("fill", "share"), [("full", 1.0), ("share", 0.25), ("empty", 0.0)])
-def test_an_ask_says_how_full_a_bucket_begins_that_was_lost(fill: Fill, share: float) -> None:
-    entry = Entry(fill=fill)
-    entry.grant(entry.fetch(entry.join(1)), tokens=1, active_instances=4)
-    assert entry.fetch(entry.join(1)).ask.fill == share
 
 
 @pytest.mark.parametrize(("deadline", "max_wait"), [(PATIENT, 1.0), (0.9, 0.4), (NO_WAIT, 0.0)])
@@ -611,6 +577,15 @@ def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None
     assert entry.counted == (1, 0)
 
 
+def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
+    entry = Entry(idle_after=0.3)
+    waiter = entry.join(5)
+    entry.grant(entry.fetch(waiter), 0.0, 5, starts_in=0.5, level=-5)
+    assert entry.reservoir.lifecycle.tend(0.6) is None
+    assert waiter.verdict == Admit(1.5)
+    assert not entry.reservoir.state.is_retired
+
+
 def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     """A caller of several keys may look late: it once found a retired reservoir, and raised an exception."""
     entry = Entry(idle_after=0.3)
@@ -625,38 +600,6 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     for now in (50.0, 60.0):  # the first look sees that somebody has left
         assert entry.reservoir.lifecycle.tend(now) is None
     assert entry.reservoir.state.is_retired
-
-
-def test_what_is_confirmed_twice_is_not_another_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiter that was interrupted while it confirmed does so again when it leaves; others keep their tokens."""
-    entry = Entry()
-    claims = [Waiter(5, PATIENT, Waking(), tentative=True) for _ in range(2)]
-    for each in claims:
-        entry.reservoir.admission.join(each)
-    entry.grant(entry.fetch(claims[0]), 0.0, 10)
-
-    def confirm_and_be_interrupted(self: QueueAdmission, waiter: Waiter) -> None:
-        monkeypatch.undo()
-        self._confirm(waiter)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(QueueAdmission, "_confirm", confirm_and_be_interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        entry.reservoir.admission.confirm(claims[0])
-    entry.reservoir.leave(claims[0], 0.0)
-    assert entry.reservoir.state.lease.pledged == 5
-
-
-def test_who_was_served_by_a_thread_that_was_interrupted_is_served_once() -> None:
-    entry = Entry(tokens=10)
-    first, second = (Waiter(cost, PATIENT, Waking(), tentative=True) for cost in (11, 3))
-    for each in (first, second):
-        entry.reservoir.admission.join(each)
-    first.verdict = Admit(1.0)  # and then the interrupt came
-    entry.reservoir.admission.serve()
-    assert len(entry.reservoir.state.queue) == 0
-    assert isinstance(second.verdict, Admit)
-    assert (entry.held, entry.reservoir.state.lease.pledged) == (7, 3)
 
 
 def test_what_is_too_little_for_who_waits_goes_back_before_its_lease_ends() -> None:
@@ -729,15 +672,15 @@ def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_o
         assert entry.reservoir.state.largest_cost == (quota or own).largest_cost
 
 
+# Refunds
+
+
 @pytest.mark.parametrize(("since", "age"), [(-5.0, 7.0), (2.5, 0.0)])
 def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take(since: float, age: float) -> None:
     entry = Entry(since=since)
     entry.grant(entry.fetch(entry.join(1), 1.0), 1.25, tokens=1)
     ask = entry.fetch(entry.join(1), 2.0).ask
     assert (ask.age, ask.round_trip) == (age, 0.25)
-
-
-# Refunds
 
 
 def test_a_refund_wakes_who_waits() -> None:
@@ -801,16 +744,6 @@ def test_what_began_while_tokens_were_given_back_is_there_after_it() -> None:
     assert isinstance(first.verdict, Admit)
 
 
-def test_who_finds_its_verdict_is_in_line_no_more() -> None:
-    """Whoever set it may have been interrupted before it let the waiter go."""
-    entry = Entry()
-    entry.join(1)
-    second = entry.join(2)
-    second.verdict = Admit(1.0)
-    assert entry.step(second) == Admit(1.0)
-    assert entry.reservoir.state.queue.cost == 1
-
-
 def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     """The numbers of the two tell their order; under way together they could arrive in another."""
     entry = Entry(tokens=5)
@@ -820,39 +753,6 @@ def test_while_tokens_are_given_back_nothing_is_asked() -> None:
     entry.reservoir.gave_back(0.1)
     assert waiter in entry.woken()
     assert entry.fetch(waiter, 0.1).ask.seq == 3
-
-
-class Pair:
-    """A reservoir and the real bucket, at the same instants."""
-
-    def __init__(self) -> None:
-        self.entry, self.bucket = Entry(), Bucket(HUNDRED, 0)
-
-    def take(self, fetch: Fetch, at: float) -> Grant:
-        return self.bucket.take(HUNDRED, fetch.ask, round(at * SECOND))
-
-    def spend(self, cost: int) -> None:
-        waiter = self.entry.join(cost)
-        fetch = self.entry.fetch(waiter)
-        self.entry.reservoir.granted(fetch, self.take(fetch, 0.0), 0.0, 1.0)
-        assert isinstance(waiter.verdict, Admit)
-
-    def check(self, at: float) -> None:
-        """What this instance can spend, the bucket counts as outstanding."""
-        assert self.entry.held <= self.bucket.peek(round(at * SECOND)).outstanding
-
-
-def test_a_refund_sent_while_an_ask_is_out_does_not_report_its_grant_as_spent() -> None:
-    pair = Pair()
-    pair.spend(10)
-    waiter = pair.entry.join(10, 9.0)
-    fetch = pair.entry.fetch(waiter, 0.1)
-    grant = pair.take(fetch, 0.1)
-    back = pair.entry.reservoir.corrections.refund(Waiter(60, NO_WAIT, Waking()), 0.1)
-    if back is not None:
-        pair.bucket.give_back(back, round(0.1 * SECOND))
-    pair.entry.reservoir.granted(fetch, grant, 0.1, 1.0)
-    pair.check(0.1)
 
 
 # What is counted
@@ -925,15 +825,6 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
 
 
 # Tentative waiters
-
-
-def test_what_a_tentative_claim_was_given_is_not_told_as_spent() -> None:
-    entry = Entry(tokens=10)
-    waiter = entry.join(4, tentative=True)
-    assert isinstance(entry.step(waiter), Admit)
-    other = entry.join(9)
-    assert entry.fetch(other).ask.held == 10
-    assert entry.reservoir.state.lease.held == 6
 
 
 def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:

@@ -101,20 +101,6 @@ def test_a_debt_is_asked_for_though_a_larger_cost_was_refused() -> None:
     assert entry.reservoir.lifecycle.due() <= 0.0
 
 
-@pytest.mark.parametrize(
-    ("round_trip", "starts", "silent_until", "due"),
-    [(0.0, 0.0, 0.0, 0.9), (0.0, 0.5, 0.0, 0.95), (0.2, 0.0, 0.0, 0.6), (0.0, 0.0, 0.97, 0.97)],
-)
-def test_tokens_are_renewed_a_tenth_of_their_time_before_their_end_or_two_round_trips(
-    round_trip: float, starts: float, silent_until: float, due: float
-) -> None:
-    """At 1.0; but not while the store is left alone."""
-    reservoir = Entry(tokens=5).reservoir
-    reservoir.state.view.round_trip, reservoir.state.lease.starts = round_trip, starts
-    reservoir.requests.silent_until = silent_until
-    assert reservoir.lifecycle.due() == due
-
-
 def is_asked_for(entry: Entry) -> None:
     entry.reservoir.tokens.take(1)
     entry.tend(0.95)

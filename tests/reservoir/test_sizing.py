@@ -222,13 +222,6 @@ def test_one_call_is_not_repeated_demand() -> None:
     assert [demand.is_repeated(cost) for cost in (4, 5)] == [True, False]
 
 
-def test_what_comes_at_one_instant_counts_as_if_it_had_come_within_a_kernel() -> None:
-    demand = Demand(0.0)
-    for _ in range(10):
-        demand.observe(5, 0.0)
-    assert demand.rate == pytest.approx(50 / KERNEL)
-
-
 @given(st.lists(st.tuples(st.integers(0, 1000), st.floats(0.0, 10.0)), max_size=30))
 def test_looking_more_often_changes_nothing_for_long(observations: list[tuple[int, float]]) -> None:
     """However irregular the past, a few kernels of silence leave nothing of it."""

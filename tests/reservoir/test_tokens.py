@@ -108,13 +108,6 @@ def test_they_are_here_until_their_lease_ends(low: int, cost: int, at: float, ha
     assert some.has(cost, at) is has
 
 
-def test_one_that_is_new_holds_no_token_back() -> None:
-    some = FreeTokens(LEASE)
-    assert not some.is_moving
-    some.add(1)
-    assert some.take(1) == LEASE
-
-
 def test_each_use_counts_and_each_refusal() -> None:
     some = leased(10)
     some.take(1)

@@ -12,6 +12,15 @@ def refusing(entry: Entry, at: float = 0.0) -> None:
     entry.reservoir.admission.deny(2, at + 0.1)
 
 
+def test_an_ask_tells_of_the_tokens_that_were_refused_since_the_last_one() -> None:
+    entry = Entry()
+    refusing(entry)
+    fetch = entry.fetch(entry.join(1), 0.6)
+    assert fetch.ask.refused == 3
+    entry.grant(fetch, 0.6, tokens=1)
+    assert entry.fetch(entry.join(1), 0.7).ask.refused == 0
+
+
 def test_what_may_not_have_arrived_is_told_again() -> None:
     entry = Entry()
     refusing(entry)

@@ -142,3 +142,12 @@ def test_hosts_together_admit_no_more_than_the_quota(instances: int, steps: list
         share.put_back(tokens - used, now)
         granted.append((round(now * SECOND), used * instances))
     assert excess(granted, 70.0, 70) < 0.01
+
+
+def test_open_admits_all() -> None:
+    fallback = OpenBucket(HUNDRED)
+    for _ in range(1000):
+        tokens, wait = fallback.grant(Wish(100, 5000, 200), 0.0)
+        assert tokens >= 5000
+        assert wait == 0.0
+    assert fallback.fits_in(10**6, 0.0) == 0.0

@@ -259,13 +259,6 @@ def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
     assert entry.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
 
 
-def test_a_lease_that_ended_while_the_ask_was_under_way_counts_for_nothing() -> None:
-    entry = away(tokens=5)
-    big = entry.join(6, NO_WAIT)
-    entry.reservoir.failed(entry.fetch(big, 0.9), DEAD, 1.1)
-    assert big.verdict == Admit(1.1 + LEASE)
-
-
 def test_a_prefetch_that_fails_changes_nothing() -> None:
     entry = away(tokens=20, sizer=FixedBatch(10))
     entry.reservoir.tokens.low_watermark = 21
@@ -567,20 +560,6 @@ def test_a_repeated_ask_pauses_too() -> None:
     assert fetch.repeated
     entry.reservoir.failed(fetch, DEAD, 1.0)
     assert isinstance(entry.step(waiter, 1.0), Wait)
-
-
-def test_a_bucket_that_lost_its_state_is_counted() -> None:
-    entry = Entry(tokens=5)
-    assert figures(entry.reservoir).losses == 0
-    for at, epoch in ((0.1, 8), (0.2, 8), (0.3, 9)):
-        fetch = entry.fetch(entry.join(50, NO_WAIT), at)
-        assert fetch.ask.epoch
-        entry.grant(fetch, at, 50, epoch=epoch, kept=0)
-    assert figures(entry.reservoir).losses == 2
-    fetch = entry.fetch(entry.join(50, NO_WAIT), 1000.0)
-    assert fetch.ask.epoch == 0, "it may have filled up and been forgotten: that is no loss"
-    entry.grant(fetch, 1000.0, 50, epoch=10)
-    assert figures(entry.reservoir).losses == 2
 
 
 def test_a_debt_alone_borrows_nothing() -> None:
