@@ -17,4 +17,5 @@ end
 if forget then
     reserved, since = nil, -2 ^ 49 -- younger is every quota that is asked with
     if rank then call('HDEL', key, 'rank', 'heard') end
+    rank = nil
 end

@@ -88,7 +88,7 @@ elseif seq >= instance.seq then -- an older number is a late duplicate: no calle
     else
         local rules, revision = match(claim, '^(%d+) (%d+)$')
         local of_rules, of_code = match(rank or '0 0', '^(%d+) (%d+)$')
-        local heard = rank and not heard_at and call('HGET', key, 'heard') + 0 or now
+        local heard = rank and not heard_at and (heard or call('HGET', key, 'heard')) + 0 or now
         rules, revision, of_rules, of_code = rules + 0, revision + 0, of_rules + 0, of_code + 0
         local is_above = rules > of_rules or (rules == of_rules and revision > of_code)
         local is_first = is_above or (is_level and set >= since) or now - heard >= SILENT

@@ -10,8 +10,9 @@ if known > now then ttl = max(ttl, ceil((known - now) / 1000)) end
 local expires
 kept, expires = expiry(kept, passed, ttl)
 
-if obeyed ~= found then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
+if obeyed ~= found or is_small then call('HSET', key, 'quota', obeyed, 'epoch', epoch, 'version', version) end
 if FORMAT ~= '1' then call('HSET', key, 'format', FORMAT) end
+if is_small and rank and not heard_at then heard_at = heard end
 if heard_at then call('HSET', key, 'rank', rank, 'heard', heard_at) end
 
 local own = entry -- the caller's field
@@ -53,5 +54,6 @@ elseif was_reserved and not reserved then
     call('HDEL', key, 'reserved')
 end
 if was_paused and not paused then call('HDEL', key, 'paused') end
+if is_small then call('HDEL', key, 'q', 's', 'l', 'h') end
 if expires then call('PEXPIRE', key, format('%d', kept - passed)) end
 return reply

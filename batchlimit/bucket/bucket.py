@@ -108,6 +108,7 @@ class Bucket(SpendableBucket):
         return pace if self._paused is None else min(pace, SOONEST + LATER * max(0, self._now - self._paused))
 
     def _refill_to(self, now: int, own: str, every: float) -> None:
+        self._is_small = False
         self._tell(now)
         over = self._table.over(self._now, own, every)
         for _, instance in over:

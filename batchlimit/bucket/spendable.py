@@ -54,10 +54,10 @@ class Reserved(NamedTuple):
 class InstanceTable:
     """The instances by name, and the sums over them that the bucket needs at every call: so none of them is a loop.
 
-    It has 13 public methods: all change the sums together with what they are of, or answer by the sums.
+    It has 12 public methods: all change the sums together with what they are of, or answer by the sums.
     """
 
-    __slots__ = ("_swept", "active", "instances", "lasts", "outstanding", "weights")
+    __slots__ = ("active", "instances", "lasts", "outstanding", "swept", "weights")
 
     def __init__(self) -> None:
         self.instances: dict[str, InstanceEntry] = {}
@@ -65,12 +65,7 @@ class InstanceTable:
         self.active = 0  # those that share the bucket
         self.weights = 0  # of all `weight`
         self.lasts = 0  # of all `last`, each times its weight
-        self._swept = 0
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self.outstanding = self.active = self.weights = self.lasts = 0
-        self.instances.clear()
+        self.swept = 0
 
     def over(self, now: int, own: str, every: int | float) -> list[tuple[str, InstanceEntry]]:
         """Return from whom something is to be taken, in the order in which their leases ended.
@@ -79,8 +74,8 @@ class InstanceTable:
         average.
         """
         instances = {own: self.instances[own]} if own in self.instances else {}
-        if now - self._swept >= max(every, SWEEP * self.active):
-            self._swept = now
+        if now - self.swept >= max(every, SWEEP * self.active):
+            self.swept = now
             instances = self.instances
         over = [(name, instance) for name, instance in instances.items() if instance.is_over(now)]
         return sorted(over, key=lambda entry: entry[1].expires)
@@ -148,8 +143,8 @@ class SpendableBucket:
     """The levels of one quota's bandwidths; `now` is an instant in us, never a clock."""
 
     __slots__ = (
-        "_bands", "_epoch", "_heard", "_known", "_levels", "_now", "_paused", "_quota", "_rank", "_refused",
-        "_reserved", "_shadow", "_since", "_table", "_time", "_used", "_version",
+        "_bands", "_epoch", "_heard", "_is_small", "_known", "_levels", "_now", "_paused", "_quota", "_rank",
+        "_refused", "_reserved", "_shadow", "_since", "_table", "_time", "_used", "_version",
     )  # fmt: skip
 
     def __init__(self, quota: Quota, now: int, fill: float = 1.0) -> None:
@@ -162,6 +157,7 @@ class SpendableBucket:
         self._levels: list[float] = [math.floor(band.burst * fill) for band in self._bands]
         self._table = InstanceTable()
         self._reserved: Reserved | None = None
+        self._is_small = False  # whether it was spent of since instances leased of it, or anything else was done
         self._paused: int | None = None  # until when nothing is admitted, or was
         self._used = 0  # tokens granted, less those that came back
         self._refused = 0  # tokens that instances refused their callers
@@ -186,19 +182,20 @@ class SpendableBucket:
         """Spend what is offered now."""
         self._now = max(self._now, now - self._epoch)
         self._flow()
-        if self._is_leased:
-            self._table.clear()
-            self._reserved = None
+        self._table, self._is_small, self._version, self._known, self._reserved = InstanceTable(), True, 1, 0, None
         self._levels = [level - spend.cost for level in self._levels]
         self._used += spend.cost
-        since, rank = (
-            self._now - round(spend.age * _SECOND) + (FAR if spend.rules else 0),
-            (spend.rules, spend.revision),
-        )
-        is_first, self._since = self._since is None, since if self._since is None else max(self._since, since)
-        if (any(rank) and is_first) or (self._heard is not None and self._now - self._heard >= HEARD):
+        told = Spent(True, 0.0, self._epoch, self._told())
+        if len(self._bands) == 1:  # a whole level, as of when it was just that
+            left, self._levels = self._levels[0], [math.floor(self._levels[0])]
+            self._time = self._now - math.floor(min((left - self._levels[0]) / self._bands[0].rate, self._now))
+        since = self._now - round(spend.age * _SECOND) + (FAR if spend.rules else 0)
+        self._since = max(-FAR if self._since is None else self._since, since) // _SECOND * _SECOND
+        rank = spend.rules, spend.revision
+        if any(rank) and (self._heard is None or self._now - self._heard >= HEARD):
             self._rank, self._heard = rank, self._now
-        return Spent(True, 0.0, self._epoch, self._told())
+        self._now = self._table.swept = self._time
+        return told
 
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
@@ -216,8 +213,11 @@ class SpendableBucket:
 
     def _is_plain(self, now: int) -> bool:
         """Whether nobody leases of it, or nobody was heard for so long that all leases are over."""
-        is_quiet = now - self._time >= QUIET and self._known <= now
-        return is_quiet or not self._is_leased
+        if self._is_small:
+            return True
+        if self._paused is not None or self._known > now or (self._heard is not None and self._rank == (0, 0)):
+            return False
+        return now - self._time >= QUIET or not self._is_leased
 
     def _flow(self) -> None:
         """Refill a plain bucket."""

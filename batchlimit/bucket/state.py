@@ -76,6 +76,7 @@ def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
 
 
 def _read(fields: Mapping[str, str], now: float) -> BucketState:
+    fields = as_large(fields)
     quota, time = Quota.decode(fields["quota"]), int(fields["times"].split()[0])
     instant = max(time, round(now * _SECOND) - int(fields["epoch"]))
     outstanding = int(fields["outstanding"])
@@ -95,6 +96,20 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     ends, _, why = fields.get("paused", "0 ").partition(" ")
     paused, told = max(0, int(ends) - instant) / _SECOND, (edition // STEPS, revision, instant / _SECOND)
     return BucketState(quota, levels, outstanding, ordered, *told, used, refused, shadow, paused, why if paused else "")
+
+
+def as_large(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the fields of a bucket; of a small one those that it would have as a large one."""
+    if "q" not in fields:
+        return fields
+    quota = fields["q"].removesuffix("@")
+    epoch, time, since, kept, used, level = fields["s"].split()
+    times = f"{time} 0 {int(kept) * 1000} {int(since) * _SECOND}"
+    found = {"quota": quota, "epoch": epoch, "version": "1", "level": fields.get("l", level), "outstanding": "0"}
+    found |= {"used": used, "shares": "0 0 0", "times": times}
+    if quota != fields["q"]:
+        found["rank"], _, found["heard"] = fields.get("h", "").removeprefix("@").rpartition(" ")
+    return found | {name: fields[name] for name in ("refused", "shadow") if name in fields}
 
 
 def rules_of(rank: str) -> int:

@@ -118,7 +118,7 @@ class Interpreter:
 
     def _hdel(self, _key: str, *names: str) -> None:
         for name in names:
-            del self.fields[name]
+            self.fields.pop(name, None)
 
     def _publish(self, channel: str, message: str) -> int:
         self.published.append((channel, message))

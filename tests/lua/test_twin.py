@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from batchlimit.bucket import fair_share
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Spend
 from batchlimit.bucket.spendable import InstanceEntry
+from batchlimit.bucket.state import as_large
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir import denial_cache
 from tests.depth import depth
@@ -141,11 +143,11 @@ class Pair:
     def check(self, quota: Quota) -> None:
         if self.twin is not None:
             assert self.lua.peek(quota) == self.twin.peek(self.lua.now)
-            self._check_bucket(self.twin, self.lua.fields)
+            self._check_bucket(self.twin, as_large(self.lua.fields))
             for name, instance in self.twin._table.instances.items():
                 _check_instance(instance, _whole(self.lua.fields[f"instance:{name}"]))
 
-    def _check_bucket(self, twin: Bucket, fields: dict[str, str]) -> None:
+    def _check_bucket(self, twin: Bucket, fields: Mapping[str, str]) -> None:
         table = twin._table
         assert (int(fields["epoch"]), int(fields["version"])) == (twin._epoch, twin._version)
         assert [float(level) for level in fields["level"].split()] == twin._levels
@@ -158,7 +160,7 @@ class Pair:
         assert int(fields.get("shadow", "0")) == twin._shadow
         assert _whole(fields["shares"]) == [table.active, table.weights, table.lasts]
         time, swept, _, since, known, is_reserved = (*_whole(fields["times"]), 0, 0)[:6]
-        assert (time, time - swept, since) == (twin._time, table._swept, twin._since)
+        assert (time, time - swept, since) == (twin._time, table.swept, twin._since)
         assert known == max(0, twin._known - time)
         assert ("rank" in fields) == (twin._heard is not None)
         if twin._heard is not None:

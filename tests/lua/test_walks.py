@@ -44,7 +44,7 @@ def instants(bucket: Bucket) -> list[list[float]]:
             for band, level in bucket._each()
             for leased in (0, table.outstanding)
         ],
-        [table._swept + fair_share.lease_of(bands), table._swept + fair_share.SWEEP * table.active],
+        [table.swept + fair_share.lease_of(bands), table.swept + fair_share.SWEEP * table.active],
         [now + fair_share.OVER, now + fair_share.QUIET, bucket._known],
     ]
     found += [[bucket._reserved.ends]] if bucket._reserved else []

@@ -249,9 +249,9 @@ BREAKS = {
         ),
         Break(
             "a plain bucket is refilled twice",
-            "bucket.spendable:SpendableBucket._flow",
-            "self._refill(self._now, leased=0)",
-            "self._refill(self._now, leased=0); self._time -= 100_000",
+            "bucket.spendable:SpendableBucket.charge",
+            "self._time = self._now - math.floor(",
+            "self._time = self._now - 100_000 - math.floor(",
             "one spends",
         ),
         Break(

@@ -317,7 +317,7 @@ class _Table(_Object):
         values, walk.values = walk.values, []
         super().tell(walk, thing, was)
         walk.values = values
-        walk.values += (thing.outstanding, thing.active, thing.weights, walk._now - thing._swept)
+        walk.values += (thing.outstanding, thing.active, thing.weights, walk._now - thing.swept)
         for name in sorted(thing.instances, key=lambda name: walk.names.get(name, 9)):
             entry: InstanceEntry = thing.instances[name]
             last = walk.last_numbers.get(name, 0)

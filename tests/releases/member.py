@@ -25,7 +25,7 @@ def raise_format() -> None:
     from batchlimit.stores.client import scripts
 
     read = scripts._read
-    told = {"FORMAT = '1'": "FORMAT = '2'", "'quota'": "'obeyed'"}
+    told = {"FORMAT = '1'": "FORMAT = '2'", "'quota'": "'obeyed'", "'q'": "'o'"}
 
     def later(name: str) -> str:
         text = read(name)

@@ -167,7 +167,7 @@ def replaced(client: Any, name: str) -> None:
     client.set(name, "something else")
 
 
-WRONG: dict[str, Callable[[Any, str], object]] = {
+_LARGE: dict[str, Callable[[Any, str], object]] = {
     "of another type": replaced,
     "of another format": damaged("format", "9"),
     "without a level": damaged("level", None),
@@ -183,17 +183,35 @@ WRONG: dict[str, Callable[[Any, str], object]] = {
     "that was heard of at no time": damaged("heard", "never"),
     "with another rank": damaged("rank", "0 0"),
 }
+_SMALL: dict[str, Callable[[Any, str], object]] = {
+    "of another type": replaced,
+    "without numbers": damaged("s", None),
+    "with numbers that are none": damaged("s", "many"),
+    "with too few numbers": damaged("s", "1 2 3 4 5"),
+    "without a quota": damaged("q", None),
+    "with another quota": damaged("q", "9/1:9@"),
+    "without a rank": damaged("h", None),
+    "with a rank that is none": damaged("h", "@high"),
+    "with another rank": damaged("h", "@0 0 0"),
+}
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    ("is_large", "damage"),
+    [pytest.param(True, each, id=f"large {name}") for name, each in _LARGE.items()]
+    + [pytest.param(False, each, id=f"small {name}") for name, each in _SMALL.items()],
+)
 def test_what_is_wrong_with_one_bucket_is_nothing_to_the_others(
-    redis_store: RedisStore, client: Any, prefix: str, wrong: str
+    redis_store: RedisStore, client: Any, prefix: str, is_large: bool, damage: Callable[[Any, str], object]
 ) -> None:
     """Its group is for take, which says what is wrong; nothing of the group is charged, and the bucket stays."""
     rank: dict[str, Any] = {"revision": 1}
     redis_store.spend([group("a", "b", "c", "d", cost=2, **rank)])
+    if is_large:
+        redis_store.take("c", TEN, Ask("one", 1, need=1, queued=1, want=1, **rank))
+        redis_store.give_back("c", TEN, GiveBack("one", 2, tokens=1))
     name = bucket_name(prefix, "c")
-    WRONG[wrong](client, name)
+    damage(client, name)
     before = client.dump(name)
     reply = redis_store.spend(
         [group("a", **rank), group("b", "c", **rank), group("c", **rank), group("d", **rank)], look=True

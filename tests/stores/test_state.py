@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis, FakeServer
 
-from batchlimit.bucket.messages import Ask, GiveBack
+from batchlimit.bucket.messages import Ask, GiveBack, Spend
+from batchlimit.bucket.state import read_bucket
+from batchlimit.cli.top.board import FIELDS as FIELDS_OF_TOP
+from batchlimit.cli.top.board import sampled
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -49,6 +52,22 @@ def test_the_fields_of_a_bucket_show_its_level_and_the_tokens_of_each_instance(c
     assert fields["shares"].split()[:2] == ["1", "1"]
     held, _seen, lease, granted, seq, weight, _served = fields["instance:a"].split()
     assert (held, lease, granted, seq, weight) == ("10", "4000000", "10", "1", "1")
+
+
+def test_a_bucket_that_is_only_spent_of_has_two_small_fields_that_tell_the_same(client: Any, prefix: str) -> None:
+    name, quota = bucket_name(prefix, KEY), Quota.parse("5/minute")
+    RedisStore(client, prefix=prefix).spend([[Spend(KEY, quota, 2, 259_200.0)]])
+    fields = client.hgetall(name)
+    assert list(fields) == ["q", "s"]
+    epoch, time, since, _kept, used, level = map(int, fields["s"].split())
+    assert (fields["q"], time, since, used, level) == ("5/60:5", 0, -259_200, 2, 3)
+    state = read_bucket(fields, epoch / 1e6 + 12.0)
+    assert (state.quota, state.levels, state.used, state.instances) == (quota, (4.0,), 2, ())
+    sample = sampled(KEY, [fields.get(each) for each in FIELDS_OF_TOP], epoch / 1e6 + 12.0)
+    assert sample is not None
+    assert (sample.level, sample.used) == (0.8, 2)
+    if not isinstance(client, FakeRedis):
+        assert client.memory_usage(name) - len(name) <= 128
 
 
 def test_an_instance_that_leaves_takes_its_field_along(client: Any, prefix: str) -> None:

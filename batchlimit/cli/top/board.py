@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from batchlimit.bucket.state import counted
+from batchlimit.bucket.state import as_large, counted
 from batchlimit.quota.quota import Quota
 
-FIELDS = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused", "shadow"
+_LARGE = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused", "shadow"
+FIELDS = *_LARGE, "q", "s", "l"
 """What is read of a bucket: as much of one with a hundred instances as of one with a single instance."""
 TREND = 20
 """Rates that a row remembers."""
@@ -54,8 +55,9 @@ class Row(NamedTuple):
 
 def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample | None:
     """Return what the FIELDS of a bucket say at an instant; None if there is no bucket, or a damaged one."""
-    found: Sequence[Any] = values  # a missing field is an AttributeError
+    there = {name: value for name, value in zip(FIELDS, values, strict=True) if value is not None}
     try:
+        found: Any = map(as_large(there).get, _LARGE)  # a missing field is an AttributeError
         quota, epoch, level, outstanding, shares, times, used, refused, shadow = found
         obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
         passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)

@@ -71,6 +71,8 @@ def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
 _SECOND = 1_000_000
 _CHARGED, _ELSE = 1, 2
 """Verdicts of spend.lua."""
+_ALIKE = 0.5
+"""Seconds by which the ages of two quotas may differ that were set at once: the bucket counts whole seconds of them."""
 _USUAL = [1, 0, 0]
 """The weight and the rank of most asks, which need not be sent."""
 
@@ -162,15 +164,23 @@ class SpendScript:
 
         An instant of the server (us) goes with it, from which on nothing is charged.
         """
-        latest = self._clocks.latest(server, within)
+        latest, usual = self._clocks.latest(server, within), groups[0][0].age
         names: list[str] = []
-        found: list[str | bytes] = [self._seen if look else "", "%d" % latest if latest < math.inf else ""]  # noqa: UP031
+        found: list[str | bytes] = [
+            self._seen if look else "",
+            "%d" % latest if latest < math.inf else "",  # noqa: UP031
+            "%d" % (usual * _SECOND),  # noqa: UP031  an f-string takes a quarter more
+        ]
         for group in groups:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:
                 names.append(bucket_name(prefix, key))
-                numbers = cost, size, age * _SECOND, fill, rules, revision
-                found += spelled(quota), "%d %d %d %s %d %d" % numbers  # noqa: UP031  as in take_arguments
+                wanted, line = spelled(quota), ""
+                if rules or revision:
+                    wanted += f"@{rules} {revision}"
+                if size != 1 or cost != 1 or fill != 1.0 or not -_ALIKE < age - usual < _ALIKE:
+                    line = "%d %d %s %d" % (cost, size, fill, age * _SECOND)  # noqa: UP031
+                found += wanted, line
         return "spend", names, found
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:

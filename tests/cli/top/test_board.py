@@ -22,7 +22,7 @@ FULL = {
 
 def values(**changed: str | None) -> list[str | None]:
     fields: dict[str, str | None] = {**FULL, **changed}
-    return [fields[name] for name in FIELDS]
+    return [fields.get(name) for name in FIELDS]
 
 
 def sample(
@@ -57,6 +57,14 @@ def test_a_bucket_is_read_from_some_of_its_fields(
     found = sampled("ann", values(**changed), BEGAN + at)
     assert found is not None
     assert (found.level, found.held, found.instances, found.used, found.refused) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rank", ["", "@"])
+def test_a_small_bucket_is_read_too(rank: str) -> None:
+    there = {"q": "10/1:100" + rank, "s": f"{BEGAN * 1_000_000:.0f} 5000000 -9 20 7 40", "refused": "3"}
+    found = sampled("ann", [there.get(name) for name in FIELDS], BEGAN + 6.0)
+    assert found is not None
+    assert (found.level, found.held, found.instances, found.used, found.refused) == pytest.approx((0.5, 0, 0, 7, 3))
 
 
 @pytest.mark.parametrize("name", ["quota", "epoch", "level", "outstanding", "shares", "times"])
