@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_169,
+    "lines": 49_174,
     "functions": 3_661,
     "files": 313,
     "classes of one name": 10,

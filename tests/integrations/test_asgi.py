@@ -567,6 +567,24 @@ async def test_what_is_being_settled_when_the_application_stops_is_settled_befor
         assert (await another.peek("noted")).remaining == 10
 
 
+async def test_a_server_is_told_that_the_start_has_failed_where_no_limiter_can_be_made() -> None:
+    def factory() -> AsyncRateLimiter:
+        raise ValueError("no URL is set")
+
+    incoming, sent = [{"type": "lifespan.startup"}], list[dict[str, Any]]()
+
+    async def receive() -> Any:
+        return incoming.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with pytest.raises(ValueError, match="no URL is set"):
+        await RateLimitMiddleware(Hello(), factory, [IP])({"type": "lifespan"}, receive, send)
+    assert [each["type"] for each in sent] == ["lifespan.startup.failed"]
+    assert "no URL is set" in sent[0]["message"]
+
+
 async def test_a_limiter_of_somebody_else_is_not_closed() -> None:
     async with AsyncRateLimiter.from_url("memory://", Rules([IP]).quotas) as limiter:
         middleware = RateLimitMiddleware(Hello(), limiter, [IP])

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
+from traceback import format_exc
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -79,7 +80,11 @@ async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Recei
     async def starting() -> Message:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            home.limiter()
+            try:
+                home.limiter()
+            except Exception:  # if it were only raised, a server would take it for an application without a lifespan
+                await send({"type": "lifespan.startup.failed", "message": format_exc()})
+                raise
         return message
 
     async def stopping(message: Message) -> None:
