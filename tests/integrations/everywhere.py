@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from django.test import AsyncClient, Client
@@ -194,5 +195,8 @@ FACES: dict[str, Any] = {
 """Each face of web applications: call it with rules, perhaps what makes its limiter, routes, and options."""
 THREADS = ("flask", "wsgi", "django")
 ON_ASGI = ("asgi", "fastapi", "starlette", "litestar", "quart")
+EVERYWHERE = pytest.mark.parametrize("serving", FACES.values(), ids=FACES)
+ROUTING = [each for each in FACES if each != "wsgi"]
+"""Faces whose routes ask for rules."""
 PEERS = ["192.0.2.1", "127.0.0.1"]
 """Who asks."""

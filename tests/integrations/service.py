@@ -1,11 +1,12 @@
 """A gRPC service of all four kinds of method, which does as the requests say. Its methods are named by their kinds."""
 
 import builtins
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
 
+from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.grpc import check_permit
 from tests.integrations.gate import Gate
 
@@ -40,6 +41,7 @@ class Service(grpc.GenericRpcHandler):
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
+        self.stop: Callable[[], Any] = gate.stop
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         kind = handler_call_details.method.rpartition("/")[2]
@@ -48,15 +50,15 @@ class Service(grpc.GenericRpcHandler):
         make: Any = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(getattr(self, kind), request_deserializer=_read, response_serializer=_write)
 
-    def obey(self, request: Words, context: Any) -> Words:
+    def steps(self, request: Words, context: Any) -> Steps[Words]:
         """`hold`, `work`, `abort CODE`, `status CODE`, `below CODE`, `raise ERROR`; anything else is echoed."""
         match request:
             case ["hold"]:
-                self.gate.stop()
+                yield self.stop()
             case ["work"]:
                 self.gate.work(check_permit)
             case ["abort", code]:
-                context.abort(grpc.StatusCode[code], "as told")
+                yield context.abort(grpc.StatusCode[code], "as told")
             case ["status", code]:
                 context.set_code(grpc.StatusCode[code])
             case ["below", code]:
@@ -67,7 +69,10 @@ class Service(grpc.GenericRpcHandler):
                 pass
         return request
 
-    def unary_unary(self, request: Words, context: Any) -> Words:
+    def obey(self, request: Words, context: Any) -> Any:
+        return run(self.steps(request, context))
+
+    def unary_unary(self, request: Words, context: Any) -> Any:
         return self.obey(request, context)
 
     def unary_stream(self, request: Words, context: Any) -> Iterator[Words]:
@@ -84,42 +89,28 @@ class Service(grpc.GenericRpcHandler):
             yield self.obey(request, context)
 
 
-class AsyncService(grpc.GenericRpcHandler):
+class AsyncService(Service):
     """For a server on asyncio."""
 
     def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-
-    service = Service.service
+        super().__init__(gate)
+        self.stop = gate.astop
 
     async def obey(self, request: Words, context: Any) -> Words:
-        match request:
-            case ["hold"]:
-                await self.gate.astop()
-            case ["abort", code]:
-                await context.abort(grpc.StatusCode[code], "as told")
-            case ["status", code]:
-                context.set_code(grpc.StatusCode[code])
-            case ["below", code]:
-                raise Failed(grpc.StatusCode[code])
-            case ["raise", error]:
-                raise getattr(builtins, error)("as told")
-            case _:
-                pass
-        return request
+        return await drive(self.steps(request, context))
 
     async def unary_unary(self, request: Words, context: Any) -> Words:
         return await self.obey(request, context)
 
-    async def unary_stream(self, request: Words, context: Any) -> AsyncIterator[Words]:
+    async def unary_stream(self, request: Words, context: Any) -> AsyncIterator[Words]:  # type: ignore[override]
         yield ["first"]
         while request == ["flood"]:
             yield request
         yield await self.obey(request, context)
 
-    async def stream_unary(self, requests: AsyncIterator[Words], context: Any) -> Words:
+    async def stream_unary(self, requests: AsyncIterator[Words], context: Any) -> Words:  # type: ignore[override]
         return [word async for request in requests for word in await self.obey(request, context)]
 
-    async def stream_stream(self, requests: AsyncIterator[Words], context: Any) -> None:
+    async def stream_stream(self, requests: AsyncIterator[Words], context: Any) -> None:  # type: ignore[override]
         async for request in requests:
             await context.write(await self.obey(request, context))

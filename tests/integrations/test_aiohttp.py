@@ -18,6 +18,7 @@ from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
 from examples import aiohttp_app
+from tests.integrations.made.aiohttp import echo
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
 
@@ -77,14 +78,6 @@ async def payload(request: web.Request) -> web.Response:
 @limited("bytes:{user}")
 async def plain(request: web.Request) -> web.Response:
     return web.Response(body=b"x" * 30)
-
-
-async def echo(request: web.Request) -> web.WebSocketResponse:
-    websocket = web.WebSocketResponse()
-    await websocket.prepare(request)
-    async for message in websocket:
-        await websocket.send_str(message.data)
-    return websocket
 
 
 def application() -> web.Application:

@@ -12,7 +12,8 @@ from aiohttp import web
 from batchlimit import AsyncConcurrencyLimiter
 from batchlimit.integrations.aiohttp import concurrency_limits
 from batchlimit.laws import Fixed
-from tests.integrations.test_aiohttp import echo, hello, served
+from tests.integrations.made.aiohttp import echo
+from tests.integrations.test_aiohttp import hello, served
 
 
 @asynccontextmanager

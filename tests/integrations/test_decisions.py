@@ -17,26 +17,19 @@ from batchlimit.integrations.enforcement.outcome import Outcome, in_shadow
 from batchlimit.integrations.enforcement.plan import Bill
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
-from tests.integrations.everywhere import FACES
+from tests.integrations.everywhere import EVERYWHERE, FACES, ROUTING
 
 ASKED = Rule("search", "9/hour", key="search:{user}", match=None)
 
 
-@pytest.fixture(params=FACES)
-def serving(request: pytest.FixtureRequest) -> Any:
-    return FACES[request.param]
-
-
-@pytest.fixture(params=[each for each in FACES if each != "wsgi"])
-def routing(request: pytest.FixtureRequest) -> Any:
-    """A framework whose routes ask for rules."""
-    return FACES[request.param]
+FOR_ROUTES = pytest.mark.parametrize("routing", [FACES[face] for face in ROUTING], ids=ROUTING)
 
 
 def told(served: Any, path: str, user: str = "ann") -> Any:
     return json.loads(served.get(path, user).text)
 
 
+@FOR_ROUTES
 def test_a_view_sees_what_is_left_by_each_rule_and_what_its_route_asked_for(routing: Callable[..., Any]) -> None:
     with routing([Rule("all", "5/hour", key="all:{user}"), ASKED]) as served:
         assert told(served, "/hello") == {"all": [True, 5, 4, 0, "store"]}
@@ -44,6 +37,7 @@ def test_a_view_sees_what_is_left_by_each_rule_and_what_its_route_asked_for(rout
         assert told(served, "/hello", "bob") == {"all": [True, 5, 4, 0, "store"]}
 
 
+@EVERYWHERE
 def test_tokens_in_memory_are_told_too(serving: Callable[..., Any]) -> None:
     with serving([Rule("all", "1000000/s", key="all"), Rule("each", "1000000/s", key="each:{user}"), ASKED]) as served:
         answers = (told(served, "/hello") for _ in range(100))
@@ -65,6 +59,7 @@ def test_what_a_route_takes_of_the_same_key_by_memory_is_told_by_both_rules() ->
     }
 
 
+@EVERYWHERE
 def test_a_rule_in_shadow_mode_refuses_nobody_and_says_when_it_would(serving: Callable[..., Any]) -> None:
     rules = [Rule("all", "9/hour", key="all:{user}"), Rule("two", "2/hour", key="two:{user}", mode="shadow"), ASKED]
     with serving(rules) as served:
@@ -85,6 +80,7 @@ def test_tokens_in_memory_of_a_rule_in_shadow_mode_are_told_beside_what_a_route_
     }
 
 
+@FOR_ROUTES
 def test_a_rule_for_routes_in_shadow_mode_is_seen_too(routing: Callable[..., Any]) -> None:
     with routing([Rule("search", "1/hour", key="search:{user}", match=None, mode="shadow")]) as served:
         assert [told(served, "/search")["search"] for _ in range(2)] == [
@@ -93,6 +89,7 @@ def test_a_rule_for_routes_in_shadow_mode_is_seen_too(routing: Callable[..., Any
         ]
 
 
+@EVERYWHERE
 def test_a_view_sees_nothing_where_nothing_is_charged(serving: Callable[..., Any]) -> None:
     with serving(Rules([Rule("all", "5/hour", key="all:{user}"), ASKED], exempt="/hello")) as served:
         assert told(served, "/hello") == {}

@@ -16,7 +16,7 @@ from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations.asgi import websocket
-from tests.integrations.everywhere import FACES, ON_ASGI, PEERS, THREADS, Served
+from tests.integrations.everywhere import FACES, ON_ASGI, PEERS, ROUTING, THREADS, Served
 from tests.integrations.faces.rules import RULES, TYPO, VIEWS
 from tests.integrations.made import View, fails
 from tests.sync.stage import ARRIVAL, Clock
@@ -145,8 +145,6 @@ def test_a_store_that_is_away_is_a_503_or_what_the_rule_says(serving: Serving, o
 
 # What routes ask for
 
-ROUTING = [each for each in FACES if each != "wsgi"]
-"""Faces whose routes ask for rules."""
 FRAMEWORKS = [each for each in ON_ASGI if each != "asgi"]
 FOR_ROUTES = pytest.mark.parametrize("face", ROUTING)
 

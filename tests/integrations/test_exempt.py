@@ -10,7 +10,7 @@ import pytest
 
 from batchlimit.integrations.front import Front
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
-from tests.integrations.everywhere import FACES
+from tests.integrations.everywhere import EVERYWHERE, FACES
 from tests.integrations.test_arguments import asgi
 
 RULES = [Rule("all", "1/hour", key="all:{user}"), Rule("search", "1/hour", key="search:{user}", match=None)]
@@ -20,11 +20,7 @@ def is_staff(request: Request) -> bool:
     return request.identity.get("user") == "root"
 
 
-@pytest.fixture(params=FACES)
-def serving(request: pytest.FixtureRequest) -> Any:
-    return FACES[request.param]
-
-
+@EVERYWHERE
 def test_a_path_a_caller_and_what_routes_ask_for_is_exempt_in_every_framework(serving: Callable[..., Any]) -> None:
     with serving(Rules(RULES, exempt=["GET /hello", is_staff])) as served:
         assert served.statuses("/hello", 3) == [200] * 3
@@ -35,6 +31,7 @@ def test_a_path_a_caller_and_what_routes_ask_for_is_exempt_in_every_framework(se
         assert served.statistics().requests == 9
 
 
+@EVERYWHERE
 def test_what_is_switched_off_admits_all_and_asks_nothing(
     serving: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:

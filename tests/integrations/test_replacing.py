@@ -5,20 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from batchlimit.rules import Rule, RuleFile
-from tests.integrations.everywhere import FACES
+from tests.integrations.everywhere import EVERYWHERE, FACES
 
 DEFAULT = Rule("default", "2/hour", key="default:{user}")
 HELLO = Rule("hello", "5/hour", key="hello:{user}", match="/hello", replaces="default")
 
 
-@pytest.fixture(params=FACES)
-def serving(request: pytest.FixtureRequest) -> Any:
-    return FACES[request.param]
-
-
+@EVERYWHERE
 def test_a_route_has_its_own_limit_in_place_of_the_default_one(serving: Callable[..., Any]) -> None:
     asked = Rule("asked", "9/hour", key="search:{user}", match=None)
     with serving([DEFAULT, HELLO, asked]) as served:
@@ -30,6 +24,7 @@ def test_a_route_has_its_own_limit_in_place_of_the_default_one(serving: Callable
         assert (counts["default"].matched, counts["hello"].matched) == (3, 8)
 
 
+@EVERYWHERE
 def test_where_the_own_limit_has_no_key_the_default_one_holds(serving: Callable[..., Any]) -> None:
     own = Rule("hello", "5/hour", key="hello:{account}", match="/hello", replaces="default")
     asked = Rule("asked", "9/hour", key="search:{user}", match=None)

@@ -22,7 +22,6 @@ from tests.sync.stage import Clock, until
 
 PEER = "192.0.2.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
-LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=lambda r: r.status == 401)
 OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
 
 
@@ -126,19 +125,6 @@ def test_the_refusal_of_a_head_request_has_no_body(limited: Make) -> None:
     reply = limited(App(), Rule("off", "0/s", key="off")).call("HEAD")
     assert (reply.starts[-1][0], reply.body) == ("429 Too Many Requests", b"")
     assert int(reply.fields[b"content-length"]) > 0
-
-
-@pytest.mark.parametrize(("status", "left"), [(200, 5), (401, 4)])
-def test_the_response_decides_what_a_request_is_charged(limited: Make, status: int, left: int) -> None:
-    service = limited(App(status), LOGIN)
-    assert service.call("POST", "/login").status == status
-    assert service.left(f"login:{PEER}") == left
-
-
-def test_a_stream_is_charged_when_it_has_ended(limited: Make) -> None:
-    service = limited(App(parts=[b"a" * 30, b"b" * 12]), OWED)
-    assert len(service.call().body) == 42
-    assert service.left(f"bytes:{PEER}") == 958
 
 
 def test_what_an_application_writes_is_charged_as_well(limited: Make) -> None:
@@ -282,13 +268,6 @@ def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
     assert (reply.status, reply.body) == (420, b"calm")
     assert reply.fields[b"content-type"] == b"text/plain"
     assert reply.fields[b"cache-control"] == b"no-store"
-
-
-def test_what_is_no_limiter_is_told_when_the_application_is_made() -> None:
-    with pytest.raises(TypeError, match="a URL or a function"):
-        RateLimitMiddleware(App(), 5, [IP])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="redis"):
-        RateLimitMiddleware(App(), "rediss//nowhere", [IP])
 
 
 def test_a_limiter_is_made_once_by_the_first_requests() -> None:

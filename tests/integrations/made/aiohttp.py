@@ -36,7 +36,7 @@ def _path(view: View) -> str:
 
 def _handler(view: View) -> Any:
     if view.answer is None:
-        return _echo
+        return echo
     answer = view.answer
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -58,7 +58,7 @@ def _handler(view: View) -> Any:
     return handler
 
 
-async def _echo(request: web.Request) -> web.WebSocketResponse:
+async def echo(request: web.Request) -> web.WebSocketResponse:
     websocket = web.WebSocketResponse()
     await websocket.prepare(request)
     async for message in websocket:
