@@ -252,7 +252,7 @@ class SheddablePermits:
 
     def calls(self) -> list[BasePermit]:
         """Return the permits that were not told to give up yet."""
-        return self._section.do(self._not_told)
+        return self._section.do(lambda: [each for each in self.permits if each._state is HELD and not each.shed])
 
     def end(self, chosen: Sequence[BasePermit]) -> None:
         """Tell those of these permits to give up that are of this gate and were not told yet."""
@@ -261,12 +261,9 @@ class SheddablePermits:
                 permit._give_up()
 
     def _tell(self, chosen: Sequence[BasePermit]) -> list[BasePermit]:
-        left = set(self._not_told())
+        left = set(self.calls())
         told = [permit for permit in chosen if permit in left]
         self._section.counts.shed += len(told)
         for permit in told:
             permit._is_shed = True
         return told
-
-    def _not_told(self) -> list[BasePermit]:
-        return [permit for permit in self.permits if permit._state is HELD and not permit.shed]
