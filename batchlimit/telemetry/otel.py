@@ -1,6 +1,7 @@
 """Metrics for OpenTelemetry: observable instruments, read when the SDK collects."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -50,20 +51,13 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
         return
     _exported[provider] = found
     meter = provider.get_meter("batchlimit", batchlimit.__version__)
-    histograms = {
-        metric: meter.create_histogram(
-            metric.name, metric.unit, metric.text, explicit_bucket_boundaries_advisory=BOUNDS
-        )
-        for metric in METRICS
-        if metric.kind == "histogram"
-    }
+    make = partial(meter.create_histogram, explicit_bucket_boundaries_advisory=BOUNDS)
+    histograms = {each: make(each.name, each.unit, each.text) for each in METRICS if each.kind == "histogram"}
     readings = _Readings(found, histograms)
+    kinds = {"counter": meter.create_observable_counter, "gauge": meter.create_observable_up_down_counter}
     for metric in METRICS:
-        if metric not in histograms:
-            make: Callable[..., Any] = (
-                meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_up_down_counter
-            )
-            make(metric.name, callbacks=[readings.of(metric)], unit=metric.unit, description=metric.text)
+        if metric.kind in kinds:
+            kinds[metric.kind](metric.name, [readings.of(metric)], metric.unit, metric.text)
 
 
 _exported: WeakKeyDictionary[MeterProvider, Sources] = WeakKeyDictionary()

@@ -263,24 +263,21 @@ def test_weight_and_failure_policy_are_set(run: Run, admin: Admin) -> None:
         assert run("set", "other", *wrong).exit_code == 2
 
 
-def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(run: Run, valkey_store: RedisStore) -> None:
+@pytest.mark.parametrize(("command", "word"), [("refill", "refilled"), ("clear", "cleared")])
+def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(
+    run: Run, valkey_store: RedisStore, command: str, word: str
+) -> None:
     quota = Quota(0.001, 100)
+    assert run(command, "ann*", "--yes").exit_code == 2
+    assert "there was none" in run(command, "never used", "--yes").stderr
     assert valkey_store.take("ann", quota, Ask("one", 1, 60, 60, 60, round_trip=2.0)).granted == 60
-    for command, word in (("refill", "refilled"), ("clear", "cleared")):
-        assert run(command, "ann", typed_in="n\n").exit_code == 1
-        done = run(command, "ann", "--why", "our mistake", "--who", "bob", typed_in="y\n")
-        assert (done.exit_code, f"{word}: ann; it had 40.0" in done.stderr) == (0, True)
-        row = json.loads(run("log", "-o", "json").stdout)[0]
-        assert (row["name"], row["who"], row["old"], row["new"], row["why"]) == (
-            "ann",
-            "bob",
-            "40.0 tokens",
-            word,
-            "our mistake",
-        )
-        assert run(command, "ann*", "--yes").exit_code == 2
-        assert "there was none" in run(command, "never used", "--yes").stderr
-    assert valkey_store.peek("ann", quota)[:2] == (40, 60)
+    assert run(command, "ann", typed_in="n\n").exit_code == 1
+    done = run(command, "ann", "--why", "our mistake", "--who", "bob", typed_in="y\n")
+    assert valkey_store.peek("ann", quota)[:2] == (40, 60), "what is leased, for 4 s, is not filled"
+    assert (done.exit_code, f"{word}: ann; it had 40.0" in done.stderr) == (0, True)
+    row = json.loads(run("log", "-o", "json").stdout)[0]
+    told = [row[each] for each in ("name", "who", "old", "new", "why")]
+    assert told == ["ann", "bob", "40.0 tokens", word, "our mistake"]
 
 
 def test_get_shows_a_pause_and_resume_ends_it(run: Run, valkey_store: RedisStore) -> None:
