@@ -123,11 +123,11 @@ class _SourceFile:
             self._tell(call, "application: slowapi asks it for routes alone that have no limit of their own")
 
     def _function(self, function: Function, prefixes: Prefixes) -> None:
-        limits = [each for each in function.decorator_list if last(_called(each)) in LIMITS]
+        words = [last(_called(each)) for each in function.decorator_list]
         self._read.update(function.decorator_list)
-        if any(last(_called(each)) == "request_filter" for each in function.decorator_list):
+        if "request_filter" in words:
             self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
-        is_exempt = any(last(_called(each)) == "exempt" for each in function.decorator_list)
+        is_exempt = "exempt" in words
         whole = partial(self._inclusions.prefixes, self._path)
         paths = [path for each in function.decorator_list for path in written(each, prefixes, whole)]
         patterns = [path.pattern for path in paths if path.pattern]
@@ -135,7 +135,7 @@ class _SourceFile:
         for each in function.decorator_list:
             if last(each) in (*LIMITS, *self._limits):
                 self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
-        calls = [each for each in limits if isinstance(each, ast.Call)]
+        calls = [each for each in function.decorator_list if isinstance(each, ast.Call) and last(each.func) in LIMITS]
         if calls or is_exempt:
             self._tell_of_paths(function, paths, prefixes)
         self._found.exempt += patterns if is_exempt else []
