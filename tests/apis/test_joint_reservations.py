@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis
 
-from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.errors import Unfit
 from batchlimit.stores import MemoryStore
@@ -64,15 +64,6 @@ def test_a_key_that_is_not_named_stays_as_it_was_estimated(limiter: Any) -> None
     with limiter.reserve({RPM: 1}) as reservation:
         reservation.settle({})
     assert levels(limiter) == [8, 700]
-
-
-@pytest.mark.parametrize("first", [RPM, TPM])
-def test_where_one_key_is_short_none_is_charged(limiter: Any, first: str) -> None:
-    limiter.acquire(TPM, 601)
-    with pytest.raises(RateLimited) as refused:
-        limiter.reserve({first: COSTS[first]} | COSTS, timeout=0)
-    assert (refused.value.key, type(refused.value)) == (TPM, RateLimited)
-    assert levels(limiter) == [10, 399]
 
 
 @pytest.mark.parametrize(("on_error", "left"), [("keep", [9, 600]), ("refund", [10, 1000])])
@@ -138,13 +129,6 @@ def test_a_key_that_cannot_be_corrected_does_not_keep_the_others_from_it(
     assert lost.value.key == RPM
     assert len(stage.backs) == 2
     assert levels(limiter)[1] == 900
-
-
-def test_settling_after_close_says_so(limiter: Any) -> None:
-    with limiter.reserve(COSTS) as reservation:
-        limiter.close()
-        with pytest.raises(LimiterClosed):
-            reservation.settle({TPM: 1})
 
 
 @pytest.mark.parametrize("costs", [{RPM: 1, TPM: 1001}, {TPM: 1001, RPM: 1}, {TPM: 10**30}])

@@ -59,22 +59,6 @@ def test_the_usual_call_asks_nobody(limiter: Any, stage: Stage) -> None:
     assert len(stage.asks) == 1
 
 
-def test_a_refused_call_asks_nobody_either(limiter: Any, stage: Stage) -> None:
-    limiter.acquire(KEY, 100)
-    assert not limiter.try_acquire(KEY)
-    before = len(stage.asks)
-    for _ in range(10):
-        assert not limiter.try_acquire(KEY)
-        assert not limiter.decide(KEY, 7)
-    assert len(stage.asks) == before
-
-
-def test_a_smaller_cost_than_the_one_refused_is_asked_for(limiter: Any) -> None:
-    limiter.acquire(KEY, 95)
-    assert not limiter.try_acquire(KEY, 6)
-    assert limiter.try_acquire(KEY, 5)
-
-
 def test_keys_do_not_share_tokens(limiter: Any) -> None:
     limiter.acquire("a", 100)
     assert not limiter.try_acquire("a")
@@ -133,21 +117,6 @@ def test_a_look_sees_what_another_instance_spent(api: Api, limiter: Any, stage: 
     with api(stage.inner, HUNDRED, clock=clock) as other:
         other.acquire(KEY, 40)
     assert limiter.peek(KEY).remaining == 60
-
-
-def test_a_look_at_a_dry_bucket_says_when(limiter: Any) -> None:
-    limiter.acquire(KEY, 100)
-    decision = limiter.peek(KEY)
-    assert not decision
-    assert decision.remaining == 0
-    assert decision.retry_after == pytest.approx(1 / SLOW)
-
-
-def test_a_refund_makes_room_again(limiter: Any) -> None:
-    limiter.acquire(KEY, 100)
-    assert not limiter.try_acquire(KEY)
-    limiter.refund(KEY, 3)
-    assert [limiter.try_acquire(KEY) for _ in range(4)] == [True] * 3 + [False]
 
 
 def test_a_refund_within_its_lease_costs_no_call(limiter: Any, stage: Stage) -> None:

@@ -12,7 +12,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
-from tests.sync.stage import KEY, Clock, Stage, away, nothing, start, until
+from tests.sync.stage import KEY, Clock, Stage, away, nothing, until
 
 HUNDRED = Quota(100.0, 100)
 LOCAL = r"say how many there are, as in FailurePolicy\.local\(instances=4\)"
@@ -313,26 +313,3 @@ def test_back_again_the_store_decides_and_nothing_is_repaid(outage: Begin) -> No
     assert (told.allowed, told.source) == (True, "store")
     assert story.stage.peek(KEY, HUNDRED).level == 50, "of a hundred fifty were leased, none was repaid"
     assert sum(story.limiter.try_acquire(KEY) for _ in range(200)) < 100, "and nothing borrowed is left"
-
-
-def test_a_lost_answer_is_charged_once(outage: Begin) -> None:
-    def lose() -> None:
-        raise StoreUnavailable("lost on the way back")
-
-    story = outage()
-    story.stage.after = lose
-    assert not story.limiter.try_acquire(KEY, 10)
-    story.stage.after = nothing
-    assert story.limiter.try_acquire(KEY, 10)
-    assert story.stage.peek(KEY, HUNDRED).level == 90
-    assert [ask.seq for ask in story.stage.asks] == [1, 1]
-
-
-def test_who_waits_for_a_share_is_served(outage: Begin) -> None:
-    story = outage(on_failure=FailurePolicy.local(instances=4))
-    story.give_up()
-    story.limiter.acquire(KEY, 25)
-    waiter = start(lambda: story.limiter.acquire(KEY, timeout=10.0))
-    until(lambda: story.limiter.statistics().waiting == 1)
-    story.clock.pass_by(0.05)
-    waiter.result(60.0)

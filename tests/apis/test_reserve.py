@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited
+from batchlimit import LimiterClosed, Quota
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
@@ -79,13 +79,6 @@ def test_the_blocks_own_error_is_the_one_to_be_seen(limiter: Any, stage: Stage, 
         reserve(lambda: clock.pass_by(10.0))  # the lease is over: the refund has to travel
     with pytest.raises(LookupError):
         reserve(limiter.close)
-
-
-def test_a_refusal_charges_nothing(limiter: Any) -> None:
-    with pytest.raises(RateLimited) as caught, limiter.reserve(KEY, 40, timeout=0), limiter.reserve(KEY, 70, timeout=0):
-        pass
-    assert caught.value.retry_after > 0.0
-    assert left(limiter) == 60
 
 
 @pytest.mark.parametrize("again", [0, 10, 70])

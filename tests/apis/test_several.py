@@ -101,12 +101,6 @@ def test_who_is_short_waits_holding_nothing(limiter: Any) -> None:
     assert levels(limiter) == [0, 5, 40]
 
 
-def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: Any) -> None:
-    limiter.acquire("user", 5)
-    with pytest.raises(RateLimited):
-        limiter.acquire_all({"user": 1, "global": 1}, timeout=999.0)
-
-
 def test_a_failing_store_charges_nothing(limiter: Any, stage: Stage) -> None:
     def fail() -> None:
         if stage.asks[-1].need == 7:
@@ -188,12 +182,6 @@ def test_what_makes_no_sense_is_named_at_once_and_charges_nothing(
         limiter.acquire("global", 0)  # in use from now on: it is asked for first
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_wrong_timeout_is_an_error_at_once(limiter: Any, timeout: float) -> None:
-    with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds, not"):
-        limiter.acquire_all({"user": 1}, timeout=timeout)
-
-
 def test_callers_who_name_the_same_keys_in_another_order_all_get_through(api: Api, valkey: Server, prefix: str) -> None:
     """Where each held one key and waited for the other's, none would: the bursts are of one token."""
     quotas = {"a": "200/s burst 1", "b": "200/s burst 1"}
@@ -256,23 +244,6 @@ def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> Non
         while limiter.try_acquire("a"):
             spent += 1
         assert spent == 100
-
-
-def test_a_decision_on_several_that_memory_knows_asks_nobody(api: Api, stage: Stage, clock: Clock) -> None:
-    limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
-    costs = {"tenant": 1, "global": 2}
-    limiter.decide_all(costs)
-    before = len(stage.asks)
-    decisions = limiter.decide_all(costs)
-    assert len(stage.asks) == before
-    assert {key: (each.remaining, each.source) for key, each in decisions.items()} == {
-        "tenant": (18, "local"),
-        "global": (96, "local"),
-    }
-    assert limiter.statistics().admitted == 6
-    limiter.close()
-    fresh = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
-    assert levels(fresh) == [5, 18, 96]
 
 
 @pytest.mark.parametrize(

@@ -139,13 +139,6 @@ def test_a_key_in_use_that_is_short_is_refused_with_the_others_left_alone(leasin
     leasing.close()
 
 
-def test_a_cost_of_nothing_is_always_admitted(limiter: Any, store: MemoryStore) -> None:
-    assert all(limiter.decide_all({"user": 0, "tenant": 2}).values())
-    assert all(limiter.decide_all({"user": 0, "tenant": 0}).values())
-    assert levels(store, "user", "tenant") == [5, 18]
-    limiter.close()
-
-
 @pytest.mark.parametrize(
     ("costs", "error"),
     [
@@ -164,17 +157,6 @@ def test_what_makes_no_sense_charges_nothing_and_leaves_nobody_waiting(
         limiter.decide_all(costs)
     assert levels(store, "tenant", "user") == [20, 5]
     assert limiter.statistics().waiting == 0
-    limiter.close()
-
-
-def test_a_key_without_a_quota_charges_nothing_and_leaves_nobody_waiting(
-    api: Api, store: MemoryStore, clock: Clock
-) -> None:
-    limiter: Any = api(store, {"user": Quota(SLOW, 5)}, sizer=FixedBatch(1), clock=clock)
-    with pytest.raises(ValueError, match="no quota for key 'nobody'"):
-        limiter.decide_all({"user": 1, "nobody": 1})
-    assert limiter.statistics().waiting == 0
-    assert levels(store, "user") == [5]
     limiter.close()
 
 

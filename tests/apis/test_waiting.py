@@ -64,11 +64,6 @@ def test_small_costs_do_not_starve_a_large_one(limiter: Any) -> None:
     small.result(DEADLINE)
 
 
-def test_a_cost_above_the_batch_asks_for_itself(limiter: Any, stage: Stage) -> None:
-    limiter.acquire(KEY, 10)
-    assert (stage.asks[0].need, stage.asks[0].want) == (10, 10)
-
-
 def test_many_who_wait_are_all_served_by_one_refund(limiter: Any) -> None:
     limiter.acquire(KEY, 10)
     line = [stand_in_line(limiter) for _ in range(10)]

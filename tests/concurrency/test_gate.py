@@ -106,16 +106,6 @@ def test_a_full_queue_refuses() -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
-def test_who_gave_up_is_skipped(order: Order) -> None:
-    scene = Scene(1, queue=Queue(9, order=order))
-    for call in "abcde":
-        scene.come(call)
-    for call in "bce":
-        scene.give_up(call)
-    assert scene.go("a") == "D"
-
-
-@pytest.mark.parametrize("order", ["fifo", "lifo"])
 def test_whoever_gave_up_leaves_nothing_behind(order: Order) -> None:
     """A queue whose every waiter timed out, for hours, does not grow."""
     scene = Scene(1, queue=Queue(9, order=order))
@@ -148,32 +138,6 @@ def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
 
 def test_a_higher_limit_serves_who_waits() -> None:
     play(Scene(1, queue=Queue(9)), "come a: A; come b: Ab; come c: Abc; come d: Abcd; resize 3: ABCd")
-
-
-def test_the_served_know_how_many_are_under_way() -> None:
-    """A law is told the number at admission, the own call included; for who waited, at the end of the wait."""
-    gate = Gate(1, queue=Queue(9))
-    assert gate.enter(gate.partitions.rest, 0)
-    waiters = [waits() for _ in range(3)]
-    for waiter in waiters:
-        assert gate.line_up(gate.partitions.rest, waiter) is None
-    served = gate.resize(4, now_ns=7)
-    assert served == waiters
-    assert [(each.in_flight, each.start_ns, each.served) for each in served] == [
-        (2, 7, True),
-        (3, 7, True),
-        (4, 7, True),
-    ]
-
-
-def test_to_give_up_is_too_late_for_who_was_served() -> None:
-    gate = Gate(1, queue=Queue(9))
-    assert gate.enter(gate.partitions.rest, 0)
-    waiter = waits()
-    assert gate.line_up(gate.partitions.rest, waiter) is None
-    gate.leave(gate.partitions.rest, 0)
-    assert not gate.give_up(waiter)
-    assert gate.in_flight == 1
 
 
 # Partitions
@@ -432,14 +396,6 @@ def test_who_comes_while_a_gate_is_behind_finds_what_there_will_be(
 
 
 # What is wrong at once
-
-
-def test_six_sixths_are_one() -> None:
-    for many in range(1, 200):
-        shares = {str(i): 1 / many for i in range(many)}
-        for strict in (False, True):
-            gate = Gate(7 * many, Partitions(shares, strict=strict))
-            assert [each.guaranteed for each in gate.partitions.all] == [7] * many + [0]
 
 
 def test_shares_may_add_up_to_one_in_floats() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
+from batchlimit.concurrency.watchers.cgroup import Group, groups_of
 from tests.concurrency.watchers.trees import Tree, write
 
 
@@ -95,24 +95,6 @@ def test_a_limit_is_a_number_or_none(tree: Tree, text: str, number: int | None) 
     assert Group(tree.root, 2).number("memory.max") == number
 
 
-def test_a_missing_file_raises(tree: Tree) -> None:
-    group = Group(tree.root, 2)
-    assert not group.has("cpu.stat")
-    with pytest.raises(FileNotFoundError):
-        group.table("cpu.stat")
-    with pytest.raises(FileNotFoundError):
-        group.number("memory.max")
-
-
 def test_a_table_has_a_number_by_name(tree: Tree) -> None:
     write(tree.root, cpu_stat={"nr_periods": 3, "nr_throttled": 1})
     assert Group(tree.root, 1).table("cpu.stat") == {"nr_periods": 3, "nr_throttled": 1}
-
-
-def test_this_machine_shows_where_its_processes_are() -> None:
-    if not Path("/proc/self/cgroup").exists():
-        pytest.skip("no /proc/self/cgroup here")
-    groups = [group for controller in ("memory", "cpu") for group in groups_of(controller, None, ROOT, PROC)]
-    if not groups:
-        pytest.skip("no control groups are mounted at /sys/fs/cgroup")
-    assert all(group.has("cgroup.procs") for group in groups)

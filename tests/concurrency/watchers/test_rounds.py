@@ -350,14 +350,6 @@ def test_what_was_stopped_stays_stopped(monkeypatch: pytest.MonkeyPatch, caplog:
     assert "stopped" in repr(rounds)
 
 
-def test_without_watchers_there_is_no_thread(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    rounds = Rounds([], print)
-    monkeypatch.setattr(threading.Thread, "start", _no_thread)
-    rounds.start()
-    assert not caplog.records
-    assert rounds.poll_once() == ()
-
-
 def test_without_a_thread_to_spare_the_next_start_tries_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

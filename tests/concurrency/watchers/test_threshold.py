@@ -42,14 +42,6 @@ def test_it_turns_up_only_at_high_and_down_only_below_low(high: float, gap: floa
             assert value >= high if after else value < threshold.low
 
 
-def test_what_is_forgotten_must_rise_anew() -> None:
-    threshold = Threshold(0.9, 0.5)
-    threshold.update(1.0)
-    threshold.forget()
-    assert not threshold.exceeded
-    assert not threshold.update(0.7)
-
-
 @pytest.mark.parametrize("high", [0, -1.0, math.inf, math.nan])
 def test_a_threshold_is_a_finite_number_above_0(high: float) -> None:
     with pytest.raises(ValueError, match=repr(high)):
