@@ -69,11 +69,6 @@ class KeySpend:
         self.demand, self.snapshot = demand, snapshot
         self.spent = _UNHEARD
 
-    @property
-    def level(self) -> int:
-        """Whole tokens in the bucket, as it told."""
-        return math.floor(min(self.spent.levels))
-
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         trip = (self.snapshot is not None and self.snapshot.round_trip) or now - self.sent  # the first is good enough
@@ -95,8 +90,8 @@ class KeySpend:
 
     def refusal(self) -> Grant:
         """Return the answer to such an ask; nobody leases of the bucket, which is short."""
-        spent = self.spent
-        return Grant(0, 0, 0.0, 0.0, spent.retry_after, self.level, 0, spent.epoch, 1, None, -1, spent.levels)
+        spent, level = self.spent, math.floor(min(self.spent.levels))
+        return Grant(0, 0, 0.0, 0.0, spent.retry_after, level, 0, spent.epoch, 1, None, -1, spent.levels)
 
 
 def longest(begun: Sequence[KeySpend]) -> KeySpend:

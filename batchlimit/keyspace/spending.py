@@ -92,12 +92,13 @@ class Spending(Generic[E]):
         try:
             for key, cost in costs.items():
                 if (one := self._begin(key, cost, code, rules, now)) is None:
+                    self.end(begun)
                     return None
                 begun.append(one)
-            return begun
-        finally:
-            if len(begun) < len(costs):
-                self.end(begun)
+        except BaseException:
+            self.end(begun)
+            raise
+        return begun
 
     def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
         """Do what `hear_of` and `keep` do, for the spends of one call, and return what both do."""

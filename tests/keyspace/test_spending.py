@@ -318,7 +318,7 @@ def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     keys.spending.settle([spend], (Spent(True, 0.0, 7, (88.5, 12.25)),))
     told = spend.decision()
     assert (told.allowed, told.remaining, told.limit, told.source) == (True, 12, 40, "store")
-    assert spend.level == 12
+    assert spend.refusal().level == 12
 
 
 @pytest.mark.parametrize(("known", "epoch", "is_lost"), [(7, 7, False), (7, 8, True), (1, 2, True)])

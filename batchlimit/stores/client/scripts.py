@@ -71,8 +71,6 @@ def reader(error: Callable[[str], Exception]) -> hiredis.Reader:
 _SECOND = 1_000_000
 _CHARGED, _ELSE = 1, 2
 """Verdicts of spend.lua."""
-_ALIKE = 0.5
-"""Seconds by which the ages of two quotas may differ that were set at once: the bucket counts whole seconds of them."""
 _USUAL = [1, 0, 0]
 """The weight and the rank of most asks, which need not be sent."""
 
@@ -171,6 +169,7 @@ class SpendScript:
             "%d" % latest if latest < math.inf else "",  # noqa: UP031
             "%d" % (usual * _SECOND),  # noqa: UP031  an f-string takes a quarter more
         ]
+        soon = usual + 0.5  # of quotas that were set at once: the bucket counts their ages in whole seconds
         for group in groups:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:
@@ -178,8 +177,9 @@ class SpendScript:
                 wanted, line = spelled(quota), ""
                 if rules or revision:
                     wanted += f"@{rules} {revision}"
-                if size != 1 or cost != 1 or fill != 1.0 or not -_ALIKE < age - usual < _ALIKE:
+                if (cost, size, fill) != (1, 1, 1.0) or not usual <= age < soon:
                     line = "%d %d %s %d" % (cost, size, fill, age * _SECOND)  # noqa: UP031
+                    size = 1  # of the others it is not read
                 found += wanted, line
         return "spend", names, found
 
