@@ -135,7 +135,7 @@ while first <= #KEYS do
                 for i = 2, #bands do levels = format('%s %.17g', levels, tokens[i]) end
                 call('HSET', key, 'l', levels)
             end
-            local enough = passed + min(ceil(to_full / 1000) + MARGIN + LEASE / 1000, LONGEST)
+            local enough = passed + min(ceil(to_full / 1000) + MARGIN, LONGEST)
             local is_due = kept * 1000 < enough or kept * 1000 > enough + 2 * SLACK
             if is_due then kept = ceil((enough + SLACK) / 1000) end
             local state = format('%d %d %d %d %d %d', epoch, instant, since, kept, used + cost, whole)
