@@ -27,10 +27,10 @@ def test_a_process_with_an_ask_at_a_server_that_hangs_ends_by_itself(
     program = f"""
     limiter = {SHORT}
     if {holds}:
-        patience, limiter._registry.store._deadline = limiter._registry.store._deadline, 30.0
+        patience, limiter._registry.store.deadline = limiter._registry.store.deadline, 30.0
         for i in range(200):
             limiter.acquire(f"key-{{i}}")
-        limiter._registry.store._deadline = patience
+        limiter._registry.store.deadline = patience
     before = limiter.statistics().calls
 {indented(PAUSED)}
 
