@@ -84,11 +84,12 @@ class Baselines:
         """The median of the slowest operation, in ns; 0 as long as none is known."""
         return max(self._times[0].values(), default=0.0)
 
-    def read(self, times: Mapping[str, Sequence[int]], within: int = 0) -> SpanTimes:
+    def read(self, times: Mapping[str, Sequence[int]], within: int = 0, is_new: bool = True) -> SpanTimes:
         """Compare a span with the baselines; an operation that was never seen before sets its own.
 
         Operations count by the work that they bring: what takes ten times as long fills ten times as many places.
-        `within`: in how many ns calls had to begin and end to be counted (default 0: no call was left out).
+        `within`: in how many ns calls had to begin and end to be counted (default 0: no call was left out);
+        `is_new`: whether it is the first look at the span.
         """
         counts = {name: len(each) for name, each in times.items() if each}
         if not counts:
@@ -96,7 +97,8 @@ class Baselines:
         ordered = {name: sorted(times[name]) for name in counts}
         medians = {name: _median(each, within) for name, each in ordered.items()}
         averages = [medians, {name: _mean(each) for name, each in ordered.items()}]
-        self._meet(averages, counts)
+        if is_new:
+            self._meet(averages, counts)
         tail = sum(n * self._tails.get(name, 0.0) for name, n in counts.items())
         ratios = [
             (sum(n * shown[name] for name, n in counts.items()) + more)
@@ -204,9 +206,8 @@ _EXPLAINED = 0.8
 """The part of what calls took longer that a drain must remove to be known as one that works; of a queue of 20 %."""
 _CALM_NS = 3 * 10**9
 """How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
-_BELIEFS = 2
-_DOUBTS = 32
-"""Drains that must say the same to be believed without a reason."""
+_BELIEFS, _DOUBTS = 2, 32
+"""Drains in a row that may be believed; drains that must say the same to be believed without a reason."""
 
 
 class Trust:

@@ -56,9 +56,8 @@ class Knee(CountingLaw):
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
     drains each 4 s, and to a twentieth until there was calm, if its limit was reached for a second. What it takes for
     the time of a call may be the queue of those that came before. A baseline falls to what a drain shows; it rises only
-    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once.
-
-    A call of no time, or over 104 days, is counted, not timed.
+    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once. A call of no time, or
+    over 104 days, is counted, not timed.
 
     Args:
         initial: The first limit (calls, default 20); taken to the nearer bound if it is out of bounds.
@@ -255,18 +254,22 @@ class Knee(CountingLaw):
 
     def _heed_drain(self) -> None:
         """Learn how long calls take without a queue; go back to what the limit was, or to what it should have been."""
-        drains, reading = self._drains, self._baselines.read(self._span.times, self._span.within)
+        drains, span, reading = self._drains, self._span, self._baselines.read(self._span.times, self._span.within)
+        if self._baselines.is_far_off(reading.ratio) and span.peak > 1:  # short calls alone may have been over
+            reading = self._baselines.read(span.times, span.length, is_new=False)
         drains.under_way = False
         self._estimate, self._why = drains.settled, "drain"
         ratio = reading.ratio
         # The drains of the others may show that calls take far less than was believed, if enough calls do.
-        if drains.listens and self._baselines.is_far_off(ratio) and self._span.count >= _HEARD:
-            self._usual *= self._baselines.learn_drain(reading, False, self._span.is_by_chance)
+        if drains.listens and self._baselines.is_far_off(ratio) and span.count >= _HEARD:
+            self._usual *= self._baselines.learn_drain(reading, False, span.is_by_chance)
         if drains.listens or not reading.counts:
             return
         drains.relax(self._least, self._baselines.is_far_off(ratio))
         may_rise = self._trust.drained(drains.before, ratio)
-        self._usual *= self._baselines.learn_drain(reading, may_rise, self._span.is_by_chance)
+        # A ratio would be divided. Multiplied, it is a bar that falls with a baseline, which may have fallen by chance:
+        # so what comes next is sudden the sooner, and a drain tells.
+        self._usual *= self._baselines.learn_drain(reading, may_rise, span.is_by_chance)
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))

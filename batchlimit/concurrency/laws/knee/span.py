@@ -27,8 +27,8 @@ _DRAIN_NS, _LONG_DRAIN_NS = 4 * 10**8, 6 * 10**8
 _MANY, _FEW = 10, 2
 """Calls of a drain that are many, and that are enough if it lasts longer."""
 _SLOW_NS, _SIDE_BY_SIDE = 5 * 10**9, 6
-"""A drain that lasts so long shows slow calls: of many that ran side by side the long ones are not over in time. Where
-more than so many did, it is mostly chance which calls were over."""
+"""A drain that lasts so long shows slow calls: of many side by side the long ones are not over in time. Where more than
+so many are, it is mostly chance which were over."""
 
 
 class Span:
@@ -155,10 +155,9 @@ longer ones in common."""
 _SPANS = 40
 """Spans between two drains at least; a drain of a quarter then costs about 2 %."""
 _HASTY_SPANS, _FEWEST_SPANS = 4, 5
-_PART = 0.25
+_PART, _TINY = 0.25, 0.2
 """Of the limit: so little that there is no queue, were it four times too high. Rounded up, but for a fifth: two workers
 are not to drain to one, and one worker not to two."""
-_TINY = 0.2
 _YOUNG, _DEEP_PART, _QUICK = 4 * _SECOND, 0.05, 4 * _SECOND
 """In its first 16 s a limiter drains each 4 s, and to such a part as long as there never was calm. What it takes for
 the time of a call may be a queue, above all if others came before it. So that must not put off drains, nor say how deep
@@ -168,11 +167,7 @@ _LIGHT_PART, _LIGHT = 0.5, 1.5
 
 
 class Drains:
-    """Says when to drain, and holds what the limit was before.
-
-    Args:
-        offset: What to add to an instant (ns) to have it on the clock that all limiters share.
-    """
+    """Says when to drain, and holds the limit from before; `offset` (ns) makes an instant one of the common clock."""
 
     __slots__ = (
         "_every", "_may_be_light", "_next", "_young_until", "before", "listens", "offset", "settled", "under_way",
@@ -199,12 +194,13 @@ class Drains:
         return self._next is not None and (now >= self._next or self._next - now > 2 * self._every)
 
     def plan(self, now: int, span: int) -> None:
-        """Choose the next instant, if a span is so long."""
+        """Choose the next instant, if a span is so long. What early drains say by chance stands for 16 s at most."""
         self._every = max(self._every, _power_of_two(_FEWEST_SPANS * span))
         if not self._young_until:
             self._young_until = now + _USUAL
         soon = self._multiple(min(self._every, _YOUNG), now)
-        self._next = soon if self.is_young(soon, span) else self._multiple(self._every, now)
+        every = min(self._every, _USUAL) if self.is_young(now, span) else self._every
+        self._next = soon if self.is_young(soon, span) else self._multiple(every, now)
 
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""

@@ -37,6 +37,11 @@ def test_in_their_first_16_seconds_all_drain_together_whatever_they_take_for_the
     assert {at for at in range(0, 1000, 4) if 4 <= at - first / _SECOND < 12} <= seen
 
 
+def test_the_early_drains_of_slow_calls_do_not_put_off_the_next_one() -> None:
+    """Few calls end in them: what they show by chance is put right soon."""
+    assert drained(Drains(0), 2 * _SECOND, 130 * _SECOND, 16 * _SPAN) == [4, 8, 12, 16, 32, 128]
+
+
 def test_the_first_drains_of_very_slow_calls_wait_for_some_spans() -> None:
     assert drained(Drains(0), 0, 70 * _SECOND, 6 * _SECOND) == [32, 64]
 

@@ -148,6 +148,21 @@ def test_the_ratio_tells_how_much_longer_calls_take() -> None:
     assert backend.law.state.ratio == pytest.approx(2, rel=0.2)
 
 
+def test_a_drain_in_which_mostly_short_calls_ended_makes_no_baseline_fall() -> None:
+    """Seven calls of 0.6 s and three of 1.4 s end in 1.8 s: a long one had to begin in the first 0.4 s of it."""
+    law = Knee()
+    now = _SECOND
+    while law.state.why != "drain":
+        now += 50 * _MS
+        law.update(Sample(now - _SECOND, _SECOND, 20, False))
+    short = [(100 * place, 600) for place in range(7)]
+    long = [(200 + 100 * place, 1400) for place in range(3)]
+    for begin, rtt in sorted(short + long, key=sum):
+        law.update(Sample(now + begin * _MS, rtt * _MS, 2, False))
+    assert law.state.settled is None
+    assert law.baselines[""] >= 1.0
+
+
 def test_slower_calls_without_a_queue_are_let_in() -> None:
     """The time of a call says nothing of why: throughput does, when the limit moves."""
     backend = Backend(Knee(), workers=1000)
