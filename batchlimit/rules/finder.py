@@ -61,6 +61,8 @@ class Exemption:
             self._patterns = [Exactly.parse(each) for each in self.given if not callable(each)]
         except (ValueError, TypeError) as error:
             raise RulesError(str(error), field="exempt") from error
+        for each in self._patterns:
+            each.pattern.warn(each.text)
 
     def by_path(self, method: str, path: str, root: str) -> bool:
         """Whether a pattern exempts requests."""

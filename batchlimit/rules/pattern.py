@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPMethod
 
-from batchlimit.base.redaction import shown
+from batchlimit.base.redaction import caution, shown
 
 LONGEST = 100
 """Segments of a pattern, at most."""
@@ -55,6 +55,12 @@ class Pattern:
         """Whether it is for a method, in upper case; None is one that no pattern names."""
         return self.methods is None or method in self.methods
 
+    def warn(self, text: str) -> None:
+        """Warn of a method that is nearly a usual one: a server may know it, and most likely it is a slip."""
+        for method in sorted(self.methods or ()):
+            if method not in _USUAL and (meant := get_close_matches(method, _USUAL, 1, 0.75)):
+                caution(f"match {shown(text)} is for requests of the method {method}: did you mean {meant[0]}?")
+
     def overlaps(self, other: "Pattern") -> bool:
         """Whether some request matches both."""
         if self.methods is not None and other.methods is not None and not self.methods & other.methods:
@@ -79,8 +85,6 @@ def _split(text: str) -> tuple[frozenset[str] | None, str]:
             raise ValueError(f"match {shown(text)} has an empty or malformed method; separate methods by commas alone")
         if method in ("ALL", "ANY"):
             raise ValueError(f"match {shown(text)} can never match: write {shown(words[1])} for every method")
-        if method not in _USUAL and (meant := get_close_matches(method, _USUAL, 1, 0.75)):
-            raise ValueError(f"match {shown(text)} has an unknown method {method}: did you mean {meant[0]}?")
     if "*" in methods:
         return None, words[1]
     return frozenset([*methods, "HEAD"] if "GET" in methods else methods), words[1]

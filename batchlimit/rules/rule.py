@@ -216,7 +216,7 @@ def _match(value: object) -> tuple[str, ...]:
     if not (texts := _several(value)):
         raise ValueError("match is empty, so the rule can never match; '*' matches all requests, None those of routes")
     for text in texts:
-        Pattern.parse(text)
+        Pattern.parse(text).warn(text)
     return texts
 
 

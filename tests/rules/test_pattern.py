@@ -134,8 +134,6 @@ def test_a_pattern_matches(pattern: str, method: str, path: str, parameters: dic
         ("all /x", "write '/x' for every method"),
         ("GET|POST /x", "separate methods by commas"),
         ("~ /x", "malformed method"),
-        ("PSOT /x", "unknown method PSOT: did you mean POST?"),
-        ("GET,DELTE /x", "did you mean DELETE?"),
         ("~* /x", "malformed method"),
         ([], "can never match"),
         (5, "match is a str"),
@@ -146,6 +144,22 @@ def test_a_pattern_that_can_never_match_is_refused(match: str, says: str) -> Non
     with pytest.raises(RulesError, match=says) as refused:
         Rule("rule", "1/s", key="all", match=match)
     assert (refused.value.rule, refused.value.field) == ("rule", "match")
+
+
+@pytest.mark.parametrize(
+    ("match", "says"),
+    [
+        ("PSOT /x", "'PSOT /x' is for requests of the method PSOT: did you mean POST?"),
+        ("GET,DELTE /x", "did you mean DELETE?"),
+        ("TRACK /x", "did you mean TRACE?"),
+    ],
+)
+def test_a_method_that_is_nearly_a_usual_one_is_one_and_most_likely_a_slip(match: str, says: str) -> None:
+    with pytest.warns(UserWarning, match=re.escape(says)):
+        rule = Rule("rule", "1/s", key="all", match=match)
+    assert Rules([rule]).matching(match.split()[0].rpartition(",")[2], "/x")
+    with pytest.warns(UserWarning, match=re.escape(says)):
+        Rules([], exempt=match)
 
 
 @given(st.text("/{}*:ab.+?|<>[]()^$\\,%#", min_size=1).map("/{}".format))
