@@ -136,14 +136,14 @@ class AsyncSharedPermit(BaseSharedPermit):
         False
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
+    __slots__ = ("_cancelled", "_cancels", "_enters", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
 
     def __init__(self, engine: "Engine", key: str, timeout: float, priority: int, may_cancel: bool) -> None:
         super().__init__(engine, key)
         self._timeout, self._priority, self._may_cancel = timeout, priority, may_cancel
         self._task: asyncio.Task[Any] | None = None
         self._watch: LeaseWatch | None = None
-        self._cancelled, self._cancels = False, 0
+        self._cancelled, self._cancels, self._enters = False, 0, False
 
     def __await__(self) -> Generator[Any, None, Self]:
         if self._place is not None:
@@ -151,14 +151,20 @@ class AsyncSharedPermit(BaseSharedPermit):
         return self._entered().__await__()
 
     async def _entered(self) -> Self:
-        if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
-            waiter, turn, seconds = waits
-            try:
-                await turn.wait(seconds, lambda: math.inf, lambda: None)
-            except BaseException:
-                self._engine.holdings.change(self.key, lambda slots, now: slots.give_up(waiter, now))
-                raise
-            self._engine.stop_waiting(self, waiter)
+        if self._enters:
+            raise RuntimeError(f"{self!r} is being awaited by another task: let each acquire its own")
+        self._enters = True
+        try:
+            if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
+                waiter, turn, seconds = waits
+                try:
+                    await turn.wait(seconds, lambda: math.inf, lambda: None)
+                except BaseException:
+                    self._engine.holdings.change(self.key, lambda slots, now: slots.give_up(waiter, now))
+                    raise
+                self._engine.stop_waiting(self, waiter)
+        finally:
+            self._enters = False
         return self
 
     async def __aenter__(self) -> Self:

@@ -19,7 +19,7 @@ from batchlimit.base import waking
 from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
+from batchlimit.shared import AsyncSharedConcurrencyLimiter, AsyncSharedPermit, Shared, SharedConcurrencyLimiter
 from batchlimit.shared import limiter as limiter_module
 from batchlimit.shared import renewer as renewer_module
 from batchlimit.stores import outage
@@ -390,6 +390,31 @@ async def test_a_task_does_not_use_a_permit_that_it_did_not_await() -> None:
         with pytest.raises(RuntimeError, match="awaited before"):
             await permit
         permit.release()
+
+
+async def test_two_tasks_that_await_one_permit_do_not_take_two_places() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        async with limiter.acquire("gpu"):
+            permit = limiter.acquire("gpu")
+
+            async def entered() -> AsyncSharedPermit:
+                return await permit
+
+            first = asyncio.create_task(entered())
+            await asyncio.sleep(0)  # it waits now
+            with pytest.raises(RuntimeError, match="is being awaited by another task"):
+                await asyncio.wait_for(permit, 60.0)
+        (await first).release()
+        assert limiter.statistics().keys["gpu"].in_flight == 0
+
+
+async def test_a_permit_that_was_refused_may_be_awaited_again() -> None:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
+        permit = limiter.acquire("gpu", timeout=0)
+        async with limiter.acquire("gpu"):
+            with pytest.raises(ConcurrencyLimited):
+                await permit
+        (await permit).release()
 
 
 def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_there_is_refused() -> None:
