@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -170,6 +171,11 @@ class Deadlined:
         connected: socket.socket = plain._connect()
         self.resp = RespSocket(connected, BaseParser.parse_error)
         return connected
+
+    def hang_up(self) -> None:
+        """End what another thread waits for here. It closes the connection then: the number that it polls stays its."""
+        with suppress(AttributeError, OSError):  # it is not open
+            self._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]  # of redis-py
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         """Close the connection. The RespSocket is not used again, even if closing fails."""

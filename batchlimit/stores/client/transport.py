@@ -144,8 +144,13 @@ class DirectTransport(ServerTransport):
 
     def close(self) -> None:
         self._is_closed = True
+        idle, self._idle = self._idle, []
+        is_ours = self._pid == os.getpid()
         for each in self._made:
-            each.disconnect()
+            if is_ours and isinstance(each, Deadlined) and each not in idle:
+                each.hang_up()
+            else:
+                each.disconnect()
         super().close()
 
     def _exchange(self, packed: bytes, answers: int) -> list[Any]:
@@ -170,7 +175,7 @@ class DirectTransport(ServerTransport):
             return [_read(connection) for _ in range(answers)]
         except BaseException as error:
             connection.disconnect()
-            if self._is_closed and isinstance(error, AttributeError):  # `close` took the connection apart meanwhile
+            if self._is_closed and isinstance(error, AttributeError | OSError | redis.ConnectionError):  # by `close`
                 raise _closed() from error
             raise
         finally:
@@ -178,6 +183,8 @@ class DirectTransport(ServerTransport):
 
     def _put_back(self, connection: Any) -> None:
         """Keep a connection for the next call; one that is closed comes last, because opening it may fail."""
+        if self._is_closed:
+            connection.disconnect()
         if connection._sock is None:
             self._idle.insert(0, connection)
         else:

@@ -202,6 +202,21 @@ def test_a_store_that_is_closed_amid_a_call_says_so(
         store.peek("ann", Quota(1.0, 1))
 
 
+def test_a_connection_in_use_is_closed_by_its_user_so_that_no_other_file_gets_its_number(valkey: Server) -> None:
+    transport: Any = RedisStore.from_url(valkey.url)._transport
+    used, idle = transport._take(), transport._take()
+    for each in (used, idle):
+        each.connect()
+    transport._put_back(idle)
+    connected = used._sock
+    transport.close()
+    assert idle._sock is None
+    assert connected.fileno() >= 0
+    assert connected.recv(1) == b"", "its user hears that it has ended"
+    transport._put_back(used)
+    assert connected.fileno() < 0
+
+
 def test_a_deadline_scope_leaves_the_pool_as_it_was(store: RedisStore, valkey: Server, prefix: str) -> None:
     for _ in range(10):
         with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
