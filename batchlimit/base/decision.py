@@ -13,11 +13,15 @@ _MARGIN = 5e-6
 arrive, so this margin alone never makes another second."""
 
 
+LARGEST = 10**15 - 1
+"""The largest integer that a structured field of HTTP may have."""
+
+
 def whole_seconds(seconds: float | None) -> int | None:
     """Return what a Retry-After header says, rounded up; None, for no header: never (inf), or unknown (None)."""
     if seconds is None or seconds == math.inf:
         return None
-    return max(int(seconds > 0.0), math.ceil(seconds - _MARGIN))
+    return min(LARGEST, max(int(seconds > 0.0), math.ceil(seconds - _MARGIN)))
 
 
 Remains = tuple[int, "Quota", int | None]

@@ -10,6 +10,7 @@ seconds the burst takes to refill. `r` is a hint: what this process could still 
 import math
 import os
 import random
+import re
 import time
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from batchlimit import Quota
-from batchlimit.base.decision import whole_seconds
+from batchlimit.base.decision import LARGEST, whole_seconds
 
 POLICY = b"ratelimit-policy"
 RATELIMIT = b"ratelimit"
@@ -59,9 +60,8 @@ def described(form: Form) -> Iterator[tuple[str, str, str]]:
             yield name, kind, text
 
 
-_LARGEST = 10**15 - 1
-"""The largest integer of a structured field."""
 _PARTITION_BYTES = 9
+_TIME = re.compile(rb";t=\d+(?=;pk=)").sub
 
 
 class Policy:
@@ -73,14 +73,14 @@ class Policy:
     __slots__ = ("items", "limits", "most", "rates", "slowest")
 
     def __init__(self, name: str, quota: Quota) -> None:
-        self.most = min(quota.largest_cost, _LARGEST)
+        self.most = min(quota.largest_cost, LARGEST)
         parts = quota.bandwidths
         self.slowest = slowest = max(range(len(parts)), key=lambda number: _window(parts[number]))
         order = [slowest, *(number for number in range(len(parts)) if number != slowest)]
         texts = [_text(name), *(_text(f"{name}#{number}") for number in range(2, len(parts) + 1))]
         names = [text.replace("%", "%%") for _, text in sorted(zip(order, texts, strict=True))]
         # Tokens a second; no integer is too large for a field.
-        self.rates = [max(each.rate, self.most / (_LARGEST - 1)) if each.rate else 0.0 for each in parts]
+        self.rates = [max(each.rate, self.most / (LARGEST - 1)) if each.rate else 0.0 for each in parts]
         # To be filled with the `pk` of each bandwidth: the items of RateLimit-Policy.
         self.items = ", ".join(f"{_item(names[number], parts[number])};pk=:%b:" for number in order).encode()
         # The item of RateLimit where this bandwidth binds. First the `pk` is filled in, then what is left and how long
@@ -98,12 +98,12 @@ def _text(name: str) -> str:
 
 
 def _item(name: str, part: Quota) -> str:
-    q = f"{name};q={min(part.burst, _LARGEST)}"
+    q = f"{name};q={min(part.burst, LARGEST)}"
     return f"{q};w={_window(part):.0f}" if part.rate else q
 
 
 def _window(part: Quota) -> float:
-    return min(_LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
+    return min(LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
 class Left(NamedTuple):
@@ -178,8 +178,12 @@ class Fields:
         """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
 
         The `t` of RateLimit is the same time before it is spread: `Retry-After` is not earlier than that window's end.
+        For a cost that never fits there is neither.
         """
-        return self.of(applied, _least(retry_after)) + self.retry_after(retry_after)
+        told = self.of(applied, _least(retry_after))
+        if retry_after == math.inf:
+            told = [(name, _TIME(b"", value) if name == RATELIMIT else value) for name, value in told]
+        return told + self.retry_after(retry_after)
 
     def retry_after(self, seconds: float | None) -> list[Header]:
         """Return `Retry-After`: whole seconds from 1, spread upwards by at most a tenth; nothing for inf or None."""
@@ -200,7 +204,7 @@ class Fields:
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
         if math.isfinite(reset := quota.full_after(remaining, binding)):
-            found.append((LEGACY_RESET, b"%d" % math.ceil(self._wall() + reset)))
+            found.append((LEGACY_RESET, b"%d" % min(LARGEST, math.ceil(self._wall() + reset))))
         return found
 
 

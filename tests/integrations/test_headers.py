@@ -158,6 +158,18 @@ def test_where_it_is_never_there_is_no_retry_after(seconds: float | None) -> Non
     assert Fields().refused([applied("0/s", 0)], seconds)[-1][0] == b"ratelimit"
 
 
+def test_a_cost_that_never_fits_is_told_no_time() -> None:
+    limit = read_limits(dict(Fields().refused([applied("5/minute", 0)], math.inf)))["api"]
+    assert limit[:4] == (5, 60, 0, None)
+
+
+def test_a_time_that_nobody_waits_for_is_no_longer_than_a_field_can_tell() -> None:
+    told = dict(Fields("both", wall=lambda: 1e18).refused([applied("5/minute", 0)], 1e31))
+    assert read_limits(told)["api"].t == 10**15 - 1
+    assert len(told[b"retry-after"]) <= 16
+    assert told[b"x-ratelimit-reset"] == b"999999999999999"
+
+
 def test_a_refusal_tells_the_rule_and_when_to_return() -> None:
     assert [name for name, _ in Fields().refused([applied("5/s", 0)], 3.0)] == [
         headers.POLICY,
