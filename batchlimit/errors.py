@@ -110,7 +110,7 @@ class Unfit(RateLimited):
         self.cost, self.largest = cost, largest
 
     def __str__(self) -> str:
-        return f"{self.cost} tokens never fit a burst of {self.largest}: key {shown(self.key)}"
+        return f"{shown(self.cost)} tokens never fit a burst of {self.largest}: key {shown(self.key)}"
 
 
 class ConcurrencyLimited(Retry, BatchLimitError):

@@ -1,5 +1,6 @@
 """What a message shows of a value: no password of a misplaced URL, and nothing that a terminal obeys; and warnings."""
 
+import math
 import re
 import sys
 import warnings
@@ -35,9 +36,15 @@ def redacted(text: str) -> str:
     return text
 
 
+_MOST_DIGITS, _LONGEST = 18, 1000
+
+
 def shown(value: object) -> str:
-    """Return what a message says of a value: its repr, without what may be a password."""
-    return repr(redacted(value)) if isinstance(value, str) else redacted(repr(value))
+    """Return what a message says of a value: its repr, without what may be a password; what is long is cut."""
+    if isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS:  # Python does not write numbers of 4,301 digits
+        return f"about {'-' * (value < 0)}10^{math.log10(abs(value)):.0f}"
+    text = repr(redacted(value)) if isinstance(value, str) else redacted(repr(value))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def misplaced(**arguments: object) -> ValueError | None:

@@ -1,9 +1,10 @@
 """The settings of users: each check returns the value as it is kept, or raises an error that names it."""
 
+import inspect
 import math
 import sys
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from batchlimit.base.redaction import shown
 
@@ -23,7 +24,7 @@ def whole(name: str, value: object, least: float = 1, most: float = MOST) -> int
         raise TypeError(f"{name} must be a whole number, not {shown(value)}")
     if not least <= value <= most:
         bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
-        raise ValueError(f"{name} must be {bounds}, not {value}")
+        raise ValueError(f"{name} must be {bounds}, not {shown(value)}")
     return value
 
 
@@ -42,7 +43,7 @@ def between(name: str, value: object, low: float, high: float, ends: str) -> flo
     if left_out or not low <= number <= high:
         least = f"{'above' if ends[0] == '(' else 'at least'} {low:g}"
         most = f" and {'below' if ends[1] == ')' else 'at most'} {high:g}" if high < math.inf else ""
-        raise ValueError(f"{name} must be {least}{most}, not {value!r}")
+        raise ValueError(f"{name} must be {least}{most}, not {shown(value)}")
     return float(number)
 
 
@@ -50,7 +51,7 @@ def nanoseconds(name: str, seconds: object, least: float) -> int:
     """Return a duration of `least` seconds or more, and of 104 days at most, in whole nanoseconds."""
     number = _number(name, seconds)
     if not least <= number <= LONGEST_NS / 1e9:
-        raise ValueError(f"{name} must be from {least:g} to {LONGEST_NS / 1e9:.0f} seconds, not {seconds!r}")
+        raise ValueError(f"{name} must be from {least:g} to {LONGEST_NS / 1e9:.0f} seconds, not {shown(seconds)}")
     return round(number * 1e9)
 
 
@@ -63,9 +64,41 @@ def by_limit(name: str, value: int | Callable[[int], float]) -> Callable[[int], 
 
 
 def function(name: str, value: Called) -> Called:
-    """Return a function."""
-    if not callable(value):
-        raise TypeError(f"{name} must be a function, not {value!r}")
+    """Return a function whose answer nobody awaits."""
+    functions(**{name: of_kind(name, value, Callable, "a function")})
+    return value
+
+
+def functions(*, may_await: bool = False, **given: object) -> None:
+    """Raise TypeError unless each argument is a function or None, and none is asynchronous but where that `may` be."""
+    for name, value in given.items():
+        of_kind(name, value, Callable | None, "a function")
+        if not may_await and is_asynchronous(value):
+            raise TypeError(f"{name} must be a function that is not asynchronous, not {shown(value)}")
+
+
+def is_asynchronous(function: object) -> bool:
+    """Whether its calls are awaited: of a coroutine function, or of an object whose call is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def several(name: str, given: Any, what: str) -> tuple[Any, ...]:
+    """Return several things of an iterable that is no str."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be several {what}, such as a list, not {shown(given)}")
+    return tuple(given)
+
+
+def names(name: str, given: Any) -> tuple[str, ...]:
+    """Return one name or several, each a str."""
+    found = (given,) if isinstance(given, str) else several(name, given, "names")
+    return tuple(of_kind(f"each of {name}", each, str, "a str") for each in found)
+
+
+def of_kind(name: str, value: object, kind: Any, what: str) -> Any:
+    """Return a value of a kind, or of several; `what` says which."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, not {shown(value)}")
     return value
 
 
@@ -74,5 +107,5 @@ def _number(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a number, not {shown(value)}")
     # Compared, not converted: an int may be larger than any double.
     if not abs(value) <= sys.float_info.max:
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
+        raise ValueError(f"{name} must be a finite number, not {shown(value)}")
     return value

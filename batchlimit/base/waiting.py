@@ -1,6 +1,7 @@
 """What `timeout=` means: until when a caller waits."""
 
 import math
+import sys
 
 from batchlimit.base.redaction import shown
 
@@ -16,12 +17,12 @@ def deadline(timeout: object, now: float) -> float:
     return now + seconds if seconds > 0.0 else NO_WAIT
 
 
-def patience(timeout: object) -> float:
+def patience(timeout: object, name: str = "timeout") -> float:
     """Return for how many seconds a caller waits: for ever (inf) for None; TypeError or ValueError."""
     if timeout is None:
         return math.inf
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"timeout must be None or a number of seconds, not {shown(timeout)}")
+        raise TypeError(f"{name} must be None or a number of seconds, not {shown(timeout)}")
     if not timeout >= 0.0:
-        raise ValueError(f"timeout must be None or at least 0 seconds, not {shown(timeout)}")
-    return timeout
+        raise ValueError(f"{name} must be None or at least 0 seconds, not {shown(timeout)}")
+    return timeout if timeout <= sys.float_info.max else math.inf

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Literal, overload
 
-from batchlimit.base.setting import function
+from batchlimit.base.setting import function, several
 from batchlimit.base.unique import Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import Classify, classify
@@ -47,7 +47,7 @@ class BaseLimiter(Unique):
         if not isinstance(queue, Queue):
             raise TypeError(f"queue must be like Queue(100), not {queue!r}")
         check_functions(classify, bypass, clock)
-        watchers = tuple(watchers)
+        watchers = several("watchers", watchers, "watchers")
         check_shedding(shedding, watchers)
         law = prepared(Knee() if law is None else law, clock, is_watched=bool(watchers))
         self._locked_gate = LockedGate(

@@ -13,6 +13,7 @@ from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.upstream import L, Library, Outgoing, TransportTerms, Unsent, Upstream, again, outgoing
 
@@ -31,11 +32,14 @@ class _Limited(Generic[L]):
 
     library: Library
     _usual: str
+    _sends: str
 
     def __init__(
         self, limiter: L, key: str | Callable[[Any], str] = "{host}", *, transport: Any = None,
         **terms: Unpack[TransportTerms],
     ) -> None:  # fmt: skip
+        if not (transport is None or callable(getattr(transport, self._sends, None))):
+            raise TypeError(f"transport must be like {self._usual}(), not {shown(transport)}")
         self._inner, self._upstream = transport, Upstream(limiter, self.library, key, **terms)
         self._lock = threading.Lock()  # held to make the transport that sends: it is made once
 
@@ -94,7 +98,7 @@ class LimitedTransport(_Limited[RateLimiter], _Base):  # type: ignore[misc]  # a
         [200, 429]
     """
 
-    _usual = "HTTPTransport"
+    _usual, _sends = "HTTPTransport", "handle_request"
 
     def handle_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it."""
@@ -137,7 +141,7 @@ class AsyncLimitedTransport(_Limited[AsyncRateLimiter], _Base):  # type: ignore[
         [200, 429]
     """
 
-    _usual = "AsyncHTTPTransport"
+    _usual, _sends = "AsyncHTTPTransport", "handle_async_request"
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request once it is admitted, or answer it."""

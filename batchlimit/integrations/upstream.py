@@ -19,6 +19,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import whole_seconds
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
+from batchlimit.base.waiting import patience
 from batchlimit.errors import ConcurrencyLimited, RateLimited, StoreUnavailable, Unfit
 from batchlimit.integrations.headers import REDUCED_CAPACITY
 from batchlimit.integrations.pacing import Pacer
@@ -124,9 +125,8 @@ class Upstream:
             check_cost(cost, LARGEST_BURST, "requests")
         if not callable(priority):
             check_priority(priority)
-        for name, value in (("wait", 0.5 if wait is None else wait), ("unsaid", unsaid)):
-            if isinstance(value, bool) or value != 0:
-                check_seconds(name, value)
+        patience(wait, "wait")
+        check_seconds("unsaid", unsaid, may_be_0=True)
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
         self._longest, self._unsaid = longest, unsaid

@@ -15,7 +15,7 @@ from batchlimit.quota.overrides.known import LimiterRules
 from batchlimit.quota.overrides.override import ModeSource
 from batchlimit.quota.template import Cost, Key
 from batchlimit.reservoir.bucket_view import Fill
-from batchlimit.reservoir.options import Options, check_seconds
+from batchlimit.reservoir.options import LONGEST_CALL, Options, check_seconds
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.stores.client.address import look, sure
@@ -118,7 +118,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
             raise wrong
         address = sure(found)
         rule_of(quota)  # everything is checked before a server is started: a typo must not cost that
-        check_seconds("connect_timeout", connect_timeout)
+        check_seconds("connect_timeout", connect_timeout, most=LONGEST_CALL)
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         store = cls._open(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         make: Callable[..., Self] = cls

@@ -1,13 +1,12 @@
 """What callers of a key get while the store is away."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import caution, shown
-from batchlimit.base.setting import whole
+from batchlimit.base.setting import of_kind, whole
 from batchlimit.errors import StoreUnavailable
 
 Kind = Literal["closed", "open", "local"]
@@ -43,7 +42,7 @@ class FailurePolicy:
             return
         if self.kind != "local":
             raise ValueError(f"only a 'local' policy divides by instances, not {shown(self.kind)}")
-        whole("instances", self.instances, most=math.inf)
+        whole("instances", self.instances)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -56,16 +55,16 @@ class FailurePolicy:
             The policy.
 
         Raises:
-            ValueError: it is none.
+            ValueError, TypeError: it is none.
 
         Example:
             >>> FailurePolicy.parse("local:48")
             FailurePolicy(kind='local', instances=48)
         """
-        kind, _, instances = text.partition(":")
+        kind, _, instances = of_kind("the text of a failure policy", text, str, "a str like 'local:48'").partition(":")
         if instances and not (instances.isascii() and instances.isdecimal()):
             raise ValueError(f"a local policy is 'local', or 'local:48' for 48 instances, not {shown(text)}")
-        return cls(kind, int(instances) if instances else None)  # type: ignore[arg-type]  # checked there
+        return cls(kind, int(instances) if instances else None)
 
     def __str__(self) -> str:
         return self.kind if self.instances is None else f"{self.kind}:{self.instances}"

@@ -169,7 +169,7 @@ def windowed(n: object, per: object, burst: object) -> tuple[float, int]:
     """Return rate and burst of which no window of `per` seconds holds more than `n` tokens; see Quota.within."""
     if isinstance(n, bool) or not isinstance(n, int | float) or not (1 <= n <= LARGEST_BURST and n == math.floor(n)):
         raise ValueError(f"a window has a whole number of tokens from 1 to {LARGEST_BURST}, not {shown(n)}")
-    if isinstance(per, bool) or not isinstance(per, int | float) or not 0 < per < math.inf:
+    if isinstance(per, bool) or not isinstance(per, int | float) or not 0 < per <= sys.float_info.max:
         raise ValueError(f"a window lasts more than 0 seconds, and not for ever, not {shown(per)}")
     tokens = int(n)
     at_once = checked_burst(1.0, max(1, tokens // 10) if burst is None else burst)

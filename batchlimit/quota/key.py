@@ -27,7 +27,7 @@ class NeverFits(ValueError):
     """A cost is above the burst of its key."""
 
     def __init__(self, key: str, cost: int, largest: int) -> None:
-        super().__init__(f"{cost} tokens never fit a burst of {largest}: key {shown(key)}")
+        super().__init__(f"{shown(cost)} tokens never fit a burst of {largest}: key {shown(key)}")
         self.key, self.cost, self.largest = key, cost, largest
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -53,7 +53,7 @@ def check_cost(cost: object, largest: int, key: str) -> int:
     if isinstance(cost, bool) or not isinstance(cost, int):
         raise TypeError(f"cost must be a whole number of tokens, not {shown(cost)}")
     if cost < 0:
-        raise ValueError(f"cost must be at least 0 tokens, not {cost}")
+        raise ValueError(f"cost must be at least 0 tokens, not {shown(cost)}")
     if cost > largest:
         raise NeverFits(key, cost, largest)
     return cost

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import of_kind, several
 from batchlimit.quota import grammar
 
 
@@ -45,10 +46,7 @@ class Quota:
         object.__setattr__(
             self, "burst", grammar.checked_burst(checked, _one_period(checked) if burst is None else burst)
         )
-        parts = list(also)
-        for part in parts:
-            if not isinstance(part, Quota):
-                raise TypeError(f"`also` must hold quotas, not {shown(part)}")
+        parts = [of_kind("each of also", part, Quota, "a Quota") for part in several("also", also, "quotas")]
         object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
         object.__setattr__(self, "largest_cost", min([self.burst, *[part.burst for part in self.also]]))
 
@@ -160,8 +158,7 @@ class Quota:
             >>> Quota.parse("5/minute; 100/day").largest_cost
             5
         """
-        if not isinstance(text, str):
-            raise TypeError(f"a quota is read from a str like '100/s', not from {shown(text)}")
+        of_kind("a quota", text, str, "a str like '100/s'")
         try:
             return cls._read(text)
         except ValueError as error:
@@ -192,7 +189,7 @@ class Quota:
             True
         """
         try:
-            pairs = [pair.split(":") for pair in text.split(" ")]
+            pairs = [pair.split(":") for pair in of_kind("an encoded quota", text, str, "a str").split(" ")]
             first, *also = [Quota(grammar.decoded_rate(rate), int(burst)) for rate, burst in pairs]
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"not an encoded quota: {shown(text)}") from error

@@ -6,6 +6,7 @@ from string import Formatter
 from typing import Any, ParamSpec, TypeVar
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import is_asynchronous
 from batchlimit.base.waiting import deadline
 
 P = ParamSpec("P")
@@ -35,7 +36,7 @@ class Template:
                 f"cost must be a whole number of tokens or a function of the call's arguments, not {shown(cost)}"
             )
         if isinstance(cost, int) and cost < 0:
-            raise ValueError(f"cost must be at least 0 tokens, not {cost}")
+            raise ValueError(f"cost must be at least 0 tokens, not {shown(cost)}")
         self._key, self._cost = key, cost
         self._fields = _fields(key) if isinstance(key, str) else []
 
@@ -122,7 +123,7 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """
     if inspect.isasyncgenfunction(function):
         raise TypeError(f"an asynchronous generator cannot be limited: {shown(function)}; limit what it awaits")
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return is_asynchronous(function)
 
 
 def _fields(key: str) -> list[str]:

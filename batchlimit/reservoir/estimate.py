@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import whole
 from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError, Unfit
 from batchlimit.events import log_event, named
+from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.key import NeverFits, check_costs, check_key
 from batchlimit.reservoir.forecast import Forecast
 
@@ -46,8 +48,8 @@ class Estimate(Unique):
         A key that is not named stays as it was estimated. Raises RuntimeError a second time.
         """
         if not isinstance(actual, Mapping):
-            raise TypeError(f"settle needs whole tokens by key, like {{'model:tpm': 900}}, not {actual!r}")
-        checked = {key: _checked(tokens) for key, tokens in actual.items()}
+            raise TypeError(f"settle needs whole tokens by key, like {{'model:tpm': 900}}, not {shown(actual)}")
+        checked = {key: whole("actual (tokens)", each, 0, LARGEST_BURST) for key, each in actual.items()}
         if unknown := sorted(checked.keys() - self._costs.keys()):
             raise ValueError(f"nothing was reserved at {shown(unknown[0])}, but at {shown(list(self._costs))}")
         self._check_open()
@@ -82,11 +84,3 @@ def estimated(key: object, cost: object, on_error: OnError) -> dict[str, Any]:
 def unfit(never: NeverFits, forecast: Forecast, now: float) -> Unfit:
     """Return what to answer where an estimate is above the burst of its key."""
     return Unfit(never.key, never.cost, never.largest, forecast.told(math.inf, "denied", now))
-
-
-def _checked(actual: object) -> int:
-    if isinstance(actual, bool) or not isinstance(actual, int):
-        raise TypeError(f"actual must be a whole number of tokens, not {shown(actual)}")
-    if actual < 0:
-        raise ValueError(f"actual must be at least 0 tokens, not {actual}")
-    return actual

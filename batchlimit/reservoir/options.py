@@ -16,13 +16,17 @@ from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.reservoir.bucket_view import FILLS, Fill, InstanceCount
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
+LONGEST_CALL = 10**6
+"""Seconds, 11 days: what the timeouts of sockets can count, and more than any call takes."""
 
-def check_seconds(name: str, value: object) -> None:
-    """Raise TypeError or ValueError unless the value is a finite time above 0 (seconds)."""
+
+def check_seconds(name: str, value: object, *, may_be_0: bool = False, most: float = sys.float_info.max) -> None:
+    """Raise TypeError or ValueError unless the value is a time above 0 (seconds), or from 0 on, that is finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {shown(value)}")
-    if not 0.0 < value <= sys.float_info.max:  # an int may be more
-        raise ValueError(f"{name} must be more than 0 seconds, and finite, not {shown(value)}")
+    if not 0.0 <= value <= most or (value == 0.0 and not may_be_0):  # an int may be more than any float
+        least, end = "at least" if may_be_0 else "more than", f"at most {most}" if most == LONGEST_CALL else "finite"
+        raise ValueError(f"{name} must be {least} 0 seconds, and {end}, not {shown(value)}")
 
 
 def check_pause(seconds: float, why: object) -> float:
@@ -35,8 +39,7 @@ def check_pause(seconds: float, why: object) -> float:
 def check_turn(wait: float, spacing: float, longest: float) -> tuple[float, float, float]:
     """Return the numbers of a turn: ten years at most. The first two may be 0."""
     for name, value in (("wait", wait), ("spacing", spacing), ("longest", longest)):
-        if value != 0 or name == "longest":
-            check_seconds(name, value)
+        check_seconds(name, value, may_be_0=name != "longest")
     most = LONGEST / 1e6
     return min(float(wait), most), min(float(spacing), most), min(float(longest), most)
 
@@ -67,7 +70,7 @@ class Options:
     def __post_init__(self) -> None:
         failure_rule(self.on_failure)
         mode_rule(self.mode)
-        check_seconds("deadline", self.deadline)
+        check_seconds("deadline", self.deadline, most=LONGEST_CALL)
         if isinstance(self.sizer, type):
             raise TypeError(f"sizer must be made, like FixedBatch(100): {self.sizer.__name__} is the class")
         if not isinstance(self.sizer, BatchSizer):

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Self
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import names, of_kind
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
@@ -58,6 +59,7 @@ class Rules:
     ) -> None:
         if isinstance(rules, str | PathLike) or not isinstance(rules, Iterable):
             raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
+        known = None if identities is None else names("identities", identities)
         self._rules, self.exemption = tuple(rules), Exemption(exempt)
         conflicts.check_names(self._rules)
         keys = tuple(KeyTemplate(rule.key) for rule in self._rules)
@@ -65,10 +67,8 @@ class Rules:
         self._limits = conflicts.check_limits(limits, self._by_pattern)
         self._of_routes = conflicts.by_key(self._rules)
         conflicts.check_replaced(self._rules)
-        if identities is not None:
-            conflicts.check_values(
-                self._rules, keys, frozenset([identities] if isinstance(identities, str) else identities)
-            )
+        if known is not None:
+            conflicts.check_values(self._rules, keys, frozenset(known))
         replacing = [rule for rule in self._rules if rule.replaces and rule.mode == "enforce"]
         self._replacing = [(rule, [Exactly.parse(text) for text in rule.match]) for rule in replacing]
         self._matcher = Matcher(
@@ -140,7 +140,9 @@ class Rules:
             ...     print(error)
             rules.yaml:1:46: rule 'all': a rule has no field 'mtach': did you mean match?
         """
-        loader = Loader(text, format, source, functions)
+        of_kind("the text of rules", text, str, "a str")
+        known = of_kind("functions", functions, Mapping, "a dict from names to functions")
+        loader = Loader(text, format, source, known)
         return loader.together(cls, loader.rules(), identities)
 
     @property

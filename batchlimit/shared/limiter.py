@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
+import redis
+
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.clock import steady_ns
 from batchlimit.base.redaction import shown
@@ -14,7 +16,7 @@ from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.quota.failure_policy import FailureSource, failure_rule, warn_if_uncounted
-from batchlimit.reservoir.options import check_seconds
+from batchlimit.reservoir.options import LONGEST_CALL, check_seconds
 from batchlimit.shared.engine import Engine
 from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.shared.local_slots import Shared, limits_of
@@ -47,9 +49,10 @@ class BaseSharedLimiter(Unique):
         on_failure: FailureSource = "closed",
     ) -> None:
         if not isinstance(store, LendingStore):
-            raise TypeError(f"store must be a RedisStore or a MemoryStore, not {shown(store)}")
+            told = ": make a RedisStore(client) of it" if isinstance(store, redis.Redis | redis.RedisCluster) else ""
+            raise TypeError(f"store must be a RedisStore or a MemoryStore, not {shown(store)}{told}")
         limit_of, policy_of = limits_of(limits), failure_rule(on_failure)
-        check_seconds("deadline", deadline)
+        check_seconds("deadline", deadline, most=LONGEST_CALL)
         warn_if_uncounted(on_failure)
         whole("weight", weight, most=1_000_000)
         # An answer that comes after a quarter of a lease is of little use.
@@ -96,8 +99,8 @@ class BaseSharedLimiter(Unique):
         found = look(url)
         del url  # the frames of a traceback show no password
         limits_of(limits)  # before a server is started
-        check_seconds("connect_timeout", connect_timeout)
-        check_seconds("deadline", deadline)
+        check_seconds("connect_timeout", connect_timeout, most=LONGEST_CALL)
+        check_seconds("deadline", deadline, most=LONGEST_CALL)
         address = sure(found)
         store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)

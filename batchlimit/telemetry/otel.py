@@ -12,6 +12,7 @@ with needed(__name__, "otel", "opentelemetry-api", name="opentelemetry"):
 
 import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram
+from batchlimit.base.setting import of_kind
 from batchlimit.telemetry.metrics import METRICS, Metric
 from batchlimit.telemetry.reading import Labelled, Observed, Sources, Value
 
@@ -44,10 +45,15 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
         >>> [metric.name for metric in found][:2]
         ['batchlimit.tokens', 'batchlimit.keys']
     """
+    of_kind("meter_provider", meter_provider, MeterProvider | None, "a MeterProvider")
     provider = meter_provider or get_meter_provider()
-    found = _exported.get(provider, Sources())
+    # What was exported before the global provider was set has its instruments there since then.
+    known = [
+        read for each, read in _exported.items() if provider in (each, getattr(each, "_real_meter_provider", None))
+    ]
+    found = known[0] if known else Sources()
     found.add(name, *sources)
-    if provider in _exported:
+    if known:
         return
     _exported[provider] = found
     meter = provider.get_meter("batchlimit", batchlimit.__version__)

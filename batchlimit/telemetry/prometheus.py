@@ -17,6 +17,7 @@ with needed(__name__, "prometheus", "prometheus-client", name="prometheus_client
     from prometheus_client.multiprocess import mark_process_dead
 
 from batchlimit.base import histogram
+from batchlimit.base.setting import between, of_kind
 from batchlimit.base.unique import Forkables
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.reading import Add, Labelled, Observed, Sources, read_together
@@ -57,6 +58,8 @@ def export(*sources: Any, name: str = "", registry: CollectorRegistry = REGISTRY
         batchlimit_tokens_total{limiter="api",policy="*",result="acquired",source="store"} 1.0
         ...
     """
+    of_kind("registry", registry, CollectorRegistry, "a CollectorRegistry")
+    between("every (seconds)", every, 0.0, threading.TIMEOUT_MAX, "(]")
     found = Sources()
     found.add(name, *sources)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from batchlimit import Statistics
 from batchlimit.base.histogram import Histogram
+from batchlimit.base.setting import of_kind
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import EnforcementStatistics
@@ -200,6 +201,7 @@ class Sources:
 
     def add(self, name: str, *sources: Any) -> None:
         """Read these too, which have `statistics`. Of sources of one name most values are added up."""
+        of_kind("name", name, str, "a str")
         for source in sources:
             if not callable(getattr(source, "statistics", None)):
                 raise TypeError(f"{source!r} counts nothing: give a limiter, or a web front, which has statistics()")

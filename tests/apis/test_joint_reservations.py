@@ -96,8 +96,8 @@ def test_it_is_settled_once(limiter: Any) -> None:
     ("actual", "error", "message"),
     [
         ({RPM: 0, "model:tpd": 1}, ValueError, "nothing was reserved at 'model:tpd', but at"),
-        ({RPM: 0, TPM: -1}, ValueError, "actual must be at least 0 tokens, not -1"),
-        ({RPM: 0, TPM: True}, TypeError, "actual must be a whole number of tokens, not True"),
+        ({RPM: 0, TPM: -1}, ValueError, r"actual \(tokens\) must be from 0 to 1125899906842624, not -1"),
+        ({RPM: 0, TPM: True}, TypeError, r"actual \(tokens\) must be a whole number, not True"),
         ({RPM: 0, TPM: None}, TypeError, "not None"),
     ],
 )

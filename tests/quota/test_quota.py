@@ -55,7 +55,7 @@ def test_default_burst_is_one_second_of_rate_at_least_one_and_zero_for_rate_zero
         (math.nan, None, ValueError, "nan"),
         (math.inf, None, ValueError, "inf"),
         (-math.inf, None, ValueError, "-inf"),
-        (10**400, 1, ValueError, "1000"),
+        pytest.param(10**400, 1, ValueError, r"10\^400", id="huge"),
         (1e300, None, ValueError, "burst"),
         (1, True, TypeError, "True"),
         (1, 2.0, TypeError, "2.0"),
@@ -73,7 +73,7 @@ def test_a_wrong_value_is_refused_and_named(rate: Any, burst: Any, error: type[E
 
 @pytest.mark.parametrize("also", ["100/s", [1], [None]])
 def test_also_holds_only_quotas(also: Any) -> None:
-    with pytest.raises(TypeError, match="must hold quotas"):
+    with pytest.raises(TypeError, match="also must be"):
         Quota(1, also=also)
 
 
@@ -233,7 +233,7 @@ def test_a_number_that_no_quota_can_have_is_refused_with_its_column(bandwidth: s
 
 @pytest.mark.parametrize("text", [None, 5, b"1/s", Quota(1)])
 def test_parse_reads_only_str(text: Any) -> None:
-    with pytest.raises(TypeError, match="is read from a str"):
+    with pytest.raises(TypeError, match="must be a str"):
         Quota.parse(text)
 
 

@@ -23,7 +23,7 @@ def test_settling_says_what_is_still_to_be_charged(actual: int, difference: int)
 @pytest.mark.parametrize(("actual", "error"), [(-1, ValueError), (True, TypeError), (1.0, TypeError)])
 def test_what_cannot_have_been_used_settles_nothing(actual: Any, error: type[Exception]) -> None:
     estimate = made("keep")[0]
-    with pytest.raises(error, match="actual must be"):
+    with pytest.raises(error, match=r"actual \(tokens\) must be"):
         estimate._difference({"key": actual})
     assert not estimate.settled
 

@@ -26,8 +26,8 @@ def test_a_turn_is_ten_years_away_at_most(turn: Any, told: Any) -> None:
 @pytest.mark.parametrize(
     ("turn", "error"),
     [
-        ((-1, 0, 1), "wait must be more than 0 seconds"),
-        ((0, math.inf, 1), "spacing must be more than 0 seconds"),
+        ((-1, 0, 1), "wait must be at least 0 seconds"),
+        ((0, math.inf, 1), "spacing must be at least 0 seconds, and finite"),
         ((0, 0, 0), "longest must be more than 0 seconds"),
         ((0, 0, -1), "longest must be more than 0 seconds"),
         ((True, 0, 1), "wait must be a number of seconds"),

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics._internal import _ProxyMeterProvider
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     MetricsServiceServicer,
@@ -21,6 +22,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExpor
 from batchlimit import ConcurrencyLimiter, RateLimiter
 from batchlimit.base.histogram import BOUNDS
 from batchlimit.laws import Fixed
+from batchlimit.telemetry import otel
 from batchlimit.telemetry.otel import export
 from tests.depth import depth
 from tests.integrations.worker_commands import working
@@ -77,6 +79,24 @@ def test_what_is_exported_later_is_seen_too_and_a_source_twice_counts_once() -> 
         found = points(reader)
     assert total(found, "batchlimit.keys", "one") == total(found, "batchlimit.keys", "other") == 1
     assert total(found, "batchlimit.store.duration", "other") == 1
+
+
+def test_what_is_exported_before_and_after_the_global_provider_is_set_is_seen_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, proxy = InMemoryMetricReader(), _ProxyMeterProvider()
+    real = MeterProvider([reader])
+    with RateLimiter.from_url("memory://", "9/hour") as one, RateLimiter.from_url("memory://", "9/hour") as other:
+        monkeypatch.setattr(otel, "get_meter_provider", lambda: proxy)
+        export(one, name="one")
+        proxy.on_set_meter_provider(real)
+        monkeypatch.setattr(otel, "get_meter_provider", lambda: real)
+        export(other, name="other")
+        one.try_acquire("ann")
+        other.try_acquire("bob")
+        found = points(reader)
+    assert total(found, "batchlimit.keys", "one") == total(found, "batchlimit.keys", "other") == 1
+    assert not caplog.records, "an instrument was made twice"
 
 
 def test_durations_are_histograms_with_the_buckets_of_the_limiter() -> None:

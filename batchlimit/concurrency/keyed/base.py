@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.setting import between, function, whole
+from batchlimit.base.setting import between, function, several, whole
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
@@ -38,7 +38,7 @@ class BaseKeyedLimiter(Unique):
     ) -> None:
         max_keys, idle_after = whole("max_keys", max_keys), between("idle_after (seconds)", idle_after, 0, 1e9, "[]")
         check_functions(classify, bypass, clock)
-        watchers = tuple(watchers)
+        watchers = several("watchers", watchers, "watchers")
         check_shedding(shedding, watchers)
         if shedding is not None and shedding.over is not None:
             raise ValueError("over= is about the limit of one key: give such a shedding to Keyed")

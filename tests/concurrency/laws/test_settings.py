@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchlimit.base.redaction import shown
 from batchlimit.concurrency.laws import (
     AIMD,
     Fixed,
@@ -97,14 +98,14 @@ def test_what_may_wait_is_at_least_nothing(build: Callable[..., object], name: s
 
 @pytest.mark.parametrize(("build", "name", "value"), RATIOS + SECONDS)
 def test_a_number_is_within_its_bounds(build: Callable[..., object], name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be .*, not {re.escape(repr(value))}$"):
+    with pytest.raises(ValueError, match=f"^{name} must be .*, not {re.escape(shown(value))}$"):
         build(**{name: value})
 
 
 @pytest.mark.parametrize(("build", "name"), NUMBERS)
 @pytest.mark.parametrize("value", [-1, -0.5, math.nan, math.inf, 1e300 * 1e9, -(10**400), 10**400])
 def test_a_number_is_finite_and_not_negative(build: Callable[..., object], name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must be .*, not {re.escape(repr(value))}$"):
+    with pytest.raises(ValueError, match=f"^{name} must be .*, not {re.escape(shown(value))}$"):
         build(**{name: value})
 
 

@@ -86,7 +86,7 @@ TOML_ERRORS = [
     ('[[rules]]\nname = "a"\nquota = "5/^minite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
     ('[[rules]]\nname = "a"\nquota = \'5/s; 10/^\'\nkey = "a"', "rule 'a': quota '5/s; 10/': expected a unit"),
     ('[[rules]]\nname = "a"\nquota = ^"5\\u002Fminite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
-    ('[[rules]]\nname = "a"\nquota = ^5\nkey = "a"', "rule 'a': a quota is read from a str"),
+    ('[[rules]]\nname = "a"\nquota = ^5\nkey = "a"', "rule 'a': a quota must be a str"),
     (
         '[[rules]]\nname = "a"\nquota = "1/s"\n  ^mtach = "*"\nkey = "a"',
         "a rule has no field 'mtach': did you mean match?",
@@ -135,7 +135,7 @@ TOML_ERRORS = [
     ),
     (f'[[rules]]\n{GOOD}\n[^rules.more]\nname = "a"', "a rule has no field 'more'"),
     ("[[rules]]\nname = ^a", "not TOML: Invalid value"),
-    ('[[rules]]\nmode = """\nenforce"""\n# "it\'s\nname = "a"\nkey = "a"\nquota = ^[]', "a quota is read from a str"),
+    ('[[rules]]\nmode = """\nenforce"""\n# "it\'s\nname = "a"\nkey = "a"\nquota = ^[]', "a quota must be a str"),
     ("[[rules]]\n\"name\" = 'a'\n'k\\u0065y' = 1\nquota = \"1/s\"", "a rule has no field"),
     ('[[rules]]\n"n\\u0061me" = ^""\nkey = "a"\nquota = "1/s"', "a name has 1 to 64 letters"),
     (
