@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Level, Spend
@@ -135,6 +136,20 @@ def test_a_store_begins_anew_on_another_loop(servers: Servers, prefix: str, name
         return granted
 
     assert [asyncio.run(run(f"instance-{i}")) for i in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_client_of_another_encoding_has_the_buckets_that_all_have(valkey: Server, prefix: str, encoding: str) -> None:
+    async def run() -> None:
+        async with (
+            opened(valkey.url, prefix) as store,
+            redis.asyncio.Redis.from_url(valkey.url, encoding=encoding) as own,
+        ):
+            for key in ("é", "日本"):
+                assert (await store.take(key, HUNDRED, ask("a", 50))).granted == 50
+                assert (await AsyncRedisStore(own, prefix=prefix).take(key, HUNDRED, ask("b", 1))).level == 49
+
+    asyncio.run(run())
 
 
 def test_a_lost_server_fails_every_call(valkey: Server) -> None:

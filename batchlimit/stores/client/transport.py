@@ -37,11 +37,12 @@ class _OneServer:
 
         # redis-py's own Script class would do the same, but sends the number of keys as a number: see scripts.py.
         def work() -> Steps[Any]:
+            asked = _encoded(words(name, buckets, arguments))
             try:
-                return (yield self.client.execute_command(*words(name, buckets, arguments)))
+                return (yield self.client.execute_command(*asked))
             except NoScriptError:
-                yield self.client.script_load(script(name))
-                return (yield self.client.execute_command(*words(name, buckets, arguments)))
+                yield self.client.script_load(script(name).encode())
+                return (yield self.client.execute_command(*asked))
 
         return self._follow(work())
 
@@ -51,7 +52,7 @@ class _OneServer:
         def work() -> Steps[Any]:
             found = list[Any]()
             for each in commands:
-                found += [(yield self.client.execute_command(*each))]
+                found += [(yield self.client.execute_command(*_encoded(each)))]
             return found
 
         return self._follow(work())
@@ -64,6 +65,11 @@ class _OneServer:
                 yield self.client.connection_pool.disconnect(inuse_connections=False)
 
         return self._follow(work())
+
+
+def _encoded(command: Sequence[str | bytes]) -> list[str | bytes]:
+    """Return a command in UTF-8, but for its first word. In the encoding of a client a key would be another bucket."""
+    return [command[0], *[each if isinstance(each, bytes) else each.encode() for each in command[1:]]]
 
 
 class ServerTransport(_OneServer):
