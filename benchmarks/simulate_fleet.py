@@ -42,7 +42,7 @@ def main() -> int:
             table(
                 ["Knee", "in time", "worst run", "worst 20 s", "false refusals", "creep", "fairness"], by_scenario(ours)
             ),
-            "\n".join(("These miss their target:\n", *(f"- {each}" for each in missed)))
+            "\n".join(("These miss their target:\n", *(f"- {each}." for each in missed)))
             if missed
             else "Nothing is missed.",
         )

@@ -1,4 +1,4 @@
-"""Signal handlers that raise at a call of ours, wherever it is, and asynchronous exceptions amid calls of threads."""
+"""Signal handlers that raise at a call of ours, wherever it is, and asynchronous exceptions during calls of threads."""
 
 import contextlib
 import ctypes
@@ -74,7 +74,7 @@ class Stopped(BaseException):
 
 
 def stop_at_random(call: Callable[[], object], raised: int) -> None:
-    """Call in three threads, amid so many asynchronous exceptions."""
+    """Call in three threads, during so many asynchronous exceptions."""
     # Python 3.11 gives a new thread the exception of the one that starts it, which then waits for it for ever.
     call()
     over = threading.Event()
@@ -98,7 +98,7 @@ def stop_at_random(call: Callable[[], object], raised: int) -> None:
 
     threads = [threading.Thread(target=stubborn) for _ in range(3)]
     with pytest.MonkeyPatch.context() as patch:
-        # One may fall into a destructor, and the next one into the hook of pytest that is told of it.
+        # One may fall into a destructor, and the next one into the hook of pytest that hears it.
         patch.setattr(sys, "unraisablehook", id)
         for thread in threads:
             thread.start()

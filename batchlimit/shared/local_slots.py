@@ -74,8 +74,8 @@ class LocalSlots:
         self.outage, self.outage_lease = dict[Place, None](), SlotLease(math.inf)
         self.held = HeldSlots(new_name())
         self.reply: SlotReply | None = None  # to the last ask that was answered
-        self.error: StoreUnavailable | None = None  # of the last ask
-        self.sent = self._answered = 0  # the numbers of the last ask, of which one is under way at most, and of that
+        self.error: StoreUnavailable | None = None  # of the last ask.
+        self.sent = self._answered = 0  # the numbers of the last ask and of the last one answered.
         self._told = 0  # how many the store was told that wait here
         self.due = self.planned = math.inf  # when to ask the store next (ns), and when the thread that asks means to
         self._is_closing = False

@@ -75,7 +75,7 @@ def run_test(item: pytest.Function, *, is_virtual: bool) -> bool | None:
 
 
 async def _end(limiters: Iterable[Any]) -> None:
-    """Close limiters; the tasks that a test has left behind hear of it, or are cancelled."""
+    """Close limiters. The tasks that a test has left behind end by that, or are cancelled."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for each in limiters:
         await each.close()
