@@ -36,10 +36,7 @@ class Registry(BaseRegistry):
     It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
     """
 
-    ask: Any = staticmethod(store_calls.outcome)
-    """Returns what the store says, or what is wrong with it."""
-    hold: Any = staticmethod(store_calls.hold)
-    refund: Any = staticmethod(store_calls.refund)
+    calls = store_calls
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]

@@ -4,7 +4,6 @@ SlotTable is the twin of `lua/lend.lua`, which says how it works.
 """
 
 from dataclasses import dataclass
-from itertools import starmap
 from typing import NamedTuple
 
 TICK = 8
@@ -177,14 +176,14 @@ class SlotTable:
         self.token = max(self.token + 1, self._now // TICK)
 
     def _tell_others(self, me: Borrower, before: dict[str, int], was_told: dict[str, int]) -> list[SlotPush]:
-        pushes = []
+        pushes = list[SlotPush]()
         for one in self._all:
             keep, told = self._keep(one), was_told[one.name]
             recalls = keep >= 0 and (one.idle > 0 or one.held > keep) and (told == 0 or keep + 1 < told)
             if one is not me and (one.granted > before[one.name] or recalls):
                 one.told = keep + 1
-                pushes.append((one.name, one.granted, self.token, keep))
-        return list(starmap(SlotPush, pushes))
+                pushes.append(SlotPush(one.name, one.granted, self.token, keep))
+        return pushes
 
     def _first(self, other: Borrower | None = None) -> Borrower | None:
         """Return the first of those that want slots, except one."""

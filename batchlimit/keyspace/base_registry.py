@@ -22,8 +22,8 @@ class BaseRegistry:
 
     rules: RuleReader
     store: Any
-    refund: Callable[..., Any]
-    """Takes back, in this API, what was spent at an entry."""
+    calls: Any
+    """The `store_calls` of this API."""
     _keyspace: Keyspace[Any]
 
     def __init__(self, store: Any, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
@@ -32,7 +32,7 @@ class BaseRegistry:
         self._opened, self._options, self.clock = store, options, clock
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.entries: dict[str, Any] = {}
-        self.memory = FromMemory(self.entries, clock, self.refund)
+        self.memory = FromMemory(self.entries, clock, self.calls.refund)
         self.closed = False
         self.file = rule if isinstance(rule, CodeFile) else None
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set

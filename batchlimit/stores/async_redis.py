@@ -14,21 +14,14 @@ from batchlimit.base import steps
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import BaseRedisStore, first
-from batchlimit.stores.client import factory
+from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.address import Address
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
 from batchlimit.stores.client.deadline import WatchPaused
 from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
 from batchlimit.stores.client.rulebook import Command
-from batchlimit.stores.client.scripts import (
-    Call,
-    bucket_name,
-    give_back_arguments,
-    peek_arguments,
-    read_grant,
-    read_level,
-)
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.sentinel import AsyncSentinelTransport
 from batchlimit.stores.client.transport import AsyncServerTransport
 from batchlimit.stores.outage import too_late
@@ -98,19 +91,19 @@ class AsyncRedisStore(BaseRedisStore):
             reply = await self._asked(key, quota, ask, self._left(began))
             if self._clocks.is_late(self.part(key), reply):
                 raise too_late(self.address, self._within)
-        return read_grant(reply)
+        return scripts.read_grant(reply)
 
     def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant] | None:
         """See AsyncSender.send."""
         call = "take", [bucket_name(self._prefix, key)], self._words(key, quota, ask, self._within)
-        return self._sent(call, lambda reply: None if self._clocks.is_late("", reply) else read_grant(reply))
+        return self._sent(call, lambda reply: None if self._clocks.is_late("", reply) else scripts.read_grant(reply))
 
     def send_spend(self, groups: Groups, *, look: bool, within: float) -> Sent[SpendReply] | None:
         """See AsyncSender.send_spend."""
         sent, call = time.monotonic(), self._spending.call(self._prefix, groups, look, within, "")
         return self._sent(call, lambda reply: self._spending.read(reply, groups, "", sent))
 
-    def _sent(self, call: Call, read: Callable[[Any], T]) -> Sent[T] | None:
+    def _sent(self, call: scripts.Call, read: Callable[[Any], T]) -> Sent[T] | None:
         """Send a call in this turn of the loop. Only an AsyncDirectTransport can."""
         transport = self._transport
         if not isinstance(transport, AsyncDirectTransport) or (answer := transport.send(*call)) is None:
@@ -133,11 +126,15 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return await self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back), first)
+        return await self._run(
+            "give_back", bucket_name(self._prefix, key), scripts.give_back_arguments(quota, back), first
+        )
 
     async def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return await self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota), read_level)
+        return await self._run(
+            "peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level
+        )
 
     def renew(self) -> None:
         """Replace the client if this store made it."""

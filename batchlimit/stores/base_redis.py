@@ -14,20 +14,11 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client import factory
+from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.address import OWN, Address, look, sure
 from batchlimit.stores.client.diagnosis import ELSEWHERE, code_of
 from batchlimit.stores.client.rulebook import RedisRules, rules_name
-from batchlimit.stores.client.scripts import (
-    PROBE_QUOTA,
-    ServerClocks,
-    SpendScript,
-    bucket_name,
-    lend_arguments,
-    pause_arguments,
-    read_slots,
-    take_arguments,
-)
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.transport import Subscription
 from batchlimit.stores.guard import TO_CONNECT
 
@@ -74,8 +65,8 @@ class BaseRedisStore(Unique):
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
         self.spends_together = not self.is_cluster
-        self._clocks, self._within = ServerClocks(), math.inf  # seconds that somebody waits for an answer
-        self._spending = SpendScript("".join(self._seen), self._clocks)
+        self._clocks, self._within = scripts.ServerClocks(), math.inf  # seconds that somebody waits for an answer
+        self._spending = scripts.SpendScript("".join(self._seen), self._clocks)
 
     def _use(self, transport: Any) -> None:
         self._transport = transport
@@ -153,7 +144,7 @@ class BaseRedisStore(Unique):
         return self._run("take", bucket_name(self._prefix, key), self._words(key, quota, ask, within), _as_it_is)
 
     def _words(self, key: str, quota: Quota, ask: Ask, within: float) -> list[str | bytes]:
-        return take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
+        return scripts.take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
 
     def probe(self, key: str) -> Any:
         """See Remote.probe.
@@ -165,7 +156,7 @@ class BaseRedisStore(Unique):
 
         def steps() -> Steps[None]:
             try:
-                yield self._run("take", name, take_arguments(PROBE_QUOTA, _PROBE), list)
+                yield self._run("take", name, scripts.take_arguments(scripts.PROBE_QUOTA, _PROBE), list)
             except BucketUnavailable as error:
                 # The slot of the key is at another node. Any other error of one key concerns the probe's bucket alone.
                 if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE:
@@ -203,11 +194,11 @@ class RedisPauses:
         self._run, self._prefix = run, prefix
 
     def pause(self, key: str, quota: Quota, seconds: float, why: str) -> Any:
-        arguments = pause_arguments(quota, seconds, why)
+        arguments = scripts.pause_arguments(quota, seconds, why)
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) / _SECOND)
 
     def resume(self, key: str) -> Any:
-        arguments = pause_arguments(PROBE_QUOTA, 0, "")
+        arguments = scripts.pause_arguments(scripts.PROBE_QUOTA, 0, "")
         return self._run("pause", bucket_name(self._prefix, key), arguments, lambda reply: first(reply) != _NONE)
 
     def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Any:
@@ -232,7 +223,7 @@ class RedisSlots:
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
         reply: SlotReply = self._run(
-            "lend", slots_name(self._prefix, key), lend_arguments(ask, self._channel), read_slots
+            "lend", slots_name(self._prefix, key), scripts.lend_arguments(ask, self._channel), scripts.read_slots
         )
         return reply
 

@@ -13,21 +13,13 @@ from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spen
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import BaseRedisStore, RedisSlots, first
-from batchlimit.stores.client import factory
+from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.address import Address, client_address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
 from batchlimit.stores.client.rulebook import Command
-from batchlimit.stores.client.scripts import (
-    bucket_name,
-    give_back_arguments,
-    peek_arguments,
-    read_grant,
-    read_level,
-    read_reset,
-    reset_arguments,
-)
+from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.sentinel import SentinelTransport
 from batchlimit.stores.client.transport import Calls, DirectTransport, ServerTransport
 from batchlimit.stores.outage import too_late
@@ -99,7 +91,7 @@ class RedisStore(BaseRedisStore):
             reply = self._asked(key, quota, ask, self._left(began))
             if self._clocks.is_late(self.part(key), reply):
                 raise too_late(self.address, self._within)
-        return read_grant(reply)
+        return scripts.read_grant(reply)
 
     def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
         """See Pipelined: in one round trip by a DirectTransport, one after the other by all others."""
@@ -119,15 +111,15 @@ class RedisStore(BaseRedisStore):
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
-        return self._run("give_back", bucket_name(self._prefix, key), give_back_arguments(quota, back), first)
+        return self._run("give_back", bucket_name(self._prefix, key), scripts.give_back_arguments(quota, back), first)
 
     def peek(self, key: str, quota: Quota) -> Level:
         """See Store.peek."""
-        return self._run("peek", bucket_name(self._prefix, key), peek_arguments(quota), read_level)
+        return self._run("peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level)
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""
-        return self._run("reset", bucket_name(self._prefix, key), reset_arguments(forget), read_reset)
+        return self._run("reset", bucket_name(self._prefix, key), scripts.reset_arguments(forget), scripts.read_reset)
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""

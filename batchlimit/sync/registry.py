@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.steps import run
@@ -38,10 +37,7 @@ class Registry(BaseRegistry):
     """
 
     _refreshes: type[Refresher] = Refresher
-    ask: Any = staticmethod(store_calls.outcome)
-    """Returns what the store says, or what is wrong with it."""
-    hold: Any = staticmethod(store_calls.hold)
-    refund: Any = staticmethod(store_calls.refund)
+    calls = store_calls
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]

@@ -229,21 +229,9 @@ def threads_together_get_exactly_the_burst(store: Store) -> None:
 
 
 _TEXTS = (
-    "a",
-    "löwe",
-    "🦁",
-    "{a}",
-    "}{",
-    "{}",
-    "with space",
-    "line\nfeed",
-    "nul\0",
-    "*",
-    "a:b",
-    "%s",
-    "x" * (LONGEST_KEY - 1),
-    "é" * (LONGEST_KEY // 2 - 1),
-)
+    "a", "löwe", "🦁", "{a}", "}{", "{}", "with space", "line\nfeed", "nul\0", "*", "a:b", "%s",
+    "x" * (LONGEST_KEY - 1), "é" * (LONGEST_KEY // 2 - 1),
+)  # fmt: skip
 
 
 def any_text_is_a_key(store: Store) -> None:
