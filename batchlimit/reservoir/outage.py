@@ -30,6 +30,9 @@ class Outage:
         self._until = fetch.sent + _AGAIN  # the waiters of this time do not ask again before
         self._last = state.queue.last  # the number of the last of them
 
+    def __repr__(self) -> str:
+        return f"<Outage: {self._error!r}>"
+
     def fail_waiters(self, now: float) -> None:
         """Fail also waiters that no request spoke for: the next one would take as long to fail."""
         state = self._state
