@@ -25,10 +25,6 @@ from batchlimit.stores.guard import TO_CONNECT
 _PROBE = Ask("probe", 1, need=0, queued=0, want=0)
 
 
-def _as_it_is(reply: Any) -> Any:
-    return reply
-
-
 def first(reply: Sequence[Any]) -> int:
     """Return the first number of a reply."""
     return int(reply[0])
@@ -141,7 +137,9 @@ class BaseRedisStore(Unique):
 
     def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
         """Return, or await, what the script of a take replies."""
-        return self._run("take", bucket_name(self._prefix, key), self._words(key, quota, ask, within), _as_it_is)
+        return self._run(
+            "take", bucket_name(self._prefix, key), self._words(key, quota, ask, within), lambda reply: reply
+        )
 
     def _words(self, key: str, quota: Quota, ask: Ask, within: float) -> list[str | bytes]:
         return scripts.take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
