@@ -45,7 +45,7 @@ def test_a_take_that_the_network_held_up_charges_nothing(
         store = guard._store
         limiter.acquire("key", 0)  # in use: it asks by take
         limiter.try_acquire("other")  # a spend tells what the server's clock shows
-        guard._deadline = store._within = 0.05
+        guard.deadline = store._within = 0.05
         relay.drop()
         with pytest.raises(StoreUnavailable):
             limiter.decide("key", 3)
@@ -54,7 +54,7 @@ def test_a_take_that_the_network_held_up_charges_nothing(
         relay.restore()
         until(lambda: asked(client) > before)
         assert valkey_store.peek("key", FIVE).level == 5
-        guard._deadline = store._within = PATIENCE
+        guard.deadline = store._within = PATIENCE
         assert all(limiter.try_acquire("key") for _ in range(5))
 
 

@@ -36,10 +36,10 @@ def lose_a_reply(relay: Relay, limiter: Any, store: RedisStore) -> None:
     while level(store) == HOURLY.largest_cost:
         limiter.peek("other")  # connected
         relay.lose_replies()
-        guard._deadline = 0.2
+        guard.deadline = 0.2
         with pytest.raises(StoreUnavailable):
             limiter.decide("key", 10)
-        guard._deadline = PATIENCE
+        guard.deadline = PATIENCE
         relay.restore()
 
 
