@@ -22,7 +22,7 @@ def gitaly() -> Gitaly:
 
 
 def limits_of(limiter: Any, *keys: str) -> list[int]:
-    return [limiter._gates.find(key).limit for key in keys]
+    return [limiter._gates.find(key).section.gate.limit for key in keys]
 
 
 def test_watchers_move_the_limit_of_each_key(kind: Any) -> None:
