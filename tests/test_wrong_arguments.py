@@ -10,16 +10,27 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from batchlimit import ConcurrencyLimiter, FailurePolicy, Quota, RateLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.integrations.asgi import ConcurrencyLimit
+from batchlimit.integrations.grpc import ConcurrencyClientInterceptor, ConcurrencyInterceptor, by_metadata
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
 from batchlimit.rules import Rule, Rules
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.stores import MemoryStore
+from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from batchlimit.telemetry import otel, prometheus
 
 LIMITER: Any = RateLimiter(MemoryStore(), "5/s")
 FIVE: Any = 5
 TEXT: Any = "1"
 CLIENT: Any = redis.Redis()
+CALLS: Any = ConcurrencyLimiter()
+
+
+async def wait(_: object) -> Any: ...
+
+
+WAIT: Any = wait
+
+
 RULE = Rule("all", "5/s", key="all:{ip}")
 
 WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -70,6 +81,19 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: prometheus.export(LIMITER, every=-1), ValueError, "every (seconds) must be above 0"),
     (lambda: otel.export(LIMITER, name=FIVE, meter_provider=MeterProvider()), TypeError, "name must be a str, not 5"),
     (lambda: otel.export(LIMITER, meter_provider=FIVE), TypeError, "meter_provider must be a MeterProvider, not 5"),
+    (lambda: RedisStore(FIVE), TypeError, "client must be a redis.Redis or redis.RedisCluster, not 5"),
+    (lambda: AsyncRedisStore(CLIENT), TypeError, "client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster"),
+    (lambda: RateLimiter(MemoryStore(), "5/s", clock=FIVE), TypeError, "clock must be a function, not 5"),
+    (lambda: ConcurrencyLimit(limiter=CALLS, outcome=FIVE), TypeError, "outcome must be a function, not 5"),
+    (lambda: ConcurrencyLimit(limiter=CALLS, key=WAIT), TypeError, "key must be a function that is not asynchronous"),
+    (lambda: ConcurrencyLimit(limiter=CALLS, timeout=-1), ValueError, "timeout must be None or at least 0 seconds"),
+    (lambda: ConcurrencyInterceptor(CALLS, partition=FIVE), TypeError, "partition must be a function, not 5"),
+    (
+        lambda: ConcurrencyClientInterceptor(CALLS, wait=True, timeout=TEXT),
+        TypeError,
+        "timeout must be None or a number",
+    ),
+    (lambda: by_metadata(FIVE), TypeError, "key must be a str, not 5"),
     (
         lambda: RateLimiter.from_url("memory://", "5/s", deadline=3e6),
         ValueError,

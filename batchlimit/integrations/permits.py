@@ -7,6 +7,8 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.admission.permit import LimiterByKey, check_kind
+from batchlimit.base.setting import functions
+from batchlimit.base.waiting import patience
 from batchlimit.concurrency import (
     AsyncKeyedConcurrencyLimiter,
     AsyncPermit,
@@ -132,6 +134,10 @@ class ConcurrencyLimit:
     priority: Callable[[Any], int] | None = None
     bypass: Callable[[Any], bool] | None = None
     operation: Callable[[Any], str] = route_of
+
+    def __post_init__(self) -> None:
+        functions(**{name: given for name, given in vars(self).items() if name not in ("limiter", "timeout")})
+        patience(self.timeout)
 
 
 class PermitOptions(TypedDict, total=False):

@@ -6,6 +6,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from batchlimit.base.clock import steady
 from batchlimit.base.redaction import misplaced
+from batchlimit.base.setting import function
 from batchlimit.base.unique import Unique, register
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.quota.failure_policy import FailureSource
@@ -57,7 +58,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
         mode: ModeSource = "enforce",
         clock: Callable[[], float] | None = None,
     ) -> None:
-        rule, clock = rule_of(quota, max_keys), clock or steady
+        rule, clock = rule_of(quota, max_keys), steady if clock is None else function("clock", clock)
         opened = self._opened(store, prefix)
         if isinstance(opened, TypeError):
             del store  # the frames of a traceback show no password

@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from batchlimit.base import steps
+from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import BaseRedisStore, first
@@ -206,4 +207,6 @@ class _FreeConnection:
 def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
     if isinstance(client, redis.asyncio.RedisCluster):
         return AsyncClusterTransport(lambda: client)
+    if not (isinstance(client, redis.asyncio.Redis) or hasattr(client, "run")):
+        raise TypeError(f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, not {shown(client)}")
     return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar, TypeVarTuple
 import redis
 
 from batchlimit.base import steps
+from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
@@ -167,6 +168,8 @@ def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Tra
     """Return the transport of a client."""
     if isinstance(client, redis.RedisCluster):
         return ClusterTransport(client_address(client), lambda: client, client)
+    if not (isinstance(client, redis.Redis) or hasattr(client, "run")):
+        raise TypeError(f"client must be a redis.Redis or redis.RedisCluster, not {shown(client)}")
     return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 

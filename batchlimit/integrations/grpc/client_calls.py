@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from batchlimit.base.steps import Steps, drive, run
+from batchlimit.base.waiting import patience
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_rules
 
@@ -32,8 +33,7 @@ class Patience:
     """How long (s) calls wait for tokens, if at all, and how much time that leaves them."""
 
     def __init__(self, wait: bool, timeout: float | None) -> None:
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout is at least 0 s, or None for no limit, not {timeout}")
+        patience(timeout)
         if timeout is not None and not wait:
             raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
         self._wait, self._timeout = wait, timeout

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, Unpack
 import grpc
 
 from batchlimit.admission.permit import give_back
+from batchlimit.base.setting import functions, of_kind
 from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
@@ -55,7 +56,7 @@ def by_metadata(key: str) -> Name:
         >>> with ConcurrencyLimiter(partitions=Partitions({"gold": 0.5})) as limiter:
         ...     interceptor = ConcurrencyInterceptor(limiter, partition=by_metadata("plan"))
     """
-    if key.lower().endswith("-bin"):
+    if of_kind("key", key, str, "a str").lower().endswith("-bin"):
         raise ValueError(f"a partition is named by text, and the values under {key!r} are bytes")
     key = key.lower()  # as they all arrive
 
@@ -110,6 +111,7 @@ class CallPermits(PermitSource):
         priority: Callable[[Any], int] | None,
         sheddable: Callable[[Any], bool] | None = None,
     ) -> None:
+        functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
         super().__init__(kinds, limiter, partition or (lambda _: ""), key)
         if self.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
