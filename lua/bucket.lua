@@ -109,7 +109,7 @@ if not found then
     if said and state then -- a small bucket is read as a large one that nobody has leased of
         local time, since, ends, tokens
         found = match(said, '^[^@]+')
-        epoch, time, since, ends, used, tokens = match(state, '^(%d+) (%d+) (-?%d+) (%d+) (-?%d+) (%d+)$')
+        epoch, time, since, ends, used, tokens = match(state, '^(%d+) (%d+) (-?%d+) (-?%d+) (-?%d+) (%d+)$')
         is_small, version, outstanding, shares, level = true, 1, 0, '0 0 0', levels or tokens
         times = format('%d 0 %d %d', time, ends * 1000, since * 1000000)
         if found ~= said then rank, heard = match(seen, '^@(%d+ %d+) (%d+)$') end

@@ -55,12 +55,12 @@ while first <= #KEYS do
 
         -- What is there: a small bucket, a large one that may become small, none, or something else.
         local said, large, levels, over, heard
-        local epoch, time, since, kept, used, level = clock, 0, -FAR, 0, 0, nil
+        local epoch, time, since, kept, used, level = clock, 0, -FAR, -FAR, 0, nil
         if verdict ~= ELSE then
             local found = redis.pcall('HMGET', key, 'q', 's', 'quota')
             said, large = found[1], found[3]
             if said then
-                epoch, time, since, kept, used, level = match(found[2] or '', '^(%d+) (%d+) (-?%d+) (%d+) (-?%d+) (%d+)$')
+                epoch, time, since, kept, used, level = match(found[2] or '', '^(%d+) (%d+) (-?%d+) (-?%d+) (-?%d+) (%d+)$')
                 if said ~= bands.text or not epoch then verdict = ELSE end
                 if bands[2] then levels = call('HGET', key, 'l') end
                 if bands.claim then

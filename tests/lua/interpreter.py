@@ -119,6 +119,8 @@ class Interpreter:
     def _hdel(self, _key: str, *names: str) -> None:
         for name in names:
             self.fields.pop(name, None)
+        if not self.fields:  # a server has no empty hash
+            self._expires = None
 
     def _publish(self, channel: str, message: str) -> int:
         self.published.append((channel, message))

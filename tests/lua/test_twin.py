@@ -439,15 +439,34 @@ def test_an_untouched_bucket_is_kept_until_it_is_full(quota: Quota) -> None:
     assert lua.ttl >= min(1000 / quota.rate, 315_360_000_000)
 
 
-def test_a_bucket_in_use_does_not_expire_although_the_clock_steps_back() -> None:
-    """The bucket's own time stands still for an hour then, the server's goes on."""
-    lua = Interpreter()
+@pytest.mark.parametrize("is_spent_of", [False, True])
+def test_a_bucket_in_use_does_not_expire_although_the_clock_steps_back(is_spent_of: bool) -> None:
+    """The bucket's own time stands still for an hour then, the server's goes on: to before the bucket began."""
+    lua, quota = Interpreter(), Quota(100.0, 40)
     lua.now = _START
     for seq in range(1, 300):
-        lua.take(Quota(100.0, 40), Ask("a", seq, 1, 1, 1))
+        if is_spent_of:
+            spent = lua.spend(Spend("bucket", quota, 0, 0.0, 1.0, 0, 0))
+            assert spent is not None
+            assert spent.is_charged
+            assert lua.peek(quota).level == 40
+        else:
+            lua.take(quota, Ask("a", seq, 1, 1, 1))
         assert lua.ttl is not None
         assert lua.ttl >= 5000
         lua.now += 100_000 if seq != 150 else -3_600_000_000
+
+
+def test_a_bucket_that_becomes_small_expires_also_just_before_its_epoch() -> None:
+    """The clock was turned back so far that its end is near the epoch, where numbers are near 0."""
+    lua, quota = Interpreter(), Quota(100.0, 40)
+    lua.now = _START
+    grant = lua.take(quota, Ask("a", 1, 1, 1, 1))
+    lua.give_back(quota, GiveBack("a", 2, grant.granted))
+    lua.now -= 7_000_000
+    assert lua.spend(Spend("bucket", quota, 1, 0.0, 1.0, 0, 0)) is not None
+    assert lua.ttl is not None
+    assert lua.ttl >= 5000
 
 
 def test_when_a_busy_bucket_expires_is_said_once_a_second() -> None:
