@@ -157,7 +157,8 @@ class KeyEntry:
             awake = self.reservoir.to_wake()
             sooner = in_flight is None and self._look_sooner()
         for waiter in awake:
-            waiter.event.set()
+            if (event := waiter.event) is not AWAKE:
+                event.set()
         if sooner:
             self.watch(self)
         return result
