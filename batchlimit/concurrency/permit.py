@@ -96,6 +96,8 @@ class BasePermit(Unique):
     def answered(self, answer: object) -> None:
         """Complete the permit by what a service answered: 429, 503, 504 and errors with Retry-After are drops.
 
+        499 and other 5xx tell nothing; the rest are successes.
+
         Args:
             answer: The response of httpx, requests or aiohttp, or a status.
 
