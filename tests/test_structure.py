@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_243,
+    "lines": 49_244,
     "functions": 3_668,
     "files": 313,
     "classes of one name": 10,

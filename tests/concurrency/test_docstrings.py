@@ -113,6 +113,12 @@ def test_a_permit_shows_its_contract_alone(permit: type, names: str) -> None:
     assert [name for name in dir(permit) if not name.startswith("_")] == names.split()
 
 
+@pytest.mark.parametrize("permits", [Permits, AsyncPermits])
+def test_permits_say_that_all_of_them_are_completed(permits: type) -> None:
+    for name in ("success", "drop", "ignore", "answered"):
+        assert "Complete all permits" in getattr(permits, name).__doc__, name
+
+
 def test_the_top_of_the_package_tells_the_states_of_a_permit() -> None:
     from batchlimit.concurrency.permit import State
 

@@ -74,6 +74,7 @@ def _of_all(complete: Callable[Concatenate[BasePermit, A], None]) -> "Callable[C
         for permit in self._permits:
             complete(permit, *args, **options)
 
+    completed.__doc__ = (complete.__doc__ or "").replace("the permit", "all permits", 1)
     return completed
 
 
