@@ -129,7 +129,7 @@ BREAKS: dict[str, Break] = {
     "sent": instead(Lease, "credit", _count_leases_from_the_answer),
     "begins": instead(Lease, "begins", _begin_each_grant_from_its_ask),
     "expiry": instead(FreeTokens, "take", _spend_what_has_expired),
-    "reserve": set_to(fair_share, "ALPHA", 1.0),
+    "reserve": set_to(fair_share, "ALPHA", 0.999),
     "waking": set_to(WaitQueue, "wake_leader", lambda self: None),
     "order": set_to(WaitQueue, "first", property(_serve_the_last_first)),
     "sharing": _give_nothing_to_who_is_not_alone,
