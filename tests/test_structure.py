@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_244,
+    "lines": 49_227,
     "functions": 3_668,
-    "files": 313,
+    "files": 311,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

@@ -1,7 +1,9 @@
-"""What a limiter has under way on its event loop: a timer, tasks of its own, and things to be done a few at a time."""
+"""What a limiter has on its event loop: a timer, tasks, things done a few at a time, and a file that it follows."""
 
 import asyncio
+import contextlib
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -14,6 +16,8 @@ from batchlimit.keyspace.timer_heap import DueEntry, TimerHeap
 
 AT_ONCE = 64
 """So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
+_PATIENCE = 5.0
+"""How long (s) whoever reads a file waits for a loop that is busy."""
 
 
 class RoundRobin:
@@ -169,3 +173,57 @@ class Home:
         """Have the timer never ring again."""
         if self._timer is not None:
             self._timer.stop()
+
+
+class FileFollower:
+    """Has what a file says applied on the loop, or in the thread that tells of it while there is no loop.
+
+    Args:
+        apply: goes by what the file says now.
+    """
+
+    __slots__ = ("__weakref__", "_apply", "_is_behind", "_lock", "_loop")
+
+    def __init__(self, apply: Callable[[], None]) -> None:
+        self._apply = apply
+        self._is_behind = False  # the file says something else
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In the child: there is no loop yet."""
+        self._lock = threading.Lock()  # held to bind to a loop, and to apply a file where there is none
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Apply what the file says on this running loop, now and from now on."""
+        with self._lock:
+            self._loop = loop
+        self.catch_up()
+
+    def obey(self, said: object) -> None:
+        """Apply what the file says now; the thread that calls waits until that is so, a while at most."""
+        self._is_behind = True
+        with self._lock:
+            loop = self._loop
+            if loop is None:
+                self.catch_up()
+                return
+        if asyncio._get_running_loop() is loop:
+            self.catch_up()
+            return
+        done = threading.Event()
+        with contextlib.suppress(RuntimeError):  # the loop was closed: the next one will do it
+            loop.call_soon_threadsafe(self.catch_up, done)
+            done.wait(_PATIENCE)
+
+    def catch_up(self, done: threading.Event | None = None) -> None:
+        """Apply what was not applied yet; requires to be on the loop, if there is one."""
+        if self._is_behind:
+            try:
+                self._is_behind = False  # first: the file may change meanwhile
+                self._apply()
+            except BaseException:
+                self._is_behind = True
+                raise
+        if done is not None:
+            done.set()

@@ -10,9 +10,8 @@ from typing import Any
 from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.drain import AsyncDrain
-from batchlimit.aio.file_follower import FileFollower
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import AT_ONCE, Home
+from batchlimit.aio.home import AT_ONCE, FileFollower, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way

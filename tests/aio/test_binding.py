@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota
-from batchlimit.aio import awaitable, file_follower, guarded_store, home, key_entry, registry
+from batchlimit.aio import awaitable, guarded_store, home, key_entry, registry
 from batchlimit.batching import FixedBatch
 from batchlimit.rules import RuleFile
 from batchlimit.stores import MemoryStore
@@ -15,7 +15,7 @@ from tests.aio.stage import KEY, SLOW
 from tests.sync.interrupter import Interrupter
 
 HUNDRED = Quota(SLOW, 100)
-FILES = [str(module.__file__) for module in (awaitable, guarded_store, home, key_entry, registry, file_follower)]
+FILES = [str(module.__file__) for module in (awaitable, guarded_store, home, key_entry, registry)]
 
 pytestmark = pytest.mark.usefixtures("far_away")
 

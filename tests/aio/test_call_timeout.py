@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from batchlimit.aio.call_timeout import CallTimeout
+from batchlimit.aio.guarded_store import CallTimeout
 from tests.aio.loop import virtual_loop
 
 

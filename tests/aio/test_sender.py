@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota, StoreUnavailable
-from batchlimit.aio.call_timeout import Countdown
+from batchlimit.aio.guarded_store import Countdown
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant, Groups
 from batchlimit.stores import MemoryStore
