@@ -186,7 +186,7 @@ def test_a_turn_is_refused_by_a_limiter_that_is_closed_or_whose_store_is_away() 
         RateLimiter(MemoryStore(), "1/hour").line_up("", 1.0, 1.0)
     for wrong in ((-1.0, 1.0, 600.0), (math.inf, 1.0, 600.0), (1.0, math.nan, 600.0), (1.0, 1.0, 0.0)):
         wait, spacing, longest = wrong
-        with pytest.raises(ValueError, match="more than 0 seconds, and finite"):
+        with pytest.raises(ValueError, match=r"(more than|at least) 0 seconds, and finite"):
             RateLimiter(MemoryStore(), "1/hour").line_up("ann", wait, spacing, longest=longest)
 
 
