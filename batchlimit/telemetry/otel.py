@@ -47,7 +47,7 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
     """
     of_kind("meter_provider", meter_provider, MeterProvider | None, "a MeterProvider")
     provider = meter_provider or get_meter_provider()
-    # What was exported before the global provider was set has its instruments there since then.
+    # Sources that were exported before the global provider was set have their instruments there since then.
     known = [
         read for each, read in _exported.items() if provider in (each, getattr(each, "_real_meter_provider", None))
     ]

@@ -59,7 +59,7 @@ class KnownGate(weakref.ref[LockedGate]):
 class KeyedGates:
     """Finds the gate of a key, or makes it. No key ever has two gates.
 
-    A gate is kept in `by_key` until it was not used for a while, or others need the room; and it is alive as long as a
+    A gate is kept in `by_key` until it was not used for a while, or others need the room. It is alive as long as a
     permit is from it. For the rounds this is one watcher, which polls those of all keys and sees nothing itself. What
     it saw too late for its round counts in the next one, unless that saw other things.
     """
