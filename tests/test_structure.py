@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_227,
+    "lines": 49_228,
     "functions": 3_668,
     "files": 311,
     "classes of one name": 10,

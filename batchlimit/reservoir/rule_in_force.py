@@ -104,8 +104,9 @@ class RuleInForce:
         state.mode = mode
         _own_fallback(state)
         if state.mode == "shadow":
-            for waiter in [each for each in state.queue if each is not state.overdraft.waiter]:
-                self._admission.refuse(waiter, now)
+            for waiter in state.queue:  # each that goes may let those behind it be served
+                if waiter.verdict is None and waiter is not state.overdraft.waiter:
+                    self._admission.refuse(waiter, now)
 
 
 def _own_fallback(state: KeyState) -> None:

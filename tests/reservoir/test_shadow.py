@@ -62,6 +62,16 @@ def test_who_waits_when_shadow_mode_begins_is_admitted() -> None:
     assert told(caller) == (51, 51, 0)
 
 
+def test_who_waits_behind_them_and_is_served_when_shadow_mode_begins_is_counted_once() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    line = [caller.join(3), caller.join(1)]
+    caller.grant(caller.fetch(line[0]), tokens=1)
+    in_shadow(caller, rules, 0.1)
+    assert [isinstance(each.verdict, Admit) and each.verdict.is_shadow for each in line] == [True, False]
+    assert told(caller) == (4, 3, 0)
+
+
 def test_after_shadow_mode_the_quota_holds() -> None:
     rules = Rules()
     caller = Entry(rules=rules)
