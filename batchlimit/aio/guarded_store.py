@@ -14,7 +14,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import WATCH
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, unavailable
 from batchlimit.stores.protocols import AsyncSender, AsyncStore, Sent
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class GuardedStore(Guard):
     ) -> T | StoreUnavailable | None:
         try:
             if answer.cancelled():
-                raise too_late(self.address, self.deadline)
+                raise self.late(self.deadline)
             found = read(answer)
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             return self._counted(part, key, error)
@@ -150,7 +150,7 @@ class GuardedStore(Guard):
             async with CallTimeout(seconds, connecting, lambda: breaker.is_failing):
                 return await work(*args)
         except TimeoutError as error:
-            raise too_late(self.address, seconds) from error
+            raise self.late(seconds) from error
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         before = self._outages.breakers[part].error

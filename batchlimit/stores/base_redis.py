@@ -122,6 +122,11 @@ class BaseRedisStore(Unique):
         return str(self._transport.address)
 
     @property
+    def repeats(self) -> bool:
+        """Whether the client calls again what failed: a caller's own may."""
+        return getattr(self._transport, "repeats", False)
+
+    @property
     def rules(self) -> RedisRules:
         """See Ruled.rules."""
         return RedisRules(self._ask, self._run, self._follow, self._prefix)

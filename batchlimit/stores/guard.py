@@ -6,9 +6,10 @@ from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack, Groups
 from batchlimit.quota.quota import Quota
+from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
-from batchlimit.stores.outage import Outages
+from batchlimit.stores.outage import Outages, too_late
 from batchlimit.stores.protocols import AsyncRemote, Remote
 
 TO_CONNECT = 5
@@ -17,6 +18,7 @@ there, so the call should not be refused; but a connection that hangs should not
 MANY = 64
 """A fetch that brings so many times what one caller wants serves all callers that wait at the refill gate."""
 _PART = 1 / 8
+_REPEATS = "; its client repeats calls that fail, which hides why: make it with retry=Retry(NoBackoff(), 0)"
 _ANY = Quota(1.0, 1)
 """For a `peek` that only shows whether the store answers."""
 
@@ -50,6 +52,10 @@ class Guard:
     def address(self) -> str:
         """See Store.address."""
         return str(self._store.address)
+
+    def late(self, seconds: float) -> StoreUnavailable:
+        """Return what a call raises that had no answer in so many seconds."""
+        return too_late(self.address, seconds, _REPEATS if getattr(self._store, "repeats", False) else "")
 
     @property
     def health(self) -> Health:

@@ -206,9 +206,9 @@ def log_unreachable(address: str, part: str, error: StoreUnavailable) -> None:
     log_event("store.away", message, _name(address, part), why, address=address, part=part, reason=why)
 
 
-def too_late(address: str, seconds: float) -> StoreUnavailable:
+def too_late(address: str, seconds: float, hint: str = "") -> StoreUnavailable:
     """Return what a call raises that had no answer in so many seconds."""
-    return StoreUnavailable(f"{address} did not answer in time ({seconds:g} s)", address=address, code="TIMEOUT")
+    return StoreUnavailable(f"{address} did not answer in time ({seconds:g} s{hint})", address=address, code="TIMEOUT")
 
 
 def addressed(error: StoreUnavailable, address: str) -> StoreUnavailable:

@@ -15,7 +15,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, unavailable
 from batchlimit.stores.protocols import Pipelined, Store
 from batchlimit.sync.daemon_pool import DaemonPool
 
@@ -101,7 +101,7 @@ class GuardedStore(Guard):
         try:
             return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
-            raise too_late(self.address, self.deadline) from error
+            raise self.late(self.deadline) from error
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if not self._stopped.is_set() and self._outages.failed(part, error):

@@ -32,6 +32,11 @@ class _OneServer:
     def __init__(self, client: Any) -> None:
         self.client, self.address = client, client_address(client)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the client calls again what failed. Then a call ends by its deadline, which hides why."""
+        return getattr(self.client.get_retry(), "_retries", 0) != 0
+
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
         """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
 
