@@ -1,18 +1,12 @@
 """What is awaited, for threads: one event loop in a thread of its own."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from batchlimit.stores.optional import AsyncPausable, Pausable, Pauses
 from batchlimit.stores.protocols import Ruled, RuleStore
 from batchlimit.testing.contract.check import Blocking
 from batchlimit.testing.contract.check import BlockingStore as BlockingStore
-from batchlimit.testing.contract.check import awaited as _awaited
-
-
-def awaited(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call it on the loop, and return what it returns when it is awaited."""
-    return _awaited(call, *args, **kwargs)
+from batchlimit.testing.contract.check import awaited as awaited
 
 
 def pauses_of(store: object) -> Pauses:

@@ -50,6 +50,9 @@ class FaultyCalls:
     """The calls of a store that meet its faults in `_do`: called, or awaited where that is a coroutine function."""
 
     _do: Callable[[Callable[[Any], Any]], Any]
+    take: Any = met(Store.take)
+    give_back: Any = met(Store.give_back)
+    peek: Any = met(Store.peek)
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> Any:
         """See Spender.spend."""
@@ -176,9 +179,6 @@ class FaultStore(Faulty[Store]):
     """
 
     _memory = MemoryStore
-    take = met(Store.take)
-    give_back = met(Store.give_back)
-    peek = met(Store.peek)
 
     def close(self) -> None:
         """See Store.close."""
@@ -206,10 +206,6 @@ class AsyncFaultStore(Faulty[AsyncStore]):
         >>> await limiter.try_acquire("ann")
         True
     """
-
-    take = met(AsyncStore.take)
-    give_back = met(AsyncStore.give_back)
-    peek = met(AsyncStore.peek)
 
     @staticmethod
     def _memory() -> AsyncStore:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.waking import Event, TaskEvent, ThreadWakeup
+from batchlimit.base.waking import TaskEvent, ThreadWakeup
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.quota.grammar import read
 
@@ -91,7 +91,7 @@ class VirtualTime:
             self.changed.notify_all()
 
 
-class ThreadEvent(Event):
+class ThreadEvent(ThreadWakeup):
     """What a thread waits on in virtual time."""
 
     __slots__ = ("_time", "due", "is_set")
@@ -109,32 +109,22 @@ class ThreadEvent(Event):
         """Return whether it was set, after so many seconds of virtual time at most."""
         return self._time.sleep(self, seconds)
 
-    def was_set(self, seconds: float) -> bool:
-        """Wait; return whether it was set. A thread that has waited acts in this time no more."""
-        was_set = self.wait(seconds)
-        self._time.end(self)
-        return was_set
-
     def over(self) -> None:
         """Nobody waits any more."""
         self._time.end(self)
 
 
-class VirtualThreadWakeup(ThreadWakeup):
-    """What a thread waits for at a concurrency limiter, in virtual time."""
+class VirtualThreadWakeup(ThreadEvent):
+    """What a thread waits for at a concurrency limiter, in virtual time. One that has waited acts in it no more."""
 
-    __slots__ = ("_event",)
-
-    def __init__(self, time: VirtualTime) -> None:
-        self._event = ThreadEvent(time)
-
-    def wake(self) -> None:
-        """End the wait."""
-        self._event.set()
+    __slots__ = ()
+    wake = ThreadEvent.set
 
     def wait(self, seconds: float | None) -> bool:
         """Return whether it was woken, after so many seconds of virtual time at most."""
-        return self._event.was_set((seconds or 0.0) + _ROUNDING)
+        was_woken = super().wait((seconds or 0.0) + _ROUNDING)
+        self.over()
+        return was_woken
 
 
 class LoopEvent(TaskEvent):

@@ -22,9 +22,8 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.memory_parts import MemoryRules
 from batchlimit.stores.outage import too_late
-from batchlimit.stores.protocols import Store
 from batchlimit.sync.registry import Registry
-from batchlimit.testing.faults import AsyncFaultStore, FaultStore, Faulty, FaultyCalls, met
+from batchlimit.testing.faults import AsyncFaultStore, FaultStore, Faulty, FaultyCalls
 from batchlimit.testing.insides import AsyncVirtualRegistry, VirtualRegistry
 from batchlimit.testing.scene import World, frozen
 from batchlimit.testing.virtual_time import VirtualTime
@@ -129,8 +128,6 @@ class FaultyVirtualStore(FaultyCalls, MemoryStore):
         super().__init__(time)
         self._inner, self._faults, self._time, self._deadline = buckets, faults, time, deadline
         self.rules = buckets.rules
-
-    take, give_back, peek = met(Store.take), met(Store.give_back), met(Store.peek)
 
     def _do(self, call: Callable[[Any], Any]) -> Any:
         if seconds := min(self._faults.slow, self._deadline):

@@ -50,7 +50,7 @@ def test_a_store_that_begins_tasks_is_asked_on_the_loop_of_their_answers() -> No
 
 def test_a_store_that_mints_tokens_breaks_the_promise() -> None:
     broken = broken_by(Generous)
-    assert "the rule: no more is lent than is wanted" in broken
+    assert "the rule: what is granted[no more is lent than is wanted]" in broken
     assert any("honest instances spend at most the burst" in note for note in broken)
 
 

@@ -7,18 +7,16 @@ import asyncio
 import inspect
 import math
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import product
 from types import ModuleType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import AsyncStore, Store
 
-P = ParamSpec("P")
-T = TypeVar("T")
 KEY = "tenant:42"
 SLOW = 0.001
 """Tokens a second: no whole token is refilled while a rule is tested."""
@@ -176,15 +174,16 @@ _loops: list[asyncio.AbstractEventLoop] = []
 """The one event loop of all stores, in a thread of its own that ends with the process."""
 
 
-def awaited(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call something on the loop, and return what it returns when it is awaited."""
+def awaited(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call something on the loop, and return what it returns, when it is awaited if it can be."""
     with _starting:
         if not _loops:
             _loops.append(asyncio.new_event_loop())
             threading.Thread(target=_loops[0].run_forever, daemon=True).start()
 
-    async def work() -> T:
-        return await call(*args, **kwargs)
+    async def work() -> Any:
+        told = call(*args, **kwargs)
+        return await told if inspect.isawaitable(told) else told
 
     return asyncio.run_coroutine_threadsafe(work(), _loops[0]).result(_PATIENCE)
 
@@ -196,15 +195,8 @@ class Blocking:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._inner, name)
-        if not callable(method):
-            return method
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            told = method(*arguments, **options)
-            return await told if inspect.isawaitable(told) else told
-
-        return lambda *arguments, **options: awaited(call, *arguments, **options)
+        found = getattr(self._inner, name)
+        return partial(awaited, found) if callable(found) else found
 
 
 class BlockingStore(Blocking):

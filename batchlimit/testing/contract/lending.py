@@ -1,15 +1,11 @@
 """What a store lends, to whom, from when on, and by which of several quotas."""
 
+from itertools import permutations
+
 from batchlimit.bucket.messages import Level
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
 from batchlimit.testing.contract.check import HUNDRED, KEY, SLOW, AskingInstance, cases, near
-
-
-def an_unused_bucket_is_full_and_credits_nothing(store: Store) -> None:
-    assert store.peek(KEY, HUNDRED)[:3] == (100, 0, 0)
-    assert AskingInstance(store).give_back(10, held=0) == 0
-    assert store.peek(KEY, HUNDRED)[:3] == (100, 0, 0)
 
 
 def a_first_ask_with_one_caller_waiting_gets_half_a_full_bucket(store: Store) -> None:
@@ -21,12 +17,34 @@ def a_first_ask_with_one_caller_waiting_gets_half_a_full_bucket(store: Store) ->
     assert store.peek(KEY, HUNDRED)[:3] == (50, 50, 1)
 
 
-def waiting_callers_get_the_whole_bucket(store: Store) -> None:
-    assert AskingInstance(store).take(1, queued=100).granted == 100
+_LATER = 2 / SLOW
+_ASKS: dict[
+    str, tuple[float, ...]
+] = {  # spent before, need, queued, want, longest wait: granted, level, starts in, retry
+    "waiting_callers_get_the_whole_bucket": (0, 1, 100, 100, 0.0, 100, 0, 0.0, 0.0),
+    "no_more_is_lent_than_is_wanted": (0, 1, 1, 7, 0.0, 7, 93, 0.0, 0.0),
+    "as_much_as_there_is_of_what_is_wanted": (50, 1, 100, 100, 0.0, 50, 0, 0.0, 0.0),
+    "less_than_the_need_is_not_lent": (90, 20, 100, 100, 0.0, 0, 10, 0.0, 10 / SLOW),
+    "a_smaller_need_fits": (90, 10, 10, 10, 0.0, 10, 0, 0.0, 0.0),
+    "a_prefetch_is_never_refused": (100, 0, 0, 50, 0.0, 0, 0, 0.0, 0.0),
+    "a_caller_that_can_wait_is_granted_future_refill": (100, 1, 1, 1, _LATER, 1, -1, 1 / SLOW, 0.0),
+    "a_wait_that_is_too_long_is_a_refusal": (100, 3, 3, 3, _LATER, 0, 0, 0.0, 3 / SLOW),
+    "waiting_is_not_needed_where_tokens_are": (0, 10, 10, 10, 60.0, 10, 90, 0.0, 0.0),
+}
 
 
-def no_more_is_lent_than_is_wanted(store: Store) -> None:
-    assert AskingInstance(store).take(1, queued=1, want=7).granted == 7
+@cases("about", _ASKS)
+def what_is_granted(store: Store, about: str) -> None:
+    """A refusal takes nothing, and says when to come back."""
+    spent, need, queued, want, max_wait, granted, level, starts_in, retry_after = _ASKS[about]
+    instance = AskingInstance(store)
+    instance.spend(int(spent))
+    before = instance.peek()
+    grant = instance.take(int(need), queued=int(queued), want=int(want), max_wait=max_wait)
+    assert (grant.granted, grant.level) == (granted, level)
+    assert near(grant.starts_in, starts_in, rel=0.01)
+    assert near(grant.retry_after, retry_after, rel=0.01)
+    assert grant.lease > 0 if granted else instance.peek() == before
 
 
 @cases("rate", [SLOW, 0.5, 3.0, 1000.0, 1e6])
@@ -49,30 +67,6 @@ def a_lease_for_waiting_callers_is_short(store: Store) -> None:
 @cases("quota", [HUNDRED & Quota(1000.0, 100), Quota(1000.0, 100) & HUNDRED])
 def the_fastest_bandwidth_bounds_the_lease(store: Store, quota: Quota) -> None:
     assert near(AskingInstance(store, quota, trip=0.0).take(1).lease, 0.1)
-
-
-def fifty_of_a_hundred_wanted_are_fifty(store: Store) -> None:
-    instance = AskingInstance(store, trip=0.0)
-    instance.spend(50)
-    assert instance.take(1, queued=100).granted == 50
-
-
-def less_than_the_need_is_not_lent_a_refusal_says_when_and_a_smaller_need_fits(store: Store) -> None:
-    instance = AskingInstance(store, trip=0.0)
-    instance.spend(90)
-    before = instance.peek()
-    grant = instance.take(20, queued=100)
-    assert (grant.granted, grant.level) == (0, 10)
-    assert near(grant.retry_after, 10 / SLOW, rel=0.01)
-    assert instance.peek() == before
-    assert instance.take(10).granted == 10
-
-
-def a_prefetch_is_never_refused(store: Store) -> None:
-    instance = AskingInstance(store, trip=0.0)
-    instance.spend(100)
-    grant = instance.take(0, want=50)
-    assert (grant.granted, grant.retry_after) == (0, 0.0)
 
 
 def one_instance_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
@@ -106,24 +100,6 @@ def keys_do_not_share_a_bucket(store: Store) -> None:
     assert AskingInstance(store, key="b").take(100).granted == 100
 
 
-def a_caller_that_can_wait_is_granted_future_refill(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.spend(100)
-    grant = instance.take(1, max_wait=2 / SLOW)
-    assert (grant.granted, grant.level) == (1, -1)
-    assert near(grant.starts_in, 1 / SLOW, rel=0.01)
-    assert grant.lease > 0
-    assert grant.retry_after == 0.0
-
-
-def a_wait_that_is_too_long_is_a_refusal(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.spend(100)
-    grant = instance.take(2, max_wait=1 / SLOW)
-    assert (grant.granted, grant.starts_in, grant.level) == (0, 0.0, 0)
-    assert near(grant.retry_after, 2 / SLOW, rel=0.01)
-
-
 def promises_queue_up(store: Store) -> None:
     instances = [AskingInstance(store, name=name) for name in "ab"]
     instances[0].spend(100)
@@ -131,19 +107,6 @@ def promises_queue_up(store: Store) -> None:
     assert first.granted == second.granted == 1
     assert 0 < first.starts_in < second.starts_in
     assert second.level == -2
-
-
-def a_promise_can_be_given_back(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.spend(100)
-    instance.take(1, max_wait=2 / SLOW)
-    assert instance.give_back(1) == 1
-    assert instance.peek().level == 0
-
-
-def waiting_is_not_needed_where_tokens_are(store: Store) -> None:
-    grant = AskingInstance(store).take(10, max_wait=60.0)
-    assert (grant.granted, grant.starts_in) == (10, 0.0)
 
 
 BOTH = Quota(SLOW, 100, also=[Quota(SLOW, 60)])
@@ -192,13 +155,6 @@ def a_raised_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
     assert after.quota is None
 
 
-def a_lowered_limit_acts_at_once_and_used_tokens_stay_used(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.spend(50)
-    instance.quota = Quota(SLOW, 10)
-    assert instance.report().level == 5
-
-
 def a_lowered_limit_leaves_room_for_leased_tokens(store: Store) -> None:
     instance = AskingInstance(store)
     instance.take(50)
@@ -219,39 +175,27 @@ def an_older_caller_learns_the_newer_quota(store: Store) -> None:
     assert new.report().quota is None
 
 
-def the_younger_quota_wins_in_any_order_of_asks(store: Store) -> None:
+_RANKED = {
+    "younger": [(0, 0, 3600.0), (0, 0, 1800.0), (0, 0, 5.0)],
+    "younger of equal rank": [(5, 5, 3600.0), (5, 5, 0.0)],
+    "of the store before that of the code, and both before age": [(0, 0, 0.0), (0, 7, 1.0), (0, 8, 2.0), (3, 1, 3.0)],
+}
+"""Rules, revision and age of instances, of which the last one wins."""
+
+
+@cases("which", _RANKED)
+def one_quota_wins_in_any_order_of_asks(store: Store, which: str) -> None:
     """An old process that meets a key anew, or after a while, does not bring its own quota back."""
-    young, old, another = (
-        AskingInstance(store, Quota(SLOW, 200), name="young"),
-        AskingInstance(store, name="old"),
-        AskingInstance(store, name="z"),
-    )
-    young.age, old.age, another.age = 5.0, 3600.0, 1800.0
-    old.report()
-    assert young.report().quota is None
-    assert (old.report().quota, another.report().quota) == (young.quota, young.quota)
-    assert young.report().quota is None
-
-
-@cases("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-def the_quota_of_the_highest_rank_wins_in_any_order_of_asks(store: Store, order: tuple[int, ...]) -> None:
-    """Rules of the store come before the revision of the code, and that before the age, which is the only one here."""
-    instances = []
-    for number, rank in enumerate([(0, 0), (0, 7), (0, 8), (3, 1)]):
-        instance = AskingInstance(store, Quota(SLOW, 100 + number), name=f"{number}")
-        instance.rank, instance.age = rank, float(number)
-        instances.append(instance)
-    for number in order:
-        instances[number].report()
-    highest = instances[-1]
-    assert [each.report().quota for each in instances] == [highest.quota] * 3 + [None]
-
-
-def instances_of_one_rank_obey_the_younger_quota(store: Store) -> None:
-    old, young = AskingInstance(store, name="old"), AskingInstance(store, Quota(SLOW, 200), name="young")
-    old.rank = young.rank = 5, 5
-    old.age = 3600.0
-    assert [each.report().quota for each in (old, young, old, young)] == [None, None, young.quota, None]
+    for order in permutations(range(len(_RANKED[which]))):
+        instances = []
+        for number, (*rank, age) in enumerate(_RANKED[which]):
+            instance = AskingInstance(store, Quota(SLOW, 100 + number), key=f"{order}", name=f"{number}")
+            instance.rank, instance.age = (int(rank[0]), int(rank[1])), age
+            instances.append(instance)
+        for number in order:
+            instances[number].report()
+        *others, winner = instances
+        assert [each.report().quota for each in instances] == [winner.quota] * len(others) + [None]
 
 
 def an_instance_of_a_lower_rank_that_wants_the_same_quota_changes_nothing(store: Store) -> None:
@@ -275,7 +219,7 @@ def a_newcomer_brings_its_quota(store: Store) -> None:
     assert (grant.quota, grant.level) == (None, 100)
 
 
-def quotas_in_turn_mint_nothing(store: Store) -> None:
+def quotas_in_turn_act_at_once_and_mint_nothing(store: Store) -> None:
     instance = AskingInstance(store)
     instance.spend(60)
     for burst in [200, 10, 50, 1000, 100]:

@@ -8,7 +8,7 @@ from batchlimit.bucket.messages import GiveBack, Level
 from batchlimit.quota.key import LONGEST_KEY
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
-from batchlimit.testing.contract.check import HUNDRED, KEY, MOST_SEEDS, AskingInstance, cases
+from batchlimit.testing.contract.check import HUNDRED, KEY, MOST_SEEDS, SLOW, AskingInstance, cases
 from batchlimit.testing.contract.lending import BOTH
 
 
@@ -29,28 +29,51 @@ def an_ask_brings_unspent_tokens_back(store: Store) -> None:
     assert instance.peek() == Level(level=80, outstanding=20, active_instances=1)
 
 
-def an_instance_that_returns_tokens_keeps_the_others(store: Store) -> None:
+_GIVEN_BACK = {  # spent by another instance, taken, tokens, held, refund: credited, level
+    "an_unused_bucket_is_full": (0, 0, 10, 0, 0, 0, 100),
+    "whoever_returns_tokens_keeps_the_others": (0, 50, 20, 25, 0, 20, 70),
+    "whoever_keeps_nothing_leaves": (0, 50, 50, 0, 0, 50, 100),
+    "no_more_comes_back_than_was_held": (40, 10, 1000, 0, 0, 10, 60),
+    "nothing_comes_back_from_whoever_holds_nothing": (40, 0, 10, 0, 0, 0, 60),
+    "a_refund_raises_the_level": (0, 100, 0, 10, 30, 30, 30),
+    "a_refund_comes_from_whoever_holds_nothing": (80, 0, 0, 0, 30, 30, 50),
+    "a_refund_leaves_room_for_leased_tokens": (0, 100, 0, 40, 1000, 60, 60),
+}
+
+
+@cases("about", _GIVEN_BACK)
+def what_comes_back_comes_back_once(store: Store, about: str) -> None:
+    spent, taken, tokens, held, refund, credited, level = _GIVEN_BACK[about]
     instance = AskingInstance(store)
-    instance.take(50)
-    assert instance.give_back(20, held=25) == 20
-    assert instance.peek() == Level(level=70, outstanding=25, active_instances=1)
+    if spent:
+        AskingInstance(store, name="b").spend(spent)
+    if taken:
+        instance.take(taken, queued=taken)
+    back = GiveBack("a", 2, tokens, held, refund)
+    assert [store.give_back(KEY, HUNDRED, back) for _ in range(3)] == [credited, 0, 0]
+    assert instance.peek() == Level(level, held, int(held > 0) + int(spent > 0))
 
 
-def a_giver_that_keeps_nothing_leaves(store: Store) -> None:
+def a_refund_to_a_full_bucket_is_lost(store: Store) -> None:
     instance = AskingInstance(store)
-    instance.take(50)
-    assert instance.give_back(50) == 50
-    assert instance.peek() == Level(level=100, outstanding=0, active_instances=0)
+    instance.spend(50)
+    assert instance.give_back(0, refund=80) in (49, 50)  # a fraction has flowed in, and only whole tokens count
+    assert instance.peek().level == 100
 
 
-def no_more_comes_back_than_was_held(store: Store) -> None:
+def no_more_comes_back_with_an_ask_than_was_held(store: Store) -> None:
     spender, instance = AskingInstance(store, name="b"), AskingInstance(store)
     spender.spend(40)
     instance.take(10)
     assert instance.send(instance.ask(0)._replace(held=0, back=1000)).level == 60
-    instance.take(10)
-    assert instance.give_back(1000, held=0) == 10
-    assert instance.peek().level == 60
+
+
+def a_promise_can_be_given_back(store: Store) -> None:
+    instance = AskingInstance(store)
+    instance.spend(100)
+    instance.take(1, max_wait=2 / SLOW)
+    assert instance.give_back(1) == 1
+    assert instance.peek().level == 0
 
 
 def an_instance_keeps_no_more_than_it_was_lent(store: Store) -> None:
@@ -58,29 +81,6 @@ def an_instance_keeps_no_more_than_it_was_lent(store: Store) -> None:
     instance.take(10)
     assert instance.send(instance.ask(0)._replace(held=1000)).kept == 10
     assert instance.peek() == Level(level=90, outstanding=10, active_instances=1)
-
-
-def nothing_comes_back_from_an_instance_that_holds_nothing(store: Store) -> None:
-    AskingInstance(store, name="b").spend(40)
-    stranger = AskingInstance(store, name="stranger")
-    assert stranger.give_back(10, held=0) == 0
-    assert stranger.peek().level == 60
-
-
-def a_refund_raises_the_level_and_one_to_a_full_bucket_is_lost(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.spend(80)
-    assert instance.give_back(0, refund=30) == 30
-    assert instance.peek().level == 50
-    assert instance.give_back(0, refund=80) in (49, 50)  # a fraction has flowed in, and only whole tokens count
-    assert instance.peek().level == 100
-
-
-def a_refund_leaves_room_for_leased_tokens(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.take(100)
-    assert instance.give_back(0, held=40, refund=1000) == 60
-    assert instance.peek() == Level(level=60, outstanding=40, active_instances=1)
 
 
 def a_repeated_ask_gets_the_same_tokens_and_not_more(store: Store) -> None:
@@ -121,36 +121,6 @@ def a_give_back_that_arrives_after_a_later_ask_changes_nothing(store: Store) -> 
     before = instance.peek()
     assert store.give_back(KEY, HUNDRED, late) == 0
     assert instance.peek() == before
-
-
-@cases("back", [GiveBack("a", 2, tokens=50), GiveBack("a", 2, tokens=20, held=30)])
-def tokens_come_back_once(store: Store, back: GiveBack) -> None:
-    instance = AskingInstance(store)
-    instance.take(50)
-    assert store.give_back(KEY, HUNDRED, back) == back.tokens
-    before = instance.peek()
-    assert store.give_back(KEY, HUNDRED, back) == 0
-    assert instance.peek() == before
-    assert before.level == 50 + back.tokens
-    assert before.outstanding == back.held
-
-
-@cases("held", [0, 10])
-def a_refund_is_credited_once(store: Store, held: int) -> None:
-    instance = AskingInstance(store)
-    instance.take(100)
-    back = GiveBack("a", 2, tokens=0, held=held, refund=30)
-    assert store.give_back(KEY, HUNDRED, back) == 30
-    assert store.give_back(KEY, HUNDRED, back) == 0
-    assert instance.peek().level == 30
-
-
-def a_refund_from_an_instance_that_holds_nothing_is_credited_once(store: Store) -> None:
-    AskingInstance(store, name="b").spend(80)
-    back = GiveBack("a", 1, tokens=0, refund=30)
-    assert store.give_back(KEY, HUNDRED, back) == 30
-    assert store.give_back(KEY, HUNDRED, back) == 0
-    assert store.peek(KEY, HUNDRED).level == 50
 
 
 @cases("seed", range(MOST_SEEDS))
