@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 49_133,
-    "functions": 3_650,
+    "lines": 49_030,
+    "functions": 3_642,
     "files": 311,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

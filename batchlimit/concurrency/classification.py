@@ -38,10 +38,6 @@ def classify(error: BaseException) -> Outcome:
     return Outcome.DROPPED if load else Outcome.IGNORED
 
 
-def _is_load(error: BaseException) -> bool:
-    return isinstance(error, _LOAD) or _is_symptom(error)
-
-
 _DROPPED = frozenset((429, 503, 504))
 
 
@@ -89,8 +85,10 @@ _SQLITE = frozenset({5, 6})
 """Busy and locked: somebody else had the database for longer than the timeout."""
 
 
-def _is_symptom(error: BaseException) -> bool:
-    """Return whether an error of a known package is a symptom of load, by the nearest class that is known."""
+def _is_load(error: BaseException) -> bool:
+    """Return whether load brings about an error: one of Python, or of a known package by the nearest class known."""
+    if isinstance(error, _LOAD):
+        return True
     for kind in type(error).__mro__:
         verdict = _VERDICTS.get((kind.__module__.partition(".")[0], kind.__name__))
         if verdict is not None:

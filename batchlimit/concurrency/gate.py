@@ -23,16 +23,7 @@ class Gate:
     """
 
     __slots__ = (
-        "_queue",
-        "behind",
-        "in_flight",
-        "is_closed",
-        "limit",
-        "lowered",
-        "open_to",
-        "partitions",
-        "raised",
-        "unwoken",
+        "_queue", "behind", "in_flight", "is_closed", "limit", "lowered", "open_to", "partitions", "raised", "unwoken",
         "waiting",
     )  # fmt: skip
 

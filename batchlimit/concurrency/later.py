@@ -22,26 +22,21 @@ _FEW = 64
 """So many callers that wait no longer are kept in the list of deadlines before they are looked for."""
 
 
-class Caller:
+class Caller(GateWaiter):
     """One caller that waits; it is called back once."""
 
-    __slots__ = ("_calls", "_deadlines", "_permit", "gate", "waiter")
+    __slots__ = ("_deadlines", "_permit", "back", "locked_gate")
 
     def __init__(
-        self, gate: LockedGate, permit: Permit, deadlines: "Deadlines", admitted: Admitted, refused: Refused
+        self, locked_gate: LockedGate, permit: Permit, deadlines: "Deadlines", back: tuple[Admitted, Refused]
     ) -> None:
-        self.gate, self._permit, self._deadlines = gate, permit, deadlines
-        self._calls = [(admitted, refused)]  # whoever pops it calls back
-        self.waiter = GateWaiter(self._wake, permit.priority)
+        super().__init__(self._woken, permit.priority)
+        self.locked_gate, self._permit, self._deadlines = locked_gate, permit, deadlines
+        self.back = [back]  # whoever pops it calls back; empty: the wait is over
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it was called back."""
-        return not self._calls
-
-    def _wake(self) -> None:
+    def _woken(self) -> None:
         """It was served, or displaced, or the limiter was closed; in any thread, which may do something urgent."""
-        if self.waiter.served:
+        if self.served:
             self.settle()
         else:
             self._deadlines.add(self, 0)
@@ -49,18 +44,18 @@ class Caller:
     def settle(self) -> None:
         """Wait no longer, and call back; a second time it changes nothing."""
         try:
-            admitted, refused = self._calls.pop()
+            admitted, refused = self.back.pop()
         except IndexError:
             return
-        section = self.gate.section
-        is_held = section.leave_queue(self._permit, self.waiter)
+        section = self.locked_gate.section
+        is_held = section.leave_queue(self._permit, self)
         self._deadlines.note_end(self)
         try:
             if not is_held:
-                refused(section.in_vain(self.waiter))
+                refused(section.in_vain(self))
                 return
             if self._permit._sheddable:
-                self.gate.sheddable.add(self._permit)
+                self.locked_gate.sheddable.add(self._permit)
             admitted(self._permit)
         except Exception as error:  # noqa: BLE001  this thread has work of its own
             if is_held:
@@ -95,8 +90,8 @@ class Deadlines:
             if permit._sheddable:
                 gate.sheddable.add(permit)
             return permit
-        caller = Caller(gate, permit, self, *back)
-        gate.section.join_queue(caller.waiter, partition)
+        caller = Caller(gate, permit, self, back)
+        gate.section.join_queue(caller, partition)
         self.add(caller, self._clock() + seconds * _SECOND)
         return None
 
@@ -105,7 +100,7 @@ class Deadlines:
         with self._lock:
             heapq.heappush(self._waiting, (at, next(self._numbers), caller))
             if len(self._waiting) > self._most:
-                self._waiting = [each for each in self._waiting if not each[2].is_over]
+                self._waiting = [each for each in self._waiting if each[2].back]
                 heapq.heapify(self._waiting)
                 self._most = 2 * len(self._waiting) + _FEW
             self._bell.notify()
@@ -143,15 +138,15 @@ class Deadlines:
 
     def _gates(self) -> set[LockedGate]:
         """Wait until there is something to do, and return at which gates to look; none if nobody waits."""
-        while self._waiting and self._waiting[0][2].is_over:
+        while self._waiting and not self._waiting[0][2].back:
             heapq.heappop(self._waiting)
         if not self._waiting:
             return set()
         at, _, first = self._waiting[0]
-        seconds = min((at - self._clock()) / _SECOND, first.gate.section.pause())
+        seconds = min((at - self._clock()) / _SECOND, first.locked_gate.section.pause())
         if seconds > 0 and self._bell.wait(seconds):
-            return {first.gate}
-        return {each.gate for _, _, each in self._waiting}
+            return {first.locked_gate}
+        return {each.locked_gate for _, _, each in self._waiting}
 
 
 _living: Forkables[Deadlines] = Forkables()

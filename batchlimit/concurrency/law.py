@@ -159,20 +159,15 @@ class EstimatingLaw:
 class WrappingLaw:
     """Has another law decide, and chooses what that learns from."""
 
-    __slots__ = ("_law",)
+    __slots__ = ("law",)
 
     def __init__(self, law: Law) -> None:
-        self._law = law
-
-    @property
-    def law(self) -> Law:
-        """The law that decides."""
-        return self._law
+        self.law = law  # that decides
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return self._law.limit
+        return self.law.limit
 
 
 class LawState(NamedTuple):

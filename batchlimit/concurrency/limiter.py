@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Literal, overload
 
-from batchlimit.base.setting import function, several
+from batchlimit.base.setting import function, of_kind
 from batchlimit.base.unique import Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.knee.knee import Knee
-from batchlimit.concurrency.locked_gate import Bypass, LockedGate, check_functions, prepared
+from batchlimit.concurrency.locked_gate import Bypass, GateOptions, LockedGate, prepared
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
-from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
+from batchlimit.concurrency.shedding import Shedder, Shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -42,20 +42,15 @@ class BaseLimiter(Unique):
         shedding: Shedding | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        if not isinstance(partitions, Partitions | None):
-            raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {partitions!r}')
-        if not isinstance(queue, Queue):
-            raise TypeError(f"queue must be like Queue(100), not {queue!r}")
-        check_functions(classify, bypass, clock)
-        watchers = several("watchers", watchers, "watchers")
-        check_shedding(shedding, watchers)
-        law = prepared(Knee() if law is None else law, clock, is_watched=bool(watchers))
-        self._locked_gate = LockedGate(
-            law, partitions=partitions, queue=queue, classify=classify, bypass=bypass, watchers=watchers, clock=clock
-        )
+        of_kind("partitions", partitions, Partitions | None, 'like Partitions({"live": 0.5})')
+        of_kind("queue", queue, Queue, "like Queue(100)")
+        options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
+        is_watched = bool(options.watchers)
+        law = prepared(Knee() if law is None else law, clock, is_watched=is_watched)
+        self._locked_gate = LockedGate(law, partitions, queue, options)
         shedder = None if shedding is None else Shedder(shedding)
-        tell = partial(_end_period, self._locked_gate, bool(watchers), shedder)
-        self._rounds = Rounds(watchers, tell, every=every, alone=shedder is not None)
+        tell = partial(_end_period, self._locked_gate, is_watched, shedder)
+        self._rounds = Rounds(options.watchers, tell, every=every, alone=shedder is not None)
         self._rounds.start()
         weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
 

@@ -5,9 +5,9 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from batchlimit.base.setting import function
+from batchlimit.base.setting import function, functions, several
 from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, LimitControl, SheddablePermits, checked
@@ -18,6 +18,7 @@ from batchlimit.concurrency.laws.simple import Gitaly, Watched
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import BYPASS, DROPPED, HELD, IGNORED, LEFT, OVER, SUCCESS, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
+from batchlimit.concurrency.shedding import Shedding, check_shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -41,10 +42,22 @@ def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
     return Watched(law) if is_watched and not isinstance(law, Calibrated) else law
 
 
-def check_functions(classify: Classify, bypass: Bypass | None, clock: Callable[[], int]) -> None:
-    """Raise TypeError for what cannot be called."""
-    for name, given in (("classify", classify), ("bypass", outcome_of if bypass is None else bypass), ("clock", clock)):
-        function(name, given)
+class GateOptions(NamedTuple):
+    """What a limiter has for all of its gates."""
+
+    classify: Classify
+    bypass: Bypass | None
+    watchers: tuple[Watcher, ...]
+    shedding: Shedding | None
+    clock: Callable[[], int]  # returns ns; never runs backwards
+
+    @classmethod
+    def checked(cls, classify: Any, bypass: Any, watchers: Any, shedding: Any, clock: Any) -> "GateOptions":
+        """Return what the caller of a limiter has chosen; TypeError, ValueError for what cannot work."""
+        functions(bypass=bypass)
+        watchers = several("watchers", watchers, "watchers")
+        check_shedding(shedding, watchers)
+        return cls(function("classify", classify), bypass, watchers, shedding, function("clock", clock))
 
 
 class LockedGate:
@@ -56,27 +69,18 @@ class LockedGate:
     """
 
     def __init__(
-        self,
-        law: Law,
-        *,
-        partitions: Partitions | None,
-        queue: Queue,
-        classify: Classify,
-        bypass: Bypass | None,
-        watchers: Sequence[Watcher],
-        clock: Callable[[], int],
-        key: str | None = None,
+        self, law: Law, partitions: Partitions | None, queue: Queue, options: GateOptions, key: str | None = None
     ) -> None:
-        self.clock = clock  # returns ns; never runs backwards
+        self.clock = options.clock
         self.time: Any = None  # makes the wakeups of threads and tasks; None: in real time
-        self._classify, self._bypass = classify, bypass
+        self._classify, self._bypass = options.classify, options.bypass
         self._partitions, self._queue = partitions, queue
         self.counts = Counts(key)
-        self.section = CriticalSection(Gate(checked(law.limit), partitions, queue), self.counts, clock)
+        self.section = CriticalSection(Gate(checked(law.limit), partitions, queue), self.counts, options.clock)
         self.sheddable = SheddablePermits(self.section)
         self.control = LimitControl(self.section, law)  # for changes that no call brings
         self._update = self.control.law.update
-        self._observers = [each.observe for each in watchers if isinstance(each, LatencyWatcher)]
+        self._observers = [each.observe for each in options.watchers if isinstance(each, LatencyWatcher)]
         live_gates.add(self)
 
     def __repr__(self) -> str:

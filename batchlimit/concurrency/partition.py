@@ -8,7 +8,7 @@ from sys import getrefcount
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from batchlimit.base.setting import between
+from batchlimit.base.setting import between, of_kind
 
 Unknown = Literal["spare", "refuse"]
 """What becomes of a call under a name without a share."""
@@ -66,12 +66,9 @@ class Partitions:
     caps: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shares, Mapping):
-            raise TypeError(f"shares must be a dict of names and shares, not {self.shares!r}")
-        if not isinstance(self.caps, Mapping):
-            raise TypeError(f"caps must be a dict of names and parts of the limit, not {self.caps!r}")
-        if not isinstance(self.strict, bool):
-            raise TypeError(f"strict must be True or False, not {self.strict!r}")
+        of_kind("shares", self.shares, Mapping, "a dict of names and shares")
+        of_kind("caps", self.caps, Mapping, "a dict of names and parts of the limit")
+        of_kind("strict", self.strict, bool, "True or False")
         if self.unknown not in get_args(Unknown):
             raise ValueError(f"unknown must be 'spare' or 'refuse', not {self.unknown!r}")
         for name, share in self.shares.items():
@@ -153,8 +150,7 @@ class PartitionTable:
 
 
 def _check(name: object, share: object, what: str = "share") -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a partition must be a str, not {name!r}")
+    of_kind("the name of a partition", name, str, "a str")
     if not name:
         raise ValueError("the name of a partition must not be empty: that is who comes under none")
     between(f"the {what} of {name!r}", share, 0.0, 1.0, "[]")

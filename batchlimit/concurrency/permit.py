@@ -39,18 +39,8 @@ class BasePermit(Unique):
     """What the permits of threads and of tasks share. The locked gate writes what has an underscore: that is faster."""
 
     __slots__ = (
-        "__weakref__",
-        "_gate",
-        "_in_flight",
-        "_is_shed",
-        "_locked_gate",
-        "_marker",
-        "_place",
-        "_sheddable",
-        "_state",
-        "operation",
-        "priority",
-        "start_ns",
+        "__weakref__", "_gate", "_in_flight", "_is_shed", "_locked_gate", "_marker", "_place", "_sheddable", "_state",
+        "operation", "priority", "start_ns",
     )  # fmt: skip
     _instead = "complete it where it was acquired, and acquire another one there"
 

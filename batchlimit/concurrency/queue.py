@@ -68,18 +68,8 @@ class GateWaiter:
     """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
-        "displaced",
-        "gate",
-        "in_flight",
-        "marker",
-        "number",
-        "partition",
-        "priority",
-        "served",
-        "since_ns",
-        "start_ns",
-        "waiting",
-        "wake",
+        "displaced", "gate", "in_flight", "marker", "number", "partition", "priority", "served", "since_ns", "start_ns",
+        "waiting", "wake",
     )  # fmt: skip
 
     partition: Partition

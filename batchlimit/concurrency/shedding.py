@@ -69,31 +69,28 @@ def check_shedding(shedding: object, watchers: object) -> None:
 class Shedder:
     """Counts the periods of overload, and chooses the calls to end."""
 
-    __slots__ = ("_excess", "_over", "_periods", "shedding")
+    __slots__ = ("_over", "_periods", "shedding")
 
     def __init__(self, shedding: Shedding) -> None:
         self.shedding = shedding
-        self._periods = self._over = self._excess = 0
+        self._periods = self._over = 0
 
     def end_period(self, events: Sequence[str], *permits: "SheddablePermits") -> None:
         """Count the period that is over, and end calls if overload lasts: of all these gates together."""
-        self.note(events, sum(max(0, each.excess()) for each in permits))
-        chosen = self.choose([call for each in permits for call in each.calls()])  # no lock: its key is the user's
+        excess = sum(max(0, each.excess()) for each in permits)
+        calls = [call for each in permits for call in each.calls()]
+        chosen = self.choose(events, excess, calls)  # without a lock: its key is the user's
         for each in permits if chosen else ():
             each.end(chosen)
 
-    def note(self, events: Sequence[str], excess: int = 0) -> None:
-        """Count the period that is over, by what the watchers saw in it and the calls above the limit at its end."""
+    def choose(self, events: Sequence[str], excess: int, calls: Sequence[Any]) -> list[Any]:
+        """Return the sheddable calls that are to end now: a period is over, in which so much was seen and in excess."""
         self._periods = self._periods + 1 if events else 0
         self._over = self._over + 1 if excess > 0 else 0
-        self._excess = excess
-
-    def choose(self, calls: Sequence[Any]) -> list[Any]:
-        """Return those of the sheddable calls that are to end now."""
         is_by_watchers = self._periods >= self.shedding.after
         is_over_for_long = self.shedding.over is not None and self._over >= self.shedding.over
         if not is_by_watchers and not is_over_for_long:
             return []
         # In millionths, as the shares of partitions: 0.07 of 100 calls are 7, and not ceil(7.000000000000001).
         most = -(-len(calls) * round(self.shedding.share * 1_000_000) // 1_000_000)
-        return sorted(calls, key=self.shedding.key)[: most if is_by_watchers else min(most, self._excess)]
+        return sorted(calls, key=self.shedding.key)[: most if is_by_watchers else min(most, excess)]

@@ -54,11 +54,6 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
-    "AsyncSharedConcurrencyLimiter",
-    "AsyncSharedPermit",
-    "Shared",
-    "SharedConcurrencyLimiter",
-    "SharedKeyStatistics",
-    "SharedPermit",
-    "SharedStatistics",
-]
+    "AsyncSharedConcurrencyLimiter", "AsyncSharedPermit", "Shared", "SharedConcurrencyLimiter", "SharedKeyStatistics",
+    "SharedPermit", "SharedStatistics",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """The places that permits of one key have, under the lease of this instance; and who waits for one."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -188,37 +188,23 @@ class SlotWaiter:
         self.error: Exception | None = None
 
 
-class Line:
+class Line(Ranks[SlotWaiter]):
     """All waiters: by priority, and of equal ones in the order in which they came."""
 
-    __slots__ = ("_hasty", "_numbers", "_ranks", "_served", "queue", "unwoken")
+    __slots__ = ("_hasty", "_numbers", "_served", "queue", "unwoken")
 
     def __init__(self, queue: Queue) -> None:
+        super().__init__(newest_first=queue.order == "lifo")
         self.queue = queue
-        self._ranks: Ranks[SlotWaiter] = Ranks(newest_first=queue.order == "lifo")
         self._served = self._numbers = 0
         self._hasty: set[SlotWaiter] = set()
         # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
         self.unwoken: dict[SlotWaiter, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    def __iter__(self) -> Iterator[SlotWaiter]:
-        return iter(self._ranks)
-
-    def __contains__(self, waiter: SlotWaiter) -> bool:
-        return waiter in self._ranks
-
-    @property
-    def first(self) -> SlotWaiter:
-        """The one who came first; not for an empty line."""
-        return self._ranks.oldest()
-
     @property
     def patient(self) -> int:
         """How many are patient."""
-        return len(self._ranks) - len(self._hasty)
+        return len(self) - len(self._hasty)
 
     @property
     def is_full(self) -> bool:
@@ -229,20 +215,20 @@ class Line:
         """Join."""
         self._numbers += 1
         waiter.number = self._numbers
-        self._ranks.add(waiter)
+        super().add(waiter)
         if not waiter.is_patient:
             self._hasty.add(waiter)
 
-    def remove(self, waiter: SlotWaiter) -> None:
+    def remove(self, waiter: SlotWaiter) -> bool:
         """Leave; a second time it changes nothing."""
         self._hasty.discard(waiter)
-        self._ranks.remove(waiter)
+        return super().remove(waiter)
 
     def displaced_by(self, priority: int) -> SlotWaiter | None:
         """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
-        if self._ranks.below(priority) <= self.queue.length // SHARE:
+        if self.below(priority) <= self.queue.length // SHARE:
             return None
-        lower = (waiter for waiter in self._ranks.from_last() if waiter.priority < priority)
+        lower = (waiter for waiter in self.from_last() if waiter.priority < priority)
         return next((waiter for waiter in lower if waiter.is_patient), None)
 
     def refuse(self, waiters: list[SlotWaiter], error: Exception) -> list[SlotWaiter]:
@@ -255,10 +241,10 @@ class Line:
 
     def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""
-        waiter = self._ranks.head()
-        if len(self._ranks.priorities) > 1:
+        waiter = self.head()
+        if len(self.priorities) > 1:
             if self._served % SHARE == SHARE - 1:
-                waiter = self.first
+                waiter = self.oldest()
             self._served += 1
         self.unwoken[waiter] = None
         return waiter

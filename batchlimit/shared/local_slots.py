@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from batchlimit.base.patterns import limits_by_name
-from batchlimit.base.setting import between, whole
+from batchlimit.base.setting import between, of_kind, whole
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
@@ -46,8 +46,7 @@ class Shared:
 
     def __post_init__(self) -> None:
         whole("limit (calls)", self.limit, most=1_000_000_000)
-        if not isinstance(self.queue, Queue):
-            raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
+        of_kind("queue", self.queue, Queue, "like Queue(100)")
         between("lease (seconds)", self.lease, 0.1, 3600.0, "[]")
 
 
@@ -89,7 +88,7 @@ class LocalSlots:
     @property
     def is_in_vain(self) -> bool:
         """Whether somebody waits whom the last answer could not serve: a newcomer has no chance."""
-        return self.line.patient > 0 and self.line.first.asks < self._answered
+        return self.line.patient > 0 and self.line.oldest().asks < self._answered
 
     @property
     def is_over(self) -> bool:

@@ -20,8 +20,12 @@ class Call:
 CALLS = [Call("a", 5, 1), Call("b", 1, 2), Call("c", 1, 3), Call("d", 9, 4)]
 
 
-def chosen(shedder: Shedder) -> str:
-    return "".join(call.operation for call in shedder.choose(CALLS))
+def chosen(shedder: Shedder, *periods: tuple[list[str], int]) -> str:
+    """The calls that end after the last of these periods, by what was seen and the calls above the limit."""
+    found: list[Call] = []
+    for events, excess in periods:
+        found = shedder.choose(events, excess, CALLS)
+    return "".join(call.operation for call in found)
 
 
 @pytest.mark.parametrize(
@@ -38,32 +42,23 @@ def chosen(shedder: Shedder) -> str:
     ],
 )
 def test_reasons_have_to_persist(rounds: list[int], expected: str) -> None:
-    shedder = Shedder(Shedding())
-    for bad in rounds:
-        shedder.note(["memory"] * bad)
-    assert chosen(shedder) == expected
+    assert chosen(Shedder(Shedding()), *((["memory"] * bad, 0) for bad in rounds)) == expected
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.01, "c"), (0.25, "c"), (0.26, "cb"), (0.75, "cba"), (1, "cbad")])
 def test_the_least_and_of_them_the_youngest_first(share: float, expected: str) -> None:
-    shedder = Shedder(Shedding(after=1, share=share))
-    shedder.note(["memory"])
-    assert chosen(shedder) == expected
+    assert chosen(Shedder(Shedding(after=1, share=share)), (["memory"], 0)) == expected
 
 
 def test_an_order_of_ones_own() -> None:
     def oldest(call: Call) -> int:
         return call.start_ns
 
-    shedder = Shedder(Shedding(after=1, key=oldest))
-    shedder.note(["cpu"])
-    assert chosen(shedder) == "a"
+    assert chosen(Shedder(Shedding(after=1, key=oldest)), (["cpu"], 0)) == "a"
 
 
 def test_of_none_none_is_given_up() -> None:
-    shedder = Shedder(Shedding(after=1))
-    shedder.note(["cpu"])
-    assert shedder.choose([]) == []
+    assert Shedder(Shedding(after=1)).choose(["cpu"], 0, []) == []
 
 
 @pytest.mark.parametrize(
@@ -77,30 +72,20 @@ def test_of_none_none_is_given_up() -> None:
     ],
 )
 def test_calls_above_the_limit_for_long_are_a_reason_too(excesses: list[int], expected: str) -> None:
-    shedder = Shedder(Shedding(over=2))
-    for excess in excesses:
-        shedder.note([], excess)
-    assert chosen(shedder) == expected
+    assert chosen(Shedder(Shedding(over=2)), *(([], excess) for excess in excesses)) == expected
 
 
 @pytest.mark.parametrize(("excess", "expected"), [(1, "c"), (2, "cb"), (9, "cba")])
 def test_of_calls_above_the_limit_no_more_are_ended_than_are_above_it(excess: int, expected: str) -> None:
-    shedder = Shedder(Shedding(over=1, share=0.75))
-    shedder.note([], excess)
-    assert chosen(shedder) == expected
+    assert chosen(Shedder(Shedding(over=1, share=0.75)), ([], excess)) == expected
 
 
 def test_reasons_of_watchers_end_a_share_however_few_are_above_the_limit() -> None:
-    shedder = Shedder(Shedding(after=1, over=1, share=0.75))
-    shedder.note(["memory"], 1)
-    assert chosen(shedder) == "cba"
+    assert chosen(Shedder(Shedding(after=1, over=1, share=0.75)), (["memory"], 1)) == "cba"
 
 
 def test_calls_above_the_limit_are_no_reason_unless_that_is_wanted() -> None:
-    shedder = Shedder(Shedding())
-    for _ in range(9):
-        shedder.note([], 5)
-    assert chosen(shedder) == ""
+    assert chosen(Shedder(Shedding()), *[([], 5)] * 9) == ""
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ SLOTS = [
     ),
     Break(
         "who gives up keeps the line",
-        "shared.held_slots:Line.remove",
-        "self._ranks.remove(waiter)",
+        "concurrency.queue:Ranks.remove",
+        "equals.pop(waiter, None)",
         "pass",
         "one slot, given up",
     ),

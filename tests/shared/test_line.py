@@ -57,7 +57,7 @@ def test_only_the_patient_count_against_the_length() -> None:
     assert not line.is_full
     line.add(last := waiter())
     assert line.is_full
-    line.remove(line.first)
+    line.remove(line.oldest())
     assert (line.patient, line.is_full) == (2, True)
     line.remove(last)
     assert not line.is_full
@@ -85,4 +85,4 @@ def test_of_two_priorities_the_first_is_who_came_first() -> None:
     waiters = [waiter(priority) for priority in (1, 0, 1)]
     line = line_of(waiters)
     line.remove(waiters[0])
-    assert line.first is waiters[1]
+    assert line.oldest() is waiters[1]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.setting import between, function, several, whole
+from batchlimit.base.setting import between, function, whole
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
-from batchlimit.concurrency.locked_gate import Bypass, check_functions
-from batchlimit.concurrency.shedding import Shedding, check_shedding
+from batchlimit.concurrency.locked_gate import Bypass, GateOptions
+from batchlimit.concurrency.shedding import Shedding
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
 
@@ -37,23 +37,12 @@ class BaseKeyedLimiter(Unique):
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         max_keys, idle_after = whole("max_keys", max_keys), between("idle_after (seconds)", idle_after, 0, 1e9, "[]")
-        check_functions(classify, bypass, clock)
-        watchers = several("watchers", watchers, "watchers")
-        check_shedding(shedding, watchers)
+        options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
         if shedding is not None and shedding.over is not None:
             raise ValueError("over= is about the limit of one key: give such a shedding to Keyed")
-        self._gates = KeyedGates(
-            limits,
-            classify=classify,
-            bypass=bypass,
-            max_keys=max_keys,
-            idle_after=idle_after,
-            watchers=watchers,
-            shedding=shedding,
-            clock=clock,
-        )
+        self._gates = KeyedGates(limits, options, max_keys, idle_after)
         self._by_key = self._gates.by_key
-        polled = (*watchers, self._gates) if self._gates.watches_keys else watchers
+        polled = (*options.watchers, self._gates) if self._gates.watches_keys else options.watchers
         self._rounds = Rounds(polled, self._gates.end_period, every=every, alone=self._gates.sheds)
         self._rounds.start()
         weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind

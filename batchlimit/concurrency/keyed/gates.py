@@ -10,7 +10,6 @@ from functools import partial
 
 from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.unique import Forkables
-from batchlimit.concurrency.classification import Classify
 from batchlimit.concurrency.critical_section import CLOSED, Changed
 from batchlimit.concurrency.keyed.limits import (
     Keyed,
@@ -22,8 +21,8 @@ from batchlimit.concurrency.keyed.limits import (
 )
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.simple import Fixed
-from batchlimit.concurrency.locked_gate import Bypass, LockedGate, prepared
-from batchlimit.concurrency.shedding import Shedder, Shedding
+from batchlimit.concurrency.locked_gate import GateOptions, LockedGate, prepared
+from batchlimit.concurrency.shedding import Shedder
 from batchlimit.concurrency.statistics import ENDED, Counts
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import LimiterClosed, WatcherUnavailable
@@ -67,38 +66,29 @@ class KeyedGates:
     name = "keys"
 
     def __init__(
-        self,
-        limits: Mapping[str, int | Keyed],
-        *,
-        classify: Classify,
-        bypass: Bypass | None,
-        max_keys: int,
-        idle_after: float,
-        watchers: Sequence[Watcher],
-        shedding: Shedding | None,
-        clock: Callable[[], int],
+        self, limits: Mapping[str, int | Keyed], options: GateOptions, max_keys: int, idle_after: float
     ) -> None:
         self.pattern_of = limits_by_name(
             limits,
             '{"repo:*": 20, "*": Keyed(5, queue=Queue(50))}',
             lambda name, number, given: KeyPattern(name, number, given if isinstance(given, Keyed) else Keyed(given)),
         )
-        self._watchers = watchers
+        self._options, self.clock = options, options.clock
         of_keys = [each if isinstance(each, Keyed) else Keyed(each) for each in limits.values()]
         self.watches_keys = any(each.watchers for each in of_keys)
-        self.sheds = shedding is not None or any(each.shedding for each in of_keys)
+        self.sheds = options.shedding is not None or any(each.shedding for each in of_keys)
         for each in of_keys:
             if callable(each.limit) and not self._is_watched(each):
-                prepared(each.limit(), clock, is_watched=False)  # what cannot work says so now, not at the first call
-        self._shedder = None if shedding is None else Shedder(shedding)
-        self._classify, self._bypass, self.clock = classify, bypass, clock
+                prepared(
+                    each.limit(), self.clock, is_watched=False
+                )  # what cannot work says so now, not at the first call
+        self._shedder = None if options.shedding is None else Shedder(options.shedding)
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
         self.by_key: dict[str, LockedGate] = {}  # those that are kept; calls look here first, without the lock
         self._known: dict[str, KnownGate] = {}
-        self._looks: deque[tuple[str, int, int]] = (
-            deque()
-        )  # of each kept key: calls that were over at the last one, and when
+        # Of each kept key: how many calls were over at the last look, and when that was.
+        self._looks: deque[tuple[str, int, int]] = deque()
         self._gone: deque[KnownGate] = deque()
         self._past = dict.fromkeys(limits, PatternStatistics())
         self._listeners: tuple[tuple[Changed, bool], ...] = ()
@@ -219,17 +209,10 @@ class KeyedGates:
 
     def _make(self, key: str, pattern: KeyPattern) -> LockedGate:
         self._forget_gone()
-        bypass = None if (asked := self._bypass) is None else lambda operation, _partition: asked(operation, key)
-        gate = LockedGate(
-            self._law(pattern),
-            partitions=pattern.keyed.partitions,
-            queue=pattern.keyed.queue,
-            classify=self._classify,
-            bypass=bypass,
-            watchers=self._watchers,
-            clock=self.clock,
-            key=key,
-        )
+        asked = self._options.bypass
+        bypass = None if asked is None else lambda operation, _partition: asked(operation, key)
+        options = self._options._replace(bypass=bypass, clock=self.clock)
+        gate = LockedGate(self._law(pattern), pattern.keyed.partitions, pattern.keyed.queue, options, key)
         for changed, why in self._listeners:
             gate.control.listen(partial(changed, key), why)
         known = KnownGate(gate, self._gone.append)
@@ -250,7 +233,7 @@ class KeyedGates:
         return law
 
     def _is_watched(self, keyed: Keyed) -> bool:
-        return bool(self._watchers or keyed.watchers)
+        return bool(self._options.watchers or keyed.watchers)
 
     def _make_room(self) -> None:
         """Look at the gates that nobody looked at for longest; keep those that were used since, if there is room."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from batchlimit.base.histogram import Histogram
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import of_kind
 from batchlimit.concurrency.law import Calibrated, Law, Sample, WrappingLaw, baselines_of
 from batchlimit.concurrency.laws.simple import Fixed
 from batchlimit.concurrency.partition import Partitions
@@ -65,14 +66,11 @@ class Keyed:
                 hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
                 raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
             Fixed(limit)
-        if not isinstance(self.queue, Queue):
-            raise TypeError(f"queue must be like Queue(100), not {self.queue!r}")
-        if self.watchers is not None and not callable(self.watchers):
-            raise TypeError(f"watchers must be a function of a key, not {self.watchers!r}")
+        of_kind("queue", self.queue, Queue, "like Queue(100)")
+        of_kind("watchers", self.watchers, Callable | None, "a function of a key")
         if self.watchers is not None and (self.shared or isinstance(self.limit, int)):
             raise ValueError("watchers of a key move the law of this key: neither a number nor a law that keys share")
-        if not isinstance(self.partitions, Partitions | None):
-            raise TypeError(f'partitions must be like Partitions({{"live": 0.5}}), not {self.partitions!r}')
+        of_kind("partitions", self.partitions, Partitions | None, 'like Partitions({"live": 0.5})')
         check_shedding(self.shedding, self.watchers)
 
 
@@ -95,7 +93,7 @@ class SharedLaw(WrappingLaw):
         self.after_fork()
 
     def __repr__(self) -> str:
-        return f"<SharedLaw {self._law!r}>"
+        return f"<SharedLaw {self.law!r}>"
 
     def after_fork(self) -> None:
         """Forget who holds the lock: a thread of the parent may have."""
@@ -104,15 +102,15 @@ class SharedLaw(WrappingLaw):
     @property
     def baselines(self) -> Mapping[str, float]:
         """How long calls take without a queue, as the law holds; none if this thread interrupted its work."""
-        return self._alone(lambda: baselines_of(self._law), dict)
+        return self._alone(lambda: baselines_of(self.law), dict)
 
     def update(self, sample: Sample) -> int:
         """Learn from a call of any of the keys; return the limit."""
-        return self._alone(lambda: self._law.update(sample), lambda: self._law.limit)
+        return self._alone(lambda: self.law.update(sample), lambda: self.law.limit)
 
     def end_period(self, events: Sequence[str], now_ns: int) -> None:
         """Learn what the watchers saw, once for all keys; each gate takes over the limit by `calibrate`."""
-        law = self._law
+        law = self.law
         if isinstance(law, Calibrated):
             self._alone(lambda: law.calibrate(events, now_ns), lambda: law.limit)
 

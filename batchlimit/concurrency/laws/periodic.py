@@ -65,7 +65,7 @@ class Periodic(WrappingLaw):
         self._ends_ns: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Periodic {self._law!r}: {len(self._observed.rtts_ns)} observations>"
+        return f"<Periodic {self.law!r}: {len(self._observed.rtts_ns)} observations>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
@@ -73,10 +73,10 @@ class Periodic(WrappingLaw):
             end = sample.start_ns + sample.rtt_ns
             if self._ends_ns is None or end >= self._ends_ns:
                 if self._observed.rtts_ns:
-                    self._law.update(self._observed.take(self._statistic))
+                    self.law.update(self._observed.take(self._statistic))
                 self._ends_ns = end + self._every_ns
             self._observed.add(sample)
-        return self._law.limit
+        return self.law.limit
 
 
 class Tumbling(WrappingLaw):
@@ -122,7 +122,7 @@ class Tumbling(WrappingLaw):
         self._ends_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Tumbling {self._law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
+        return f"<Tumbling {self.law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
@@ -136,12 +136,12 @@ class Tumbling(WrappingLaw):
             self._observed.add(sample)
             if len(rtts_ns) >= self._calls:
                 self._decide()
-        return self._law.limit
+        return self.law.limit
 
     def _decide(self) -> None:
         sample = self._observed.take(self._statistic)
         self._observed.rtts_ns.clear()
-        self._law.update(sample)
+        self.law.update(sample)
 
 
 class ObservedCalls:

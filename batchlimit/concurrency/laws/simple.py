@@ -211,15 +211,15 @@ class Watched(WrappingLaw):
         self._last: Sample | None = None
 
     def __repr__(self) -> str:
-        return f"<Watched {self._law!r}>"
+        return f"<Watched {self.law!r}>"
 
     def update(self, sample: Sample) -> int:
         """Pass the call on, and remember it."""
         self._last = sample
-        return self._law.update(sample)
+        return self.law.update(sample)
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
         """Tell the law of one drop, if there was any reason to back off."""
         if events and self._last is not None:
-            return self._law.update(self._last._replace(dropped=True))
-        return self._law.limit
+            return self.law.update(self._last._replace(dropped=True))
+        return self.law.limit

@@ -208,7 +208,7 @@ class Windowed(WrappingLaw):
         self._next_update_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Windowed {self._law!r}: {self._window!r}>"
+        return f"<Windowed {self.law!r}: {self._window!r}>"
 
     def update(self, sample: Sample) -> int:
         """Count the call; update the law if it closes a window that is large enough."""
@@ -220,5 +220,5 @@ class Windowed(WrappingLaw):
                 lasts = min(max(2 * seen.shortest_ns, self._min_window_ns), self._max_window_ns)
                 self._next_update_ns = end + lasts
                 if seen.calls >= self._window_size:
-                    self._law.update(Sample(sample.start_ns, seen.rtt_ns, seen.in_flight, seen.dropped))
-        return self._law.limit
+                    self.law.update(Sample(sample.start_ns, seen.rtt_ns, seen.in_flight, seen.dropped))
+        return self.law.limit

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from batchlimit.base.setting import between
+from batchlimit.base.setting import between, of_kind
 from batchlimit.concurrency.watchers.watcher import Threshold
 
 _WHOLE = 1_000_000
@@ -71,20 +71,17 @@ class LatencyWatcher:
         return f"latency: {slow} of {calls} calls took over {self.target:g} s, {1 - self.percentile:.2g} may"
 
 
-class _Probe:
-    """A call that a loop is asked to make: when it was asked, and when it made it."""
-
-    __slots__ = ("_clock", "asked", "came", "made")
+class _Probe(threading.Event):
+    """A call that a loop is asked to make, set when it made it: when it was asked, and when it made it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.asked = clock()
+        super().__init__()
+        self._clock, self.asked = clock, clock()
         self.came: float | None = None
-        self.made = threading.Event()
 
     def __call__(self) -> None:
         self.came = self._clock()
-        self.made.set()
+        self.set()
 
 
 class LoopLagWatcher:
@@ -125,8 +122,7 @@ class LoopLagWatcher:
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
-            raise TypeError(f"loop must be an event loop, not {loop!r}")
+        of_kind("loop", loop, asyncio.AbstractEventLoop | None, "an event loop")
         self._threshold = Threshold(threshold)
         self._patience = min(between("patience (seconds)", patience, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)
         self._loop = asyncio.get_running_loop() if loop is None else loop
@@ -148,17 +144,17 @@ class LoopLagWatcher:
         probe = self._ask()
         if probe is None:
             return None
-        if not self._wait(probe.made, self._patience) and not self._runs():  # it ended, and owes nothing any more
+        if not self._wait(probe, self._patience) and not self._runs():  # it ended, and owes nothing any more
             self._probe = None
             return None
         lag = (self._clock() if probe.came is None else probe.came) - probe.asked
         if not self._threshold.update(lag):
             return None
-        return f"loop lagged for {lag:.3f} s" + ("" if probe.made.is_set() else " so far")
+        return f"loop lagged for {lag:.3f} s" + ("" if probe.is_set() else " so far")
 
     def _ask(self) -> _Probe | None:
         """Return the call that the loop still owes, or a new one; None where it was closed just now."""
-        if self._probe is None or self._probe.made.is_set():
+        if self._probe is None or self._probe.is_set():
             self._probe = _Probe(self._clock)
             try:
                 self._loop.call_soon_threadsafe(self._probe)

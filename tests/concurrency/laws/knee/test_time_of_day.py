@@ -13,7 +13,7 @@ from batchlimit.concurrency.laws.knee.knee import Knee
 
 
 def offset_of(law: Law) -> int:
-    law = law._law if isinstance(law, SharedLaw) else law
+    law = law.law if isinstance(law, SharedLaw) else law
     assert isinstance(law, Knee)
     return law._drains.offset
 
