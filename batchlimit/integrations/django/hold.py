@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
-from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from asgiref.sync import iscoroutinefunction
 from django.http.response import HttpResponse, HttpResponseBase
 
 from batchlimit.base.steps import Steps, drive, run
@@ -20,10 +20,12 @@ from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
 _Values = Mapping[str, object]
+_Called = Callable[..., Any]
+"""`blocking` in a thread, `awaitable` in a task."""
 
 
 class Hold:
-    """What the rules say of one request, asked by threads (WSGI): views of either kind ask it.
+    """What the rules say of one request, by a front of threads (WSGI) or of tasks (ASGI): views of either kind ask it.
 
     A request has it as long as its response is not there: the two would be left to the garbage collector.
     """
@@ -32,39 +34,18 @@ class Hold:
         self.front: Any = front
         self.outcome = outcome
         self.error: BaseException | None = None  # what a view raised
+        self._loop = asyncio._get_running_loop()  # noqa: SLF001  that of the request; None: a thread serves it
         setattr(request, HOLD_NAME, self)
 
-    def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        """Charge the request to what its view asks for, from a thread; return what refuses it."""
-        refusal: Refusal | None = self.front.enforcer.ask(limit, self.outcome, identity, parameters)
-        return refusal
-
-    async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        """Charge the request to what its view asks for, from a task."""
-        return await sync_to_async(self.ask)(limit, identity, parameters)
+    def ask(self, called: _Called, limit: RouteLimit, identity: _Values, parameters: _Values) -> Any:
+        """Charge the request to what its view asks for; return what refuses it, to be awaited if `called` is."""
+        return called(self.front.enforcer.ask)(limit, self.outcome, identity, parameters)
 
     def settle(self, response: Response) -> None:
-        """Charge what the response says."""
-        self.front.settle(self.outcome, response)
-
-
-class AsyncHold(Hold):
-    """The same, asked by tasks (ASGI), on the loop of the request."""
-
-    def __init__(self, front: AsyncFront, outcome: Outcome, request: Any) -> None:
-        super().__init__(front, outcome, request)
-        self._loop = asyncio.get_running_loop()
-
-    def ask(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        return async_to_sync(self.ask_async)(limit, identity, parameters)
-
-    async def ask_async(self, limit: RouteLimit, identity: _Values, parameters: _Values) -> Refusal | None:
-        refusal: Refusal | None = await self.front.enforcer.ask(limit, self.outcome, identity, parameters)
-        return refusal
-
-    def settle(self, response: Response) -> None:
-        """Have what the response says charged on the loop of the request, from whatever thread."""
-        if self.outcome.charges and not self._loop.is_closed():
+        """Charge what the response says, from whatever thread; on the loop of the request, if it has one."""
+        if self._loop is None:
+            self.front.settle(self.outcome, response)
+        elif self.outcome.charges and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.front.settle, self.outcome, response)
 
 
@@ -81,18 +62,8 @@ def admitted(front: Any, request: Any) -> Any:
     return front.admit(request.method, request.path, peer, fields_of(meta), request, root=root)
 
 
-def answer(request: Any, refusal: Refusal) -> Any:
-    """Return the response to a refused request, in a thread; the middleware adds the fields."""
-    return run(_answering(request, refusal, blocking))
-
-
-async def answer_async(request: Any, refusal: Refusal) -> Any:
-    """Return the same, in a task."""
-    return await drive(_answering(request, refusal, awaitable))
-
-
-def _answering(request: Any, refusal: Refusal, called: Callable[..., Any]) -> Steps[Any]:
-    """Return what ON_REJECTED answers; or problem details where that is None or raises."""
+def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:
+    """Return what ON_REJECTED answers, or problem details where that is None or raises; the middleware adds fields."""
     spare(request)
     if (own := configuration().on_rejected) is not None:
         try:
@@ -141,10 +112,8 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
 
     def decorate(view: View) -> View:
         async def ask(request: Any, *args: Any, **kwargs: Any) -> Any:
-            if (hold := _hold(request, limit)) is None:
-                return HttpResponse(status=503)
-            if (refusal := await hold.ask_async(limit, {}, kwargs)) is not None:
-                return await answer_async(request, refusal)
+            if (answer := await drive(_refusing(request, limit, kwargs, awaitable))) is not None:
+                return answer
             response = view(request, *args, **kwargs)
             return await response if inspect.isawaitable(response) else response
 
@@ -157,18 +126,18 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
             owner = getattr(getattr(view, "func", None), "__self__", None)
             if getattr(owner, "view_is_async", False) or asyncio._get_running_loop() is not None:  # noqa: SLF001
                 return ask(request, *args, **kwargs)
-            if (hold := _hold(request, limit)) is None:
-                return HttpResponse(status=503)
-            if (refusal := hold.ask(limit, {}, kwargs)) is not None:
-                return answer(request, refusal)
-            return view(request, *args, **kwargs)
+            answer = run(_refusing(request, limit, kwargs, blocking))
+            return view(request, *args, **kwargs) if answer is None else answer
 
         return limited_view  # type: ignore[return-value]
 
     return decorate
 
 
-def _hold(request: Any, limit: RouteLimit) -> Hold | None:
+def _refusing(request: Any, limit: RouteLimit, parameters: _Values, called: _Called) -> Steps[Any]:
+    """Charge a request to what its view asks for; return the answer of a refusal, None: there is none."""
     if (hold := hold_of(request)) is None:
         unprotected(limit.key, MISSING)
-    return hold
+        return HttpResponse(status=503)
+    refusal = yield hold.ask(called, limit, {}, parameters)
+    return None if refusal is None else (yield from answering(request, refusal, called))

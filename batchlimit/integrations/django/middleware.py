@@ -5,16 +5,19 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
+from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.django.configuration import async_front, front
-from batchlimit.integrations.django.hold import AsyncHold, Hold, admitted, answer, answer_async, hold_of
+from batchlimit.integrations.django.configuration import async_front, awaitable, blocking, front
+from batchlimit.integrations.django.hold import Hold, admitted, answering, hold_of
 from batchlimit.integrations.enforcement import HOLD_NAME, Response
+from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.wsgi.middleware import do_later
 
@@ -52,25 +55,27 @@ class Ending:
     def _response(self) -> Response:
         return Response(self._status, self._told, self._error, self._complete, self._sent)
 
-    def _parts(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        """Note how a body ended that is read in the block."""
         try:
-            for part in parts:
-                self._sent += len(part)
-                yield part
+            yield
             self._complete = True
         except Exception as error:
             self._error = error
             raise
 
+    def _parts(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        with self._read():
+            for part in parts:
+                self._sent += len(part)
+                yield part
+
     async def _async_parts(self, parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        try:
+        with self._read():
             async for part in parts:
                 self._sent += len(part)
                 yield part
-            self._complete = True
-        except Exception as error:
-            self._error = error
-            raise
 
 
 class RateLimitMiddleware:
@@ -93,45 +98,35 @@ class RateLimitMiddleware:
     async_capable = True
 
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
-        self._get_response = get_response
-        if iscoroutinefunction(get_response):
+        self._get_response, self._is_async = get_response, iscoroutinefunction(get_response)
+        if self._is_async:
             markcoroutinefunction(self)
             async_front()
-            self._serve: Callable[[Any], Any] = self._serve_async
         else:
             front()
-            self._serve = self._serve_sync
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware before {self._get_response}>"
 
     def __call__(self, request: Any) -> Any:
         """Serve one request, as any middleware."""
-        return self._serve(request)
+        if self._is_async:
+            return drive(self._served(request, async_front(), awaitable))
+        return run(self._served(request, front(), blocking))
 
     def process_exception(self, request: Any, error: Exception) -> None:
         """Keep what a view raised, for `charge`."""
         if (hold := hold_of(request)) is not None:
             hold.error = error
 
-    def _serve_sync(self, request: Any) -> Any:
-        hold = Hold(front(), admitted(front(), request), request)
-        if hold.outcome.refusal is not None:
-            return _told(request, answer(request, hold.outcome.refusal))
-        try:
-            response = self._get_response(request)
-        except BaseException as error:
-            hold.settle(Response(500, error=error, complete=False))
-            raise
-        return _told(request, response)
-
-    async def _serve_async(self, request: Any) -> Any:
+    def _served(self, request: Any, front: Front | AsyncFront, called: Callable[..., Any]) -> Steps[Any]:
+        """Ask the rules, and the application if they let the request pass; return the response."""
         # The request alone has the hold: a traceback that Django keeps of a 404 would keep a variable of this function.
-        AsyncHold(async_front(), await admitted(async_front(), request), request)
+        Hold(front, (yield admitted(front, request)), request)
         if (refusal := getattr(request, HOLD_NAME).outcome.refusal) is not None:
-            return _told(request, await answer_async(request, refusal))
+            return _told(request, (yield from answering(request, refusal, called)))
         try:
-            response = await self._get_response(request)
+            response = yield self._get_response(request)
         except BaseException as error:
             status = 499 if isinstance(error, asyncio.CancelledError) else 500
             getattr(request, HOLD_NAME).settle(Response(status, error=error, complete=False))
@@ -174,24 +169,14 @@ def operation_names(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
     Example:
         >>> MIDDLEWARE = ["batchlimit.integrations.django.operation_names"]
     """
-    if not iscoroutinefunction(get_response):
 
-        def named(request: Any) -> Any:
-            response = get_response(request)
-            _name(request)
-            return response
-
-        return named
-
-    async def named_async(request: Any) -> Any:
-        response = await get_response(request)
-        _name(request)
+    def steps(request: Any) -> Steps[Any]:
+        response = yield get_response(request)
+        if (match := request.resolver_match) is not None:
+            about = request.scope if hasattr(request, "scope") else request.environ
+            about[OPERATION] = f"/{match.route}"
         return response
 
-    return named_async
-
-
-def _name(request: Any) -> None:
-    if (match := request.resolver_match) is not None:
-        about = request.scope if hasattr(request, "scope") else request.environ
-        about[OPERATION] = f"/{match.route}"
+    if iscoroutinefunction(get_response):
+        return markcoroutinefunction(lambda request: drive(steps(request)))
+    return lambda request: run(steps(request))
