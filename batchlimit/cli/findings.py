@@ -43,46 +43,46 @@ ok, warning, fail = [partial(Finding, verdict) for verdict in CheckVerdict]
 """Return that all is well; that something is doubtful; that limiters cannot work, or cannot keep their promise."""
 
 
+def judged(check: str, found: str, remedy: str, *, fails: bool = False, warns: bool = False) -> Finding:
+    """Return what was found, with the remedy unless all is well."""
+    if fails or warns:
+        return Finding(CheckVerdict.FAIL if fails else CheckVerdict.WARNING, check, found, remedy)
+    return ok(check, found)
+
+
 def round_trip(seconds: Sequence[float], deadline: float) -> Finding:
     """Judge how long answers took."""
     usual, slowest = median(seconds), max(seconds)
     found = f"{usual * 1000:.2f} ms, slowest of {len(seconds)} {slowest * 1000:.2f} ms; deadline {deadline * 1000:g} ms"
-    wanted = f"set deadline={max(0.05, _TRIPS * usual):.2g} on limiters, or move them nearer"
-    if usual >= deadline:
-        return fail("round-trip", found, wanted)
-    if usual * _TRIPS > deadline or slowest >= deadline:
-        return warning("round-trip", found, wanted)
-    return ok("round-trip", found)
+    remedy = f"set deadline={max(0.05, _TRIPS * usual):.2g} on limiters, or move them nearer"
+    is_close = usual * _TRIPS > deadline or slowest >= deadline
+    return judged("round-trip", found, remedy, fails=usual >= deadline, warns=is_close)
 
 
 def clock(offset: float, uncertainty: float) -> Finding:
     """Judge how far (s) the server's clock is ahead of ours, as far as a round trip can tell."""
     found = f"{abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} this machine's"
-    if abs(offset) - uncertainty > _APART:
-        return warning("clock", found, "synchronise both: overrides end by the server's clock, and no clock may jump")
-    return ok("clock", found)
+    remedy = "synchronise both: overrides end by the server's clock, and no clock may jump"
+    return judged("clock", found, remedy, warns=abs(offset) - uncertainty > _APART)
 
 
 def role(info: Mapping[str, Any], *, by_sentinel: bool) -> Finding:
     """Judge the role of a server, by INFO replication."""
-    told = str(info["role"])
-    if told != "master":
+    if (told := str(info["role"])) != "master":
         return fail("role", f"a {told}", "connect to the primary, or by redis+sentinel:// or redis+cluster://")
-    found = f"primary, {info['connected_slaves']} replicas"
-    if by_sentinel and not info["connected_slaves"]:
-        return warning("role", found, "start a replica: the sentinels have nothing to fail over to")
-    return ok("role", found)
+    replicas = info["connected_slaves"]
+    remedy = "start a replica: the sentinels have nothing to fail over to"
+    return judged("role", f"primary, {replicas} replicas", remedy, warns=by_sentinel and not replicas)
 
 
 def eviction(info: Mapping[str, Any]) -> Finding:
     """Judge what a server evicts, by INFO memory."""
-    policy, most = str(info["maxmemory_policy"]), int(info["maxmemory"])
+    policy, evicts = str(info["maxmemory_policy"]), int(info["maxmemory"]) > 0
     if policy == "noeviction":
         return ok("eviction", policy)
+    found = policy if evicts else f"{policy}, and no maxmemory: nothing is evicted yet"
     remedy = "CONFIG SET maxmemory-policy noeviction: a bucket that is evicted begins again full"
-    if most == 0:
-        return warning("eviction", f"{policy}, and no maxmemory: nothing is evicted yet", remedy)
-    return fail("eviction", policy, remedy)
+    return judged("eviction", found, remedy, fails=evicts, warns=True)
 
 
 def memory(info: Mapping[str, Any]) -> Finding:
@@ -90,30 +90,23 @@ def memory(info: Mapping[str, Any]) -> Finding:
     used, most = int(info["used_memory"]), int(info["maxmemory"])
     if most == 0:
         return ok("memory", f"{_size(used)} used, no maxmemory")
-    found = f"{_size(used)} of {_size(most)} used"
     remedy = "raise maxmemory, or remove other keys: a full server refuses every lease"
-    if used >= _FULL * most:
-        return fail("memory", found, remedy)
-    return warning("memory", found, remedy) if used >= _FILLING * most else ok("memory", found)
+    found = f"{_size(used)} of {_size(most)} used"
+    return judged("memory", found, remedy, fails=used >= _FULL * most, warns=used >= _FILLING * most)
 
 
 def version(info: Mapping[str, Any], *, is_cluster: bool) -> Finding:
     """Judge the version of a server, by INFO server."""
     name = "Valkey" if "valkey_version" in info else "Redis"
     told, least = str(info["redis_version"]), _CLUSTER if is_cluster else _SERVER
-    found = f"{name} {info.get('valkey_version', told)}"
-    if numbers(told) < least:
-        where = " in a cluster" if is_cluster else ""
-        return fail("server-version", found, f"use Redis {least[0]}.{least[1]} or newer{where}, or Valkey")
-    return ok("server-version", found)
+    remedy = f"use Redis {least[0]}.{least[1]} or newer{' in a cluster' if is_cluster else ''}, or Valkey"
+    return judged("server-version", f"{name} {info.get('valkey_version', told)}", remedy, fails=numbers(told) < least)
 
 
 def client(batchlimit: str, redis_py: str) -> Finding:
     """Judge the versions of what is installed here."""
     found = f"batchlimit {batchlimit}, redis-py {redis_py}"
-    if numbers(redis_py) < _CLIENT:
-        return fail("client-version", found, "pip install -U 'redis[hiredis]'")
-    return ok("client-version", found)
+    return judged("client-version", found, "pip install -U 'redis[hiredis]'", fails=numbers(redis_py) < _CLIENT)
 
 
 def topology(info: Mapping[str, Any], *, by_cluster: bool) -> Finding:
@@ -127,10 +120,9 @@ def topology(info: Mapping[str, Any], *, by_cluster: bool) -> Finding:
 def slots(info: Mapping[str, Any]) -> Finding:
     """Judge a cluster, by CLUSTER INFO of one node."""
     state, sound = str(info.get("cluster_state", "unknown")), int(info.get("cluster_slots_ok", 0))
+    remedy = "see CLUSTER NODES; with cluster-require-full-coverage no the other slots work on"
     found = f"state {state}, {sound} of {_SLOTS} slots served"
-    if sound < _SLOTS or state != "ok":
-        return fail("slots", found, "see CLUSTER NODES; with cluster-require-full-coverage no the other slots work on")
-    return ok("slots", found)
+    return judged("slots", found, remedy, fails=sound < _SLOTS or state != "ok")
 
 
 def nodes(told: Sequence[str]) -> Finding:
