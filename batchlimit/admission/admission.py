@@ -13,13 +13,14 @@ from batchlimit.admission.permit import (
     Rate,
     acquirer,
     attempt,
-    checked_pair,
+    check_kind,
     costs_of,
     not_refunded,
     rank_of,
     refunds,
 )
 from batchlimit.aio.limiter import AsyncRateLimiter
+from batchlimit.base.setting import of_kind
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.base.unique import Unique
 from batchlimit.base.waiting import patience
@@ -78,7 +79,8 @@ class Admission(Generic[P]):
     ) -> None: ...
 
     def __init__(self, rates: RateLimiter, concurrency: Any) -> None:
-        checked_pair(rates, concurrency, RateLimiter, THREADED)
+        of_kind("rates", rates, RateLimiter, "of RateLimiter")
+        check_kind("concurrency", concurrency, THREADED)
         self._rates, self._concurrency = rates, concurrency
 
     def __repr__(self) -> str:
@@ -205,7 +207,8 @@ class AsyncAdmission(Generic[A]):
     ) -> None: ...
 
     def __init__(self, rates: AsyncRateLimiter, concurrency: Any) -> None:
-        checked_pair(rates, concurrency, AsyncRateLimiter, ASYNC)
+        of_kind("rates", rates, AsyncRateLimiter, "of AsyncRateLimiter")
+        check_kind("concurrency", concurrency, ASYNC)
         self._rates, self._concurrency = rates, concurrency
         self._refunds: set[asyncio.Task[None]] = set()
 

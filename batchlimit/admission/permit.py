@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchlimit.base.redaction import shown
+from batchlimit.base.setting import of_kind
 from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import deadline
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
@@ -63,18 +64,9 @@ Rate = str | Costs
 """A key, which is charged `cost`; or whole tokens by key."""
 
 
-def checked_pair(rates: object, concurrency: object, rate_kind: type, kinds: tuple[type, ...]) -> None:
-    """Raise TypeError unless these are a rate limiter and a concurrency limiter of the same API."""
-    if not isinstance(rates, rate_kind):
-        raise TypeError(f"rates must be of {rate_kind.__name__}, not {shown(rates)}")
-    check_kind("concurrency", concurrency, kinds)
-
-
 def check_kind(name: str, limiter: object, kinds: tuple[type, ...]) -> None:
     """Raise TypeError unless an argument is one of these limiters, which are of one API."""
-    if not isinstance(limiter, kinds):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{name} must be one of {names}, not {shown(limiter)}")
+    of_kind(name, limiter, kinds, f"one of {', '.join(kind.__name__ for kind in kinds)}")
 
 
 def costs_of(rate: Rate, cost: int) -> dict[str, int]:

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack, Groups
-from batchlimit.quota.quota import Quota
 from batchlimit.errors import StoreUnavailable
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
 from batchlimit.stores.outage import Outages, too_late

@@ -1,6 +1,6 @@
 """Metrics for OpenTelemetry: observable instruments, read when the SDK collects."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +14,7 @@ import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram
 from batchlimit.base.setting import of_kind
 from batchlimit.telemetry.metrics import METRICS, Metric
-from batchlimit.telemetry.reading import Labelled, Observed, Sources, Value
+from batchlimit.telemetry.reading import Observed, Reading, Series, Sources
 
 __all__ = ["export"]
 
@@ -63,7 +63,7 @@ def export(*sources: Any, name: str = "", meter_provider: MeterProvider | None =
     kinds = {"counter": meter.create_observable_counter, "gauge": meter.create_observable_up_down_counter}
     for metric in METRICS:
         if metric.kind in kinds:
-            kinds[metric.kind](metric.name, [readings.of(metric)], metric.unit, metric.text)
+            kinds[metric.kind](metric.name, [partial(readings.of, metric)], metric.unit, metric.text)
 
 
 _exported: WeakKeyDictionary[MeterProvider, Sources] = WeakKeyDictionary()
@@ -76,30 +76,25 @@ class _Readings:
     def __init__(self, sources: Sources, histograms: dict[Metric, Any]) -> None:
         self._sources = sources
         self._observed = Observed(
-            lambda labelled, seconds: histograms[labelled.series.metric].record(seconds, _attributes(labelled))
+            lambda series, seconds: histograms[series.metric].record(seconds, _attributes(series))
         )
-        self._reading: dict[Labelled, Value] = {}
+        self._reading: Reading = {}
         self._asked: set[Metric] = set(METRICS)
 
-    def of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        """Return the callback of one instrument."""
-
-        def observe(_options: CallbackOptions) -> Iterable[Observation]:
-            if metric in self._asked:
-                self._reading, self._asked = self._sources.read(), set()
-                for labelled, value in self._reading.items():
-                    if isinstance(value, Histogram):
-                        self._observed.tell(labelled, value)
-            self._asked.add(metric)
-            return [
-                Observation(value, _attributes(labelled))
-                for labelled, value in self._reading.items()
-                if labelled.series.metric is metric and not isinstance(value, Histogram)
-            ]
-
-        return observe
+    def of(self, metric: Metric, _options: CallbackOptions) -> Iterable[Observation]:
+        """Return what one instrument tells."""
+        if metric in self._asked:
+            self._reading, self._asked = self._sources.read(), set()
+            for series, value in self._reading.items():
+                if isinstance(value, Histogram):
+                    self._observed.tell(series, value)
+        self._asked.add(metric)
+        return [
+            Observation(value, _attributes(series))
+            for series, value in self._reading.items()
+            if series.metric is metric and not isinstance(value, Histogram)
+        ]
 
 
-def _attributes(labelled: Labelled) -> dict[str, str]:
-    (metric, values), limiter = labelled
-    return dict(zip(("limiter", *metric.labels), (limiter, *values), strict=True))
+def _attributes(series: Series) -> dict[str, str]:
+    return dict(zip(("limiter", *series.metric.labels), series.values, strict=True))

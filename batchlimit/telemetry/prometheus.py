@@ -20,7 +20,7 @@ from batchlimit.base import histogram
 from batchlimit.base.setting import between, of_kind
 from batchlimit.base.unique import Forkables
 from batchlimit.telemetry import metrics
-from batchlimit.telemetry.reading import Add, Labelled, Observed, Sources, read_together
+from batchlimit.telemetry.reading import Add, Observed, Series, Sources, read_together
 
 __all__ = ["Exporter", "export"]
 
@@ -96,14 +96,14 @@ class Exporter:
         there = list(getattr(self._registry, "_collector_to_names", ()))
         page = [each._sources for each in there if isinstance(each, Exporter)]
         reading = read_together(page) if page and page[0] is self._sources else {}
-        for (series, limiter), value in reading.items():
-            if (metric := series.metric) not in families:
+        for (metric, labels), value in reading.items():
+            if metric not in families:
                 made = _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
                 families[metric] = made
             told: tuple[Any, ...] = (value,)
             if isinstance(value, histogram.Histogram):
                 told = list(zip(_BOUNDS, value.up_to, strict=True)), sum(value.seconds)
-            families[metric].add_metric((limiter, *series.values), *told)
+            families[metric].add_metric(labels, *told)
         yield from families.values()
 
     def close(self) -> None:
@@ -123,10 +123,10 @@ _FAMILIES: dict[metrics.Kind, Any] = {
 _BOUNDS = (*map(str, histogram.BOUNDS), "+Inf")
 
 
-def _add(labelled: Labelled, change: float) -> None:
+def _add(series: Series, change: float) -> None:
     """Add a change of one series to what prometheus-client adds up over all workers; to a histogram, a duration."""
-    (metric, values), limiter = labelled
-    child = _made(metric).labels(limiter, *values)
+    metric = series.metric
+    child = _made(metric).labels(*series.values)
     if metric.kind == "histogram":
         child.observe(change)
     else:
@@ -172,7 +172,7 @@ class Deltas:
 
     def __init__(self, sources: Sources, add: Add, every: float, then: Callable[[], object] = lambda: None) -> None:
         self._sources, self._add, self._every, self._then = sources, add, every, then
-        self._last: dict[Labelled, float] = {}
+        self._last: dict[Series, float] = {}
         self._durations = Observed(add)
         self._begin()
         _living.add(self)
@@ -189,19 +189,19 @@ class Deltas:
     def look(self) -> None:
         """Tell of what has changed since the last look."""
         with self.lock:
-            for labelled, value in self._sources.read().items():
+            for series, value in self._sources.read().items():
                 if isinstance(value, histogram.Histogram):
-                    self._durations.tell(labelled, value)
+                    self._durations.tell(series, value)
                 else:
-                    self._tell(labelled, value)
+                    self._tell(series, value)
 
-    def _tell(self, labelled: Labelled, value: float) -> None:
-        change = value - self._last.get(labelled, 0)
-        if change < 0 and labelled.series.metric.kind == "counter":  # one source of several is missing: wait for more
+    def _tell(self, series: Series, value: float) -> None:
+        change = value - self._last.get(series, 0)
+        if change < 0 and series.metric.kind == "counter":  # one source of several is missing: wait for more
             return
-        if change or labelled not in self._last:  # a series begins with 0
-            self._add(labelled, change)
-            self._last[labelled] = value
+        if change or series not in self._last:  # a series begins with 0
+            self._add(series, change)
+            self._last[series] = value
 
     def stop(self) -> None:
         """Look once more, and then never again."""
@@ -223,7 +223,7 @@ class Deltas:
         for each, value in self._sources.read().items():
             if isinstance(value, histogram.Histogram):
                 self._durations.last[each] = value
-            elif each.series.metric.kind == "counter":
+            elif each.metric.kind == "counter":
                 self._last[each] = value
         if is_running:
             self.start()

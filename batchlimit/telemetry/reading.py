@@ -13,7 +13,6 @@ from batchlimit.base.setting import of_kind
 from batchlimit.concurrency import ConcurrencyStatistics, KeyedStatistics, PatternStatistics
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.shared.holdings import SharedStatistics
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.metrics import Metric
@@ -23,7 +22,7 @@ MOST_POLICIES = 200
 
 
 class Series(NamedTuple):
-    """One time series."""
+    """One time series; of one that `Sources` read the first value is the name of its source, the label "limiter"."""
 
     metric: Metric  # what is measured
     values: tuple[str, ...] = ()  # the value of each of its labels, in their order
@@ -46,8 +45,17 @@ def read(found: object) -> Reading:
 
 def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, Value]]:
     for name, policy in seen.policies.items():
-        for labels, value in _tokens(policy).items():
-            yield Series(metrics.TOKENS, (name, *labels)), value
+        tokens = {
+            ("acquired", "memory"): max(0, policy.admitted - policy.from_store - policy.fallback - policy.opened),
+            ("acquired", "store"): policy.from_store,
+            ("acquired", "fallback"): policy.fallback,
+            ("acquired", "open"): policy.opened,
+            ("refused", "denied"): policy.refused - policy.by_store - policy.timed_out,
+            ("refused", "store"): policy.by_store,
+            ("timed_out", "store"): policy.timed_out,
+        }
+        for result_and_source, value in tokens.items():
+            yield Series(metrics.TOKENS, (name, *result_and_source)), value
         yield Series(metrics.SHADOW, (name,)), policy.shadow_refused
         yield Series(metrics.LOW, (name,)), policy.low
         yield Series(metrics.QUEUED, (name,)), policy.waiting
@@ -63,19 +71,6 @@ def _rate_limiter(seen: Statistics) -> Iterator[tuple[Series, Value]]:
     yield Series(metrics.RULES_FAILURES), seen.rules_failures
     yield Series(metrics.LOSSES), seen.losses
     yield Series(metrics.AVAILABLE), seen.available
-
-
-def _tokens(seen: PolicyStatistics) -> dict[tuple[str, str], int]:
-    """Return the tokens by result and source."""
-    return {
-        ("acquired", "memory"): max(0, seen.admitted - seen.from_store - seen.fallback - seen.opened),
-        ("acquired", "store"): seen.from_store,
-        ("acquired", "fallback"): seen.fallback,
-        ("acquired", "open"): seen.opened,
-        ("refused", "denied"): seen.refused - seen.by_store - seen.timed_out,
-        ("refused", "store"): seen.by_store,
-        ("timed_out", "store"): seen.timed_out,
-    }
 
 
 def _concurrency_limiter(seen: ConcurrencyStatistics) -> Iterator[tuple[Series, Value]]:
@@ -158,13 +153,6 @@ def merged(metric: Metric, one: Any, other: Any) -> Any:
     return one + other if metric.merge == "sum" else min(one, other) if metric.merge == "min" else max(one, other)
 
 
-class Labelled(NamedTuple):
-    """One series of one source."""
-
-    series: Series  # the series
-    limiter: str  # the name of its source
-
-
 class _NamedSource:
     """One limiter or front, and the counters that were last read of it."""
 
@@ -212,12 +200,12 @@ class Sources:
                 find = partial(lambda one: one, source)
             self._found.append(_NamedSource(name, find))
 
-    def read(self, told: set[tuple[str, int]] | None = None) -> dict[Labelled, Value]:
+    def read(self, told: set[tuple[str, int]] | None = None) -> Reading:
         """Return the value of each series now. A source that fails is left out, and the log says so once.
 
         One that was added twice under one name counts once, and not at all if it is among the `told` already.
         """
-        reading: dict[Labelled, Value] = {}
+        reading: Reading = {}
         told = set() if told is None else told
         if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
             self._process = os.getpid()
@@ -231,8 +219,8 @@ class Sources:
                 self._found.remove(source)
                 continue
             for series, value in found.items():
-                at = Labelled(series, source.name)
-                reading[at] = merged(series.metric, reading.get(at), value)
+                at = Series(series.metric, (source.name, *series.values))
+                reading[at] = merged(at.metric, reading.get(at), value)
         return reading
 
     def _read(self, source: _NamedSource) -> Reading | None:
@@ -246,27 +234,27 @@ class Sources:
             return {}
 
 
-def read_together(several: Iterable[Sources]) -> dict[Labelled, Value]:
+def read_together(several: Iterable[Sources]) -> Reading:
     """Return the value of each series of them all now."""
-    reading, told = dict[Labelled, Value](), set[tuple[str, int]]()
+    reading, told = Reading(), set[tuple[str, int]]()
     for sources in several:
-        for at, value in sources.read(told).items():
-            reading[at] = merged(at.series.metric, reading.get(at), value)
+        for series, value in sources.read(told).items():
+            reading[series] = merged(series.metric, reading.get(series), value)
     return reading
 
 
-Add = Callable[[Labelled, float], None]
+Add = Callable[[Series, float], None]
 
 
 class Observed:
     """Tells `add` of each duration once, by what histograms count: client libraries take durations one by one."""
 
     def __init__(self, add: Add) -> None:
-        self._add, self.last = add, dict[Labelled, Histogram]()
+        self._add, self.last = add, dict[Series, Histogram]()
 
-    def tell(self, labelled: Labelled, now: Histogram) -> None:
+    def tell(self, series: Series, now: Histogram) -> None:
         """Tell of what was added since the last time."""
-        more, self.last[labelled] = now.since(self.last.get(labelled, Histogram()))
+        more, self.last[series] = now.since(self.last.get(series, Histogram()))
         for seconds, many in more:
             for _ in range(many):
-                self._add(labelled, seconds)
+                self._add(series, seconds)

@@ -10,7 +10,7 @@ from batchlimit import RateLimiter
 from batchlimit.telemetry import prometheus as deltas_module
 from batchlimit.telemetry.metrics import HELD, TOKENS
 from batchlimit.telemetry.prometheus import Deltas
-from batchlimit.telemetry.reading import Labelled, Series, Sources
+from batchlimit.telemetry.reading import Series, Sources
 from tests.sync.stage import in_child
 
 
@@ -19,21 +19,21 @@ class Told:
 
     def __init__(self) -> None:
         self.limiter = RateLimiter.from_url("memory://", "1000/s burst 1000")
-        self.sums: dict[Labelled, float] = {}
+        self.sums: dict[Series, float] = {}
         self.changes = 0
         sources = Sources()
         sources.add("api", self.limiter)
         self.deltas = Deltas(sources, self._add, every=1000)
 
-    def _add(self, labelled: Labelled, change: float) -> None:
+    def _add(self, series: Series, change: float) -> None:
         self.changes += 1
-        self.sums[labelled] = self.sums.get(labelled, 0) + change
+        self.sums[series] = self.sums.get(series, 0) + change
 
     @property
     def acquired(self) -> float:
         """Of any source."""
-        found = [(each.series, value) for each, value in self.sums.items() if each.series.metric is TOKENS]
-        return sum(value for series, value in found if series.values[1] == "acquired")
+        of = self.sums.items()
+        return sum(value for series, value in of if series.metric is TOKENS and series.values[2] == "acquired")
 
     def calls(self, count: int) -> None:
         for _ in range(count):
@@ -57,7 +57,7 @@ def test_a_gauge_goes_up_and_down_and_ends_at_its_value() -> None:
     told.deltas.look()
     told.limiter.close()
     told.deltas.look()
-    assert told.sums[Labelled(Series(HELD), "api")] == told.limiter.statistics().held == 0
+    assert told.sums[Series(HELD, ("api",))] == told.limiter.statistics().held == 0
 
 
 def test_the_last_look_is_at_the_end() -> None:

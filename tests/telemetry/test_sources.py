@@ -12,14 +12,14 @@ from batchlimit.base.histogram import Histogram
 from batchlimit.concurrency import ConcurrencyStatistics
 from batchlimit.stores import MemoryStore
 from batchlimit.telemetry.metrics import AVAILABLE, LAST_RTT, LIMIT, TOKENS
-from batchlimit.telemetry.reading import Labelled, Series, Sources, Value
+from batchlimit.telemetry.reading import Reading, Series, Sources
 from tests.sync.stage import Clock, in_child
 
 
-def acquired(reading: dict[Labelled, Value], limiter: str) -> float:
+def acquired(reading: Reading, limiter: str) -> float:
     """Tokens of any source."""
-    sources = [Series(TOKENS, ("*", "acquired", source)) for source in ("memory", "store", "fallback")]
-    found = [reading[Labelled(each, limiter)] for each in sources]
+    sources = [Series(TOKENS, (limiter, "*", "acquired", source)) for source in ("memory", "store", "fallback")]
+    found = [reading[each] for each in sources]
     return sum(each for each in found if not isinstance(each, Histogram))
 
 
@@ -64,9 +64,9 @@ def test_sources_of_one_name_reach_the_store_if_all_of_them_do_and_take_as_long_
     for each in sources:
         found.add("api", each)
     reading = found.read()
-    assert reading[Labelled(Series(AVAILABLE), "api")] == 0
-    assert reading[Labelled(Series(LAST_RTT, ("",)), "api")] == 2.5
-    assert reading[Labelled(Series(LIMIT, ("",)), "api")] == 15
+    assert reading[Series(AVAILABLE, ("api",))] == 0
+    assert reading[Series(LAST_RTT, ("api", ""))] == 2.5
+    assert reading[Series(LIMIT, ("api", ""))] == 15
 
 
 def test_a_limiter_that_nobody_has_any_more_is_not_kept_alive() -> None:
