@@ -7,8 +7,9 @@ from typing import Any
 import grpc
 import pytest
 
+from batchlimit.base.steps import Steps, run
 from batchlimit.integrations.grpc import RateLimitClientInterceptor
-from batchlimit.integrations.grpc.client_calls import Patience
+from batchlimit.integrations.grpc.client_calls import Admits, Ended
 from batchlimit.rules import Rule
 from tests.integrations.limited_grpc import Scene, calling, serving
 from tests.integrations.service import KINDS
@@ -16,6 +17,28 @@ from tests.integrations.test_grpc_rates import SERVED
 from tests.sync.stage import start
 
 EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
+
+
+class Asked(Admits):
+    """Lets every call go, and notes how long it might wait."""
+
+    def __init__(self, wait: bool, timeout: float | None) -> None:
+        self._wait_for(wait, timeout)
+        self.timeouts = list[float | None]()
+
+    def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
+        assert details.method == "/test.Echo/a"
+        self.timeouts.append(timeout)
+        return None
+        yield
+
+    def lets(self, deadline: float | None) -> tuple[float | None, Any]:
+        """How long a call with this deadline may wait, and what is sent."""
+        called: Any = SimpleNamespace(method=b"/test.Echo/a", timeout=deadline, credentials="c")
+        sent = run(self._call(called, lambda details: details, lambda *_: None))
+        return self.timeouts[0], sent
+
+
 MAIL = Rule("mail", "2/minute", key="mail", match="/test.Echo/*")
 
 
@@ -140,7 +163,7 @@ def test_a_call_that_cannot_be_sent_in_time_is_refused_at_once(
     ],
 )
 def test_how_long_a_call_waits(wait: bool, timeout: float | None, deadline: float | None, waits: float | None) -> None:
-    assert Patience(wait, timeout).of(deadline) == waits
+    assert Asked(wait, timeout).lets(deadline)[0] == waits
 
 
 def test_a_timeout_without_waiting_or_below_zero_is_an_error() -> None:
@@ -151,10 +174,13 @@ def test_a_timeout_without_waiting_or_below_zero_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("waited", "left"), [(3.0, 2.0), (5.0, 0.0), (6.0, 0.0)])
-def test_a_call_that_waited_has_the_rest_of_its_time(waited: float, left: float) -> None:
-    called: Any = SimpleNamespace(method="/test.Echo/a", timeout=5.0, credentials="c")
-    details = Patience(True, None).rest(called, waited)
-    assert (details.timeout, details.method, details.credentials) == (left, "/test.Echo/a", "c")
+def test_a_call_that_waited_has_the_rest_of_its_time(
+    waited: float, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = SimpleNamespace(monotonic=iter([100.0, 100.0 + waited]).__next__)
+    monkeypatch.setattr("batchlimit.integrations.grpc.client_calls.time", now)
+    _, sent = Asked(True, None).lets(5.0)
+    assert (sent.timeout, sent.method, sent.credentials) == (left, b"/test.Echo/a", "c")
 
 
 def test_a_call_that_waits_keeps_its_deadline(asynchronous: bool, server: Scene) -> None:

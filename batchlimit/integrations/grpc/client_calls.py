@@ -29,28 +29,6 @@ class Changed(grpc.ClientCallDetails):
         return getattr(self._details, name)
 
 
-class Patience:
-    """How long (s) calls wait for tokens, if at all, and how much time that leaves them."""
-
-    def __init__(self, wait: bool, timeout: float | None) -> None:
-        patience(timeout)
-        if timeout is not None and not wait:
-            raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
-        self._wait, self._timeout = wait, timeout
-
-    def of(self, deadline: float | None) -> float | None:
-        """Return for how many seconds a call waits that has so many until its deadline."""
-        if not self._wait:
-            return 0.0
-        return min((each for each in (self._timeout, deadline) if each is not None), default=None)
-
-    def rest(self, details: Any, waited: float) -> Any:
-        """Return the details of a call that may have waited so many seconds: the rest of its time is left."""
-        if not self._wait or details.timeout is None:
-            return details
-        return Changed(details, timeout=max(0.0, details.timeout - waited))
-
-
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone
     """A call that never left this process: an error, and a call that has ended with this error.
 
@@ -154,12 +132,38 @@ class AsyncRefusedCall(grpc.aio.AioRpcError):
 class Admits:
     """Asks before a call leaves, and says that it may not, as one API or the other does."""
 
-    _patience: Patience
     _error: Callable[..., Exception]
+
+    def _wait_for(self, wait: bool, timeout: float | None) -> None:
+        """Have calls wait (s), if at all, and until their deadline at most."""
+        patience(timeout)
+        if timeout is not None and not wait:
+            raise ValueError("timeout says how long calls wait, and they do not: pass wait=True")
+        self._waits, self._timeout = wait, timeout
 
     def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
         """Return what gets the end of the call (None: nobody needs it), or raise what refuses it."""
         raise NotImplementedError
+
+    def _call(self, details: Any, send: Callable[[Any], Any], watch: Callable[[Any, Ended], None]) -> Steps[Any]:
+        """Let a call go, with the rest of its time, or refuse it; `watch` tells of its end. Return the call."""
+        began, given = time.monotonic(), details.timeout
+        timeout = min((each for each in (self._timeout, given) if each is not None), default=None)
+        asked = details
+        if isinstance(details.method, bytes):  # as that of asyncio gives it; functions of the user's get a str
+            asked = Changed(details, method=details.method.decode())
+        ended = yield from self._admission(asked, timeout if self._waits else 0.0)
+        if self._waits and given is not None:
+            details = Changed(details, timeout=max(0.0, given - (time.monotonic() - began)))
+        if ended is None:
+            return (yield send(details))
+        try:
+            call = yield send(details)
+        except BaseException as error:
+            ended(grpc.StatusCode.UNKNOWN, (), error)
+            raise
+        watch(call, ended)
+        return call
 
 
 class EveryCall(
@@ -175,32 +179,24 @@ class EveryCall(
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         """Let a call go, or refuse it; grpcio calls this."""
-        began = time.monotonic()
         try:
-            ended = run(self._admission(client_call_details, self._patience.of(client_call_details.timeout)))
+            return run(self._call(client_call_details, lambda details: continuation(details, request), _watch))
         except RefusedCall as refused:
             return refused
-        details = self._patience.rest(client_call_details, time.monotonic() - began)
-        if ended is None:
-            return continuation(details, request)
-        try:
-            call = continuation(details, request)
-        except BaseException as error:
-            ended(grpc.StatusCode.UNKNOWN, (), error)
-            raise
-
-        def end(_: object = None) -> None:  # it may be long after the call was returned
-            ended(call.code(), call.trailing_metadata(), None)
-
-        if hasattr(call, "add_done_callback"):
-            call.add_done_callback(end)
-        elif not call.add_callback(end):
-            end()
-        return call
 
     intercept_unary_stream = intercept_unary_unary
     # The stubs of grpcio call the last argument `request_iterator` here; grpcio passes it by position.
     intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
+
+
+def _watch(call: Any, ended: Ended) -> None:
+    def end(_: object = None) -> None:  # it may be long after the call was returned
+        ended(call.code(), call.trailing_metadata(), None)
+
+    if hasattr(call, "add_done_callback"):
+        call.add_done_callback(end)
+    elif not call.add_callback(end):
+        end()
 
 
 _KINDS: tuple[tuple[type[grpc.aio.ClientInterceptor], str], ...] = (
@@ -224,19 +220,9 @@ class AsyncEveryCall(Admits):
         ]
 
     async def _intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        details, began = client_call_details, time.monotonic()
-        if not isinstance(details.method, str):  # as grpcio gives it here; functions of the user's get a str
-            details = Changed(details, method=details.method.decode())
-        ended = await drive(self._admission(details, self._patience.of(details.timeout)))
-        details = self._patience.rest(client_call_details, time.monotonic() - began)
-        if ended is None:
-            return await continuation(details, request)
-        try:
-            call = await continuation(details, request)
-        except BaseException as error:
-            ended(grpc.StatusCode.UNKNOWN, (), error)
-            raise
+        return await drive(self._call(client_call_details, lambda details: continuation(details, request), self._watch))
 
+    def _watch(self, call: Any, ended: Ended) -> None:
         async def end() -> None:  # in a task, which may be long after the interceptor has returned the call
             ended(await call.code(), await call.trailing_metadata(), None)
 
@@ -249,4 +235,3 @@ class AsyncEveryCall(Admits):
             call.add_done_callback(begin)
         except NotImplementedError:  # the response of an interceptor behind this one: there is no call
             begin()
-        return call

@@ -14,7 +14,7 @@ from batchlimit.integrations.address import AsyncIdentify, Identify
 from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall, Patience
+from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall
 from batchlimit.integrations.grpc.details import Asker, AsksForPermits, CallPermits, HoldsRules, Name, Source
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
@@ -35,7 +35,7 @@ class _RatedCalls(HoldsRules[Source, Asker], Admits):
         unidentified: Unidentified = "refuse",
     ) -> None:
         super().__init__(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
-        self._patience = Patience(wait, timeout)
+        self._wait_for(wait, timeout)
 
     def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
         front = self._front
@@ -129,7 +129,7 @@ class _BoundedCalls(AsksForPermits, Admits, Generic[Limiter]):
         timeout: float | None = None,
     ) -> None:
         super().__init__()
-        self._patience = Patience(wait, timeout)
+        self._wait_for(wait, timeout)
         self._permits, self._outcome = CallPermits(self._kinds, limiter, partition, key, priority), outcome
 
     def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
