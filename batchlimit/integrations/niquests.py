@@ -108,21 +108,22 @@ def _answered(request: PreparedRequest, answer: Unsent) -> Response:
 
 def _later(response: Response, heed: Callable[[Response], Steps[None]]) -> bool:
     """Heed a response of a multiplexed session when it has come; return whether it has not come yet."""
-    return response.lazy and _on_response(response, lambda found, **_: run(heed(found)))
+    return _on_response(response, lambda found, **_: run(heed(found)))
 
 
 def _async_later(response: AsyncResponse, heed: Callable[[Response], Steps[None]]) -> bool:
     async def come(found: Response, **_: object) -> None:
         await drive(heed(found))
 
-    return response.lazy and _on_response(response, come)
+    return _on_response(response, come)
 
 
 def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
-    """Call a hook when a response has come, before those of its caller."""
+    """Call a hook when a response has come, if it has not come yet, before those of its caller."""
     request: Any = response.request
-    request.hooks["response"] = [hook, *request.hooks["response"]]
-    return True
+    if response.lazy:
+        request.hooks["response"] = [hook, *request.hooks["response"]]
+    return bool(response.lazy)
 
 
 class _Cut(io.BytesIO):
@@ -201,11 +202,8 @@ def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:
 
 @contextmanager
 def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
-    try:
+    with permit.read():
         yield
-    except BaseException as error:
-        permit.end(error)
-        raise
     if raw.closed:
         permit.end()
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -55,6 +56,17 @@ class OutgoingPermit:
                 self.outcome
             ]()
 
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """End with whatever error ends the reading of the response, which is the block."""
+        try:
+            yield
+        except GeneratorExit:  # who read it goes away, and closes it
+            raise
+        except BaseException as error:
+            self.end(error)
+            raise
+
 
 class Stream:
     """A body that is read in a thread. Its request is under way until it is closed, or an error ends it."""
@@ -63,13 +75,8 @@ class Stream:
         self._stream, self._permit = stream, permit
 
     def __iter__(self) -> Iterator[bytes]:
-        try:
+        with self._permit.read():
             yield from self._stream
-        except GeneratorExit:  # who read it goes away, and closes it
-            raise
-        except BaseException as error:
-            self._permit.end(error)
-            raise
 
     def close(self) -> None:
         """Close the body below."""
@@ -83,14 +90,9 @@ class AsyncStream(Stream):
     """The same for tasks."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
+        with self._permit.read():
             async for part in self._stream:
                 yield part
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self._permit.end(error)
-            raise
 
     async def aclose(self) -> None:
         """Close the body below."""

@@ -1,6 +1,7 @@
 """One interceptor of a server that has another one for each method, such as a limit of its own."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -13,11 +14,11 @@ from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor
 L = TypeVar("L")
 T = TypeVar("T")
 _MOST = 1000
-"""Methods that are known by name; of others the patterns are looked through at each call."""
+"""Methods that are known by name; of others the patterns are looked through."""
 
 
 class _Interceptors(Generic[L, T]):
-    """The interceptors by method; what was found for a name stays known."""
+    """The interceptors by method; what was found for a name stays known for a while."""
 
     _limiter: type
     _kind: type
@@ -36,28 +37,17 @@ class _Interceptors(Generic[L, T]):
                     f"not {given!r}; a limiter by key comes in an interceptor with its key="
                 )
             made[name] = (self._made(given) if isinstance(given, self._limiter) else given,)
-        self._names, self._find = list(made), by_name(made)
-        self._found: dict[str, Any] = {}
+        self._names, self._of = list(made), lru_cache(_MOST)(by_name(made))  # clients name methods as they like
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._names}>"
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Hand a call to the interceptor of its method; grpcio calls this, and awaits the answer on asyncio."""
-        found = self._of(handler_call_details.method)
-        if found is None:
+        entry = self._of(handler_call_details.method)
+        if entry is None or entry[0] is None:
             return continuation(handler_call_details)
-        return found.intercept_service(continuation, handler_call_details)
-
-    def _of(self, method: str) -> Any:
-        """Return the interceptor of a method; None: calls pass."""
-        if method in self._found:
-            return self._found[method]
-        entry = self._find(method)
-        interceptor = None if entry is None else entry[0]
-        if len(self._found) < _MOST:  # clients name methods as they like
-            self._found[method] = interceptor
-        return interceptor
+        return entry[0].intercept_service(continuation, handler_call_details)
 
 
 class ByMethod(_Interceptors[ConcurrencyLimiter, grpc.ServerInterceptor], grpc.ServerInterceptor):
