@@ -57,42 +57,28 @@ def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
     """Let every call pass by; those that wait already go on waiting. What is of a table has a gate of its own."""
     if isinstance(one, KeyedGates):
         return lambda: None
-    return _passed(one) if isinstance(one, Engine) else _open(one)
-
-
-def _open(gate: LockedGate) -> Undo:
-    find, before = weakref.ref(gate), gate._bypass
+    find: Callable[[], Any] = weakref.ref(one)
+    # A gate asks what lets calls bypass it; an engine lets them in itself.
+    name, before = ("enter", None) if isinstance(one, Engine) else ("_bypass", one._bypass)
 
     def passes(_operation: str, _partition: str) -> bool:
         """Let everybody pass, as long as the limiter is not closed."""
-        gate = find()
-        return gate is not None and not gate.section.gate.is_closed
+        return (gate := find()) is not None and not gate.section.gate.is_closed
 
     def undo() -> None:
-        if (gate := find()) is not None:
-            gate._bypass = before
+        if (one := find()) is not None and vars(one).pop(name) is passes:
+            setattr(one, name, before)
 
-    gate._bypass = passes
+    setattr(one, name, _enter if isinstance(one, Engine) else passes)
     return undo
 
 
-def _passed(engine: Engine) -> Undo:
-    """Let every call have a place that no store knows."""
-    find = weakref.ref(engine)
-
-    def enter(permit: BaseSharedPermit, *_wait: object) -> None:
-        """Let a permit in, whatever the limit of its key is."""
-        if permit._engine.renewer.is_closed:
-            raise LimiterClosed(CLOSED)
-        permit._engine._limit_of(check_key(permit.key))
-        permit._place = Place(SlotLease(math.inf), 0)
-
-    def undo() -> None:
-        if (engine := find()) is not None:
-            del engine.enter
-
-    engine.enter = enter  # type: ignore[method-assign, assignment]
-    return undo
+def _enter(permit: BaseSharedPermit, *_wait: object) -> None:
+    """Let a permit have a place that no store knows, whatever the limit of its key is."""
+    if permit._engine.renewer.is_closed:
+        raise LimiterClosed(CLOSED)
+    permit._engine._limit_of(check_key(permit.key))
+    permit._place = Place(SlotLease(math.inf), 0)
 
 
 class FrozenClock:

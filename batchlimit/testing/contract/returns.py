@@ -11,22 +11,23 @@ from batchlimit.stores.protocols import Store
 from batchlimit.testing.contract.check import HUNDRED, KEY, MOST_SEEDS, SLOW, AskingInstance, cases
 from batchlimit.testing.contract.lending import BOTH
 
+_REPORTED = {  # spent by another instance, taken, still held, given back: kept, level
+    "tokens_not_reported_as_held_count_as_spent": (0, 50, 20, 0, 20, 50),
+    "an_ask_brings_unspent_tokens_back": (0, 50, 20, 30, 20, 80),
+    "whoever_was_lent_tokens_keeps_no_more": (0, 10, 1000, 0, 10, 90),
+    "no_more_comes_back_than_was_held": (40, 10, 0, 1000, 0, 60),
+}
 
-def tokens_not_reported_as_held_count_as_spent(store: Store) -> None:
+
+@cases("about", _REPORTED)
+def what_an_ask_reports(store: Store, about: str) -> None:
+    spent, taken, held, back, kept, level = _REPORTED[about]
+    AskingInstance(store, name="b").spend(spent)
     instance = AskingInstance(store)
-    instance.take(50)
-    instance.held = 20
-    grant = instance.report()
-    assert (grant.granted, grant.kept) == (0, 20)
-    assert instance.peek() == Level(level=50, outstanding=20, active_instances=1)
-
-
-def an_ask_brings_unspent_tokens_back(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.take(50)
-    grant = instance.send(instance.ask(0, back=30))
-    assert (grant.kept, grant.level) == (20, 80)
-    assert instance.peek() == Level(level=80, outstanding=20, active_instances=1)
+    instance.take(taken, queued=taken)
+    grant = instance.send(instance.ask(0)._replace(held=held, back=back))
+    assert (grant.granted, grant.kept, grant.level) == (0, kept, level)
+    assert instance.peek()[:2] == (level, kept)
 
 
 _GIVEN_BACK = {  # spent by another instance, taken, tokens, held, refund: credited, level
@@ -61,26 +62,12 @@ def a_refund_to_a_full_bucket_is_lost(store: Store) -> None:
     assert instance.peek().level == 100
 
 
-def no_more_comes_back_with_an_ask_than_was_held(store: Store) -> None:
-    spender, instance = AskingInstance(store, name="b"), AskingInstance(store)
-    spender.spend(40)
-    instance.take(10)
-    assert instance.send(instance.ask(0)._replace(held=0, back=1000)).level == 60
-
-
 def a_promise_can_be_given_back(store: Store) -> None:
     instance = AskingInstance(store)
     instance.spend(100)
     instance.take(1, max_wait=2 / SLOW)
     assert instance.give_back(1) == 1
     assert instance.peek().level == 0
-
-
-def an_instance_keeps_no_more_than_it_was_lent(store: Store) -> None:
-    instance = AskingInstance(store)
-    instance.take(10)
-    assert instance.send(instance.ask(0)._replace(held=1000)).kept == 10
-    assert instance.peek() == Level(level=90, outstanding=10, active_instances=1)
 
 
 def a_repeated_ask_gets_the_same_tokens_and_not_more(store: Store) -> None:
