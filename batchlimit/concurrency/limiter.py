@@ -4,7 +4,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, overload
 
 from batchlimit.base.setting import function, of_kind
@@ -18,7 +18,7 @@ from batchlimit.concurrency.locked_gate import Bypass, GateOptions, LockedGate, 
 from batchlimit.concurrency.partition import Partitions
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import NO_QUEUE, Queue
-from batchlimit.concurrency.shedding import Shedder, Shedding
+from batchlimit.concurrency.shedding import Shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -45,12 +45,9 @@ class BaseLimiter(Unique):
         of_kind("partitions", partitions, Partitions | None, 'like Partitions({"live": 0.5})')
         of_kind("queue", queue, Queue, "like Queue(100)")
         options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
-        is_watched = bool(options.watchers)
-        law = prepared(Knee() if law is None else law, clock, is_watched=is_watched)
-        self._locked_gate = LockedGate(law, partitions, queue, options)
-        shedder = None if shedding is None else Shedder(shedding)
-        tell = partial(_end_period, self._locked_gate, is_watched, shedder)
-        self._rounds = Rounds(options.watchers, tell, every=every, alone=shedder is not None)
+        law = prepared(Knee() if law is None else law, options)
+        gate = self._locked_gate = LockedGate(law, partitions, queue, options)
+        self._rounds = Rounds(options.watchers, gate.end_period, every=every, alone=shedding is not None)
         self._rounds.start()
         weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
 
@@ -106,16 +103,6 @@ class BaseLimiter(Unique):
             A copy, which changes no more.
         """
         return self._locked_gate.statistics(self._rounds.statistics())
-
-
-def _end_period(gate: LockedGate, is_watched: bool, shedder: Shedder | None, events: tuple[str, ...]) -> None:
-    """Tell the law what the watchers saw, and end calls if overload lasts."""
-    try:
-        if is_watched:
-            gate.control.calibrate(events)
-    finally:  # a law that fails is no reason to keep what the memory is full of
-        if shedder is not None:
-            shedder.end_period(events, gate.sheddable)
 
 
 class ConcurrencyLimiter(Closing, BaseLimiter):

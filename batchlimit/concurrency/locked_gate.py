@@ -18,7 +18,7 @@ from batchlimit.concurrency.laws.simple import Gitaly, Watched
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import BYPASS, DROPPED, HELD, IGNORED, LEFT, OVER, SUCCESS, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
-from batchlimit.concurrency.shedding import Shedding, check_shedding
+from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
 from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -30,26 +30,15 @@ Bypass = Callable[[str, str], bool]
 _new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.__new__
 
 
-def prepared(law: Law, clock: Callable[[], int], *, is_watched: bool) -> Law:
-    """Return a law that learns what watchers saw, and drains by the time of day; ValueError, TypeError for no such."""
-    for each in (getattr(law, "law", law), law):  # what it wraps first
-        if isinstance(each, type) or not isinstance(each, Law):
-            raise TypeError(f"law must be a law, like Fixed(20), not {each!r}")
-    if isinstance(law, Gitaly) and not is_watched:
-        raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
-    if isinstance(law, Knee) and clock is time.monotonic_ns:
-        law._share_time(time.time_ns() - time.monotonic_ns())
-    return Watched(law) if is_watched and not isinstance(law, Calibrated) else law
-
-
 class GateOptions(NamedTuple):
-    """What a limiter has for all of its gates."""
+    """What a limiter has for its gates."""
 
     classify: Classify
     bypass: Bypass | None
     watchers: tuple[Watcher, ...]
     shedding: Shedding | None
     clock: Callable[[], int]  # returns ns; never runs backwards
+    is_watched: bool  # also by watchers that a gate has alone
 
     @classmethod
     def checked(cls, classify: Any, bypass: Any, watchers: Any, shedding: Any, clock: Any) -> "GateOptions":
@@ -57,7 +46,20 @@ class GateOptions(NamedTuple):
         functions(bypass=bypass)
         watchers = several("watchers", watchers, "watchers")
         check_shedding(shedding, watchers)
-        return cls(function("classify", classify), bypass, watchers, shedding, function("clock", clock))
+        classify, clock = function("classify", classify), function("clock", clock)
+        return cls(classify, bypass, watchers, shedding, clock, bool(watchers))
+
+
+def prepared(law: Law, options: GateOptions) -> Law:
+    """Return a law that learns what watchers saw, and drains by the time of day; ValueError, TypeError for no such."""
+    for each in (getattr(law, "law", law), law):  # what it wraps first
+        if isinstance(each, type) or not isinstance(each, Law):
+            raise TypeError(f"law must be a law, like Fixed(20), not {each!r}")
+    if isinstance(law, Gitaly) and not options.is_watched:
+        raise ValueError(f"{law!r} needs watchers=, such as [MemoryWatcher()]: without any it stays where it is")
+    if isinstance(law, Knee) and options.clock is time.monotonic_ns:
+        law._share_time(time.time_ns() - time.monotonic_ns())
+    return Watched(law) if options.is_watched and not isinstance(law, Calibrated) else law
 
 
 class LockedGate:
@@ -78,6 +80,8 @@ class LockedGate:
         self.counts = Counts(key)
         self.section = CriticalSection(Gate(checked(law.limit), partitions, queue), self.counts, options.clock)
         self.sheddable = SheddablePermits(self.section)
+        self._shedder = None if options.shedding is None else Shedder(options.shedding)
+        self._is_watched = options.is_watched
         self.control = LimitControl(self.section, law)  # for changes that no call brings
         self._update = self.control.law.update
         self._observers = [each.observe for each in options.watchers if isinstance(each, LatencyWatcher)]
@@ -233,6 +237,15 @@ class LockedGate:
             with self.section.lock:
                 self.counts.abandoned += 1
             self.leave(permit, IGNORED)
+
+    def end_period(self, events: Sequence[str], own: Sequence[str] | None = None) -> None:
+        """Tell the law what watchers saw; end calls if overload lasts, by what its own watchers saw (None: all are)."""
+        try:
+            if self._is_watched:
+                self.control.calibrate(events)
+        finally:  # a law that fails is no reason to keep what the memory is full of
+            if self._shedder is not None:
+                self._shedder.end_period(events if own is None else own, self.sheddable)
 
     def close(self) -> None:
         """Let no call enter any more, and wake every waiter. Calls under way go on, and leave as ever."""

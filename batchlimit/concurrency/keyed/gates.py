@@ -36,13 +36,12 @@ _LOOKS = 4
 class KnownGate(weakref.ref[LockedGate]):
     """A gate that is alive, and what outlasts it."""
 
-    __slots__ = ("counts", "key", "pattern", "shedder", "watchers")
+    __slots__ = ("counts", "key", "pattern", "watchers")
 
     counts: Counts
     key: str
     pattern: KeyPattern
     watchers: tuple[Watcher, ...] | None  # of this key alone; None: there are none yet
-    shedder: Shedder | None  # of this key alone
 
     def statistics(self) -> PatternStatistics:
         """Return what was counted at this gate, and what is there now unless it is gone."""
@@ -79,9 +78,7 @@ class KeyedGates:
         self.sheds = options.shedding is not None or any(each.shedding for each in of_keys)
         for each in of_keys:
             if callable(each.limit) and not self._is_watched(each):
-                prepared(
-                    each.limit(), self.clock, is_watched=False
-                )  # what cannot work says so now, not at the first call
+                prepared(each.limit(), options)  # what cannot work says so now, not at the first call
         self._shedder = None if options.shedding is None else Shedder(options.shedding)
         self._max_keys, self._idle_ns = max_keys, round(idle_after * _SECOND)
         self._shared: dict[KeyPattern, SharedLaw] = {}
@@ -160,10 +157,8 @@ class KeyedGates:
             alive, shared = self._alive(), list(self._shared.values())
         tells = [partial(law.end_period, events, self.clock()) for law in shared]
         for known, gate in alive:
-            if self._is_watched(known.pattern.keyed):
-                tells.append(partial(gate.control.calibrate, (*events, *of_keys.get(known.key, ()))))
-            if known.shedder is not None:
-                tells.append(partial(known.shedder.end_period, of_keys.get(known.key, ()), gate.sheddable))
+            own = of_keys.get(known.key, ())
+            tells.append(partial(gate.end_period, (*events, *own), own))
         if self._shedder is not None:
             tells.append(partial(self._shedder.end_period, events, *(gate.sheddable for _known, gate in alive)))
         for tell in tells:  # without the lock, as above
@@ -211,23 +206,23 @@ class KeyedGates:
         self._forget_gone()
         asked = self._options.bypass
         bypass = None if asked is None else lambda operation, _partition: asked(operation, key)
-        options = self._options._replace(bypass=bypass, clock=self.clock)
-        gate = LockedGate(self._law(pattern), pattern.keyed.partitions, pattern.keyed.queue, options, key)
+        keyed, is_watched = pattern.keyed, self._is_watched(pattern.keyed)
+        own = self._options._replace(bypass=bypass, shedding=keyed.shedding, clock=self.clock, is_watched=is_watched)
+        gate = LockedGate(self._law(pattern, own), keyed.partitions, keyed.queue, own, key)
         for changed, why in self._listeners:
             gate.control.listen(partial(changed, key), why)
         known = KnownGate(gate, self._gone.append)
         known.counts, known.key, known.pattern, known.watchers = gate.counts, key, pattern, None
-        known.shedder = None if (shedding := pattern.keyed.shedding) is None else Shedder(shedding)
         self._known[key] = known
         return gate
 
-    def _law(self, pattern: KeyPattern) -> Law:
+    def _law(self, pattern: KeyPattern, options: GateOptions) -> Law:
         keyed = pattern.keyed
         if isinstance(keyed.limit, int):
-            return prepared(Fixed(keyed.limit), self.clock, is_watched=self._is_watched(keyed))
+            return prepared(Fixed(keyed.limit), options)
         if (shared := self._shared.get(pattern)) is not None:
             return shared
-        law = prepared(keyed.limit(), self.clock, is_watched=self._is_watched(keyed))
+        law = prepared(keyed.limit(), options)
         if keyed.shared:
             law = self._shared[pattern] = SharedLaw(law)
         return law
