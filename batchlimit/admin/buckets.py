@@ -214,10 +214,10 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     try:
         find = then.trial if override.is_trial else then.find
         for _, client in store.primaries():
-            look = _BucketLook(client, prefix, override)
-            for keys in look.keys(most):
-                touched += look.touches([key for key in keys if find(key, now) is override], now)
-            names, is_whole = names + look.names, is_whole and look.is_whole
+            for keys, looked, is_left in _keys(client, prefix, override, most):
+                named = [key for key in keys if find(key, now) is override]
+                touched += _touches(client, prefix, override.said, named, now)
+                names, is_whole = names + looked, is_whole and not is_left
     except redis.exceptions.NoPermissionError:
         return Plan(override, (), 0, False, ("not looked: this user may not SCAN, see docs/redis.md",))
     except FAILURES as error:
@@ -226,48 +226,36 @@ def planned(store: Any, prefix: str, overrides: Overrides, override: Override, n
     return Plan(override, tuple(touched), names, is_whole, tuple(_warnings(override, touched, names, is_whole)))
 
 
-class _BucketLook:
-    """A look at the buckets of one server whose keys an override names."""
+def _keys(client: Any, prefix: str, override: Override, most: int) -> Iterator[tuple[list[str], int, bool]]:
+    """Yield keys of a server that begin as the override does, of how many names, and if others are not looked at."""
+    if not override.is_pattern:
+        yield [override.name], 1, False
+        return
+    start = "{" + prefix + ":"
+    begin = start + literal_start(override.name)
+    pattern = "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in begin) + "*}"
+    cursor, looked, seen = 0, 0, set[str]()
+    while not looked or (int(cursor) and looked < most):
+        cursor, names = client.scan(cursor, match=pattern, count=_STEP)
+        looked += _STEP
+        found = {text(name)[len(start) : -1] for name in names} - seen
+        seen |= found
+        yield sorted(found), _STEP, bool(int(cursor)) and looked >= most
 
-    def __init__(self, client: "redis.Redis", prefix: str, override: Override) -> None:
-        self._client: Any = client
-        self._prefix, self._override = prefix, override
-        self.names, self.is_whole = 0, True
 
-    def keys(self, most: int) -> Iterator[list[str]]:
-        """Yield the keys that begin as the pattern does, some at a time, from at most so many names."""
-        if not self._override.is_pattern:
-            self.names += 1
-            yield [self._override.name]
-            return
-        start = "{" + self._prefix + ":"
-        begin = start + literal_start(self._override.name)
-        pattern = "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in begin) + "*}"
-        cursor, seen = 0, set[str]()
-        while True:
-            cursor, names = self._client.scan(cursor, match=pattern, count=_STEP)
-            self.names += _STEP
-            found = {text(name)[len(start) : -1] for name in names} - seen
-            seen |= found
-            yield sorted(found)
-            if not int(cursor) or self.names >= most:
-                self.is_whole = not int(cursor)
-                return
-
-    def touches(self, keys: Sequence[str], now: float) -> list[Touch]:
-        """Return what happens to the buckets of these keys, of those that have one here, in one round trip."""
-        pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.hgetall(bucket_name(self._prefix, key))
-        replies, found = pipeline.execute(raise_on_error=False) if keys else [], []
-        for key, fields in zip(keys, replies, strict=True):
-            if isinstance(fields, redis.exceptions.NoPermissionError):
-                raise fields
-            if not isinstance(fields, Exception):  # else it is at another node, or is no bucket
-                with suppress(BucketUnavailable):  # it has expired meanwhile, or is damaged
-                    state = read_bucket(texts(fields), now)
-                    found.append(Touch(key, state.quota, self._override.said))
-        return found
+def _touches(client: Any, prefix: str, after: str, keys: Sequence[str], now: float) -> list[Touch]:
+    """Return what happens to the buckets of these keys, of those that have one here, in one round trip."""
+    pipeline = client.pipeline(transaction=False)
+    for key in keys:
+        pipeline.hgetall(bucket_name(prefix, key))
+    replies, found = pipeline.execute(raise_on_error=False) if keys else [], []
+    for key, fields in zip(keys, replies, strict=True):
+        if isinstance(fields, redis.exceptions.NoPermissionError):
+            raise fields
+        if not isinstance(fields, Exception):  # else it is at another node, or is no bucket
+            with suppress(BucketUnavailable):  # it has expired meanwhile, or is damaged
+                found.append(Touch(key, read_bucket(texts(fields), now).quota, after))
+    return found
 
 
 def _warnings(override: Override, touched: list[Touch], names: int, is_whole: bool) -> Iterator[str]:

@@ -57,13 +57,13 @@ class AsyncPermit(BasePermit):
         if self._state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
         if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
-            yield from self._wait(seconds).__await__()
+            yield from self._wait(self._partition, seconds).__await__()
         return self
 
     async def __aenter__(self) -> Self:
         if self._state is ASKED:
             if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
-                await self._wait(seconds)
+                await self._wait(self._partition, seconds)
         else:
             self._check()
         if self._sheddable:
@@ -103,7 +103,7 @@ class AsyncPermit(BasePermit):
         if self._state is WAITING:
             raise RuntimeError(f"{self!r} is waited for by another task")
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
         locked_gate = self._locked_gate
         section = locked_gate.section
@@ -111,7 +111,7 @@ class AsyncPermit(BasePermit):
         waiter = GateWaiter(wakeup.waker(), self.priority)
         self._state = WAITING
         try:
-            section.join_queue(waiter, self._partition)
+            section.join_queue(waiter, partition)
             await wakeup.wait(seconds, section.pause, section.catch_up)
             held = section.leave_queue(self, waiter)
         except BaseException:

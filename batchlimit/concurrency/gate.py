@@ -176,7 +176,7 @@ class Gate:
         room = self.limit - self.in_flight
         if has_share:
             return room > 0
-        return room - ahead > self.partitions.kept(now_ns)
+        return room - ahead > sum(each.kept(now_ns) for each in self.partitions.by_name.values())
 
     def _share_out(self) -> None:
         for partition in self.partitions.all:

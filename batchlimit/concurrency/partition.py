@@ -139,10 +139,6 @@ class PartitionTable:
         """Return the partition of this name; that of all other calls if it has no share."""
         return self.by_name.get(name, self.rest)
 
-    def kept(self, now_ns: int) -> int:
-        """Return how many places are kept free for partitions that claimed their strict share lately."""
-        return sum(each.kept(now_ns) for each in self.by_name.values())
-
     def lent_in(self, now_ns: int, otherwise: int) -> int:
         """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
         kept = [each.asked_ns for each in self.by_name.values() if each.kept(now_ns)]

@@ -52,11 +52,6 @@ class Waits:
         for _ in range(min(len(self._due), _AT_ONCE)):
             self.end(self._due.popleft())
 
-    def _catch_up(self) -> None:
-        """Go on with what is due, if a signal handler that raised in the loop made it lose what was to do so."""
-        if self._due:
-            self._go_on()
-
     def until(self, seconds: float) -> "dict[TaskWakeup, None]":
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
@@ -80,7 +75,7 @@ class Waits:
         """Call `look` after each pause (seconds), once for all its watchers, until each calls `unwatch`."""
         found = self._looks.get(look)
         if found is None:
-            found = self._looks[look] = _RepeatedLook(look, pause, self._catch_up)
+            found = self._looks[look] = _RepeatedLook(self, look, pause)
         else:
             found.keep_on()
         found.watchers += 1
@@ -97,10 +92,10 @@ class Waits:
 class _RepeatedLook:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
-    __slots__ = ("_after", "_look", "_lost_at", "_pause", "timer", "watchers")
+    __slots__ = ("_look", "_lost_at", "_pause", "_waits", "timer", "watchers")
 
-    def __init__(self, look: Callable[[], object], pause: Callable[[], float], after: Callable[[], object]) -> None:
-        self._look, self._pause, self._after, self.watchers = look, pause, after, 0
+    def __init__(self, waits: Waits, look: Callable[[], object], pause: Callable[[], float]) -> None:
+        self._waits, self._look, self._pause, self.watchers = waits, look, pause, 0
         self._plan()
 
     def _plan(self) -> None:
@@ -117,7 +112,8 @@ class _RepeatedLook:
     def _ring(self) -> None:
         self._plan()
         self._look()
-        self._after()
+        if self._waits._due:  # a signal handler that raised in the loop made it lose what was to go on
+            self._waits._go_on()
 
 
 _all: WeakValueDictionary[int, Waits] = WeakValueDictionary()

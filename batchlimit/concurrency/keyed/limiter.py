@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from functools import cached_property, partial
 
+from batchlimit.base.steps import run
 from batchlimit.base.unique import AsyncClosing, Closing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncPermit
@@ -142,12 +143,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """
         order, held = self._order(keys), list[Permit]()
         permit_of = partial(Permit, operation=operation, priority=priority, sheddable=sheddable)
-        waiting = entering(self._gates, order, patience(timeout), permit_of, partition, held)
-        try:
-            for permit, seconds in waiting:
-                permit._wait(partition, seconds)
-        finally:
-            waiting.close()
+        run(entering(self._gates, order, patience(timeout), permit_of, partition, held))
         for permit in held if sheddable else ():
             permit._locked_gate.sheddable.add(permit)
         return Permits(order, held)
@@ -228,7 +224,8 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
             TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire_all`.
         """
         permit_of = partial(AsyncPermit, operation=operation, priority=priority, sheddable=sheddable)
-        return AsyncPermits(self._gates, self._order(keys), patience(timeout), permit_of, partition)
+        order = self._order(keys)
+        return AsyncPermits(order, partial(entering, self._gates, order, patience(timeout), permit_of, partition))
 
     async def close(self) -> None:
         """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Generator, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self
 
+from batchlimit.base.steps import Steps, drive
 from batchlimit.concurrency.async_limiter import AsyncPermit
 from batchlimit.concurrency.keyed.gates import KeyedGates
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import BasePermit, Permit
 from batchlimit.errors import ConcurrencyLimited
 
-P = TypeVar("P", bound=BasePermit)
 A = ParamSpec("A")
 _SECOND = 1_000_000_000
 _ROUNDS = 3
@@ -22,19 +22,16 @@ def entering(
     gates: KeyedGates,
     keys: Sequence[str],
     seconds: float,
-    permit_of: Callable[[LockedGate], P],
+    permit_of: Callable[[LockedGate], Any],
     partition: str,
-    held: list[P],
-) -> Generator[tuple[P, float], None, None]:
+    held: list[Any],
+) -> Steps[None]:
     """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
     At first a caller waits only while it holds nothing: if the next key has no room, it lets go of all that it holds,
     and begins at that key. So a full key keeps no place of another key from others. But such a caller might never get
     all of them. So after three rounds it waits with what it holds, in the order of the limits, in which `keys` are. All
     callers do so in the same order: two of them never wait for each other.
-
-    It yields each permit that is to wait in a queue, with the seconds that it may. The caller goes on when that is
-    held, and closes this if it waited in vain.
     """
     until = gates.clock() + seconds * _SECOND
     order, rounds = keys, 0
@@ -49,7 +46,7 @@ def entering(
                         order = keys if rounds == _ROUNDS else [key, *(each for each in keys if each != key)]
                         _give_back(held)
                         break
-                    yield permit, patience
+                    yield permit._wait(partition, patience)
                 held.append(permit)
     except BaseException:
         _give_back(held)
@@ -59,7 +56,7 @@ def entering(
         permit.start_ns = now  # a law is not told how long this caller waited for the last key
 
 
-def _give_back(held: list[P]) -> None:
+def _give_back(held: list[Any]) -> None:
     while held:
         held.pop().ignore()
 
@@ -187,20 +184,12 @@ class AsyncPermits(_Together):
         ('user:ann', 'all')
     """
 
-    __slots__ = ("_gates", "_keys", "_partition", "_permit_of", "_permits", "_seconds", "_was_awaited")
+    __slots__ = ("_begin", "_keys", "_permits", "_was_awaited")
 
     _permits: list[AsyncPermit]
 
-    def __init__(
-        self,
-        gates: KeyedGates,
-        keys: Sequence[str],
-        seconds: float,
-        permit_of: Callable[[LockedGate], AsyncPermit],
-        partition: str,
-    ) -> None:
-        self._gates, self._keys, self._seconds, self._permit_of = gates, keys, seconds, permit_of
-        self._partition = partition
+    def __init__(self, keys: Sequence[str], begin: Callable[[list[AsyncPermit]], Steps[None]]) -> None:
+        self._keys, self._begin = keys, begin
         self._permits, self._was_awaited = [], False
 
     def __repr__(self) -> str:
@@ -223,11 +212,5 @@ class AsyncPermits(_Together):
         if self._was_awaited:
             raise RuntimeError(f"{self!r} was awaited before")
         self._was_awaited = True
-        waiting = entering(self._gates, self._keys, self._seconds, self._permit_of, self._partition, self._permits)
-        try:
-            for permit, seconds in waiting:
-                permit._partition = self._partition
-                await permit._wait(seconds)
-        finally:
-            waiting.close()
+        await drive(self._begin(self._permits))
         return self
