@@ -29,7 +29,7 @@ import grpc.aio
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from batchlimit.integrations.grpc.answer import REASON, CallRefusal
-from batchlimit.integrations.grpc.concurrency import _refusing
+from batchlimit.integrations.grpc.queued import refusing
 from batchlimit.integrations.grpc.serving import refusing_async
 from batchlimit.laws import Fixed
 from benchmarks.markdown import table
@@ -50,7 +50,7 @@ class _Bare(grpc.ServerInterceptor):
     """Refuses all but the call that holds, in the thread that asks, and does nothing else."""
 
     def __init__(self) -> None:
-        self._handler = _refusing(CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),)))
+        self._handler = refusing(CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "refused", ((REASON, "limit"),)))
 
     def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         return continuation(details) if details.method.endswith("Hold") else self._handler

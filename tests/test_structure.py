@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_849,
-    "functions": 3_622,
-    "files": 311,
+    "lines": 48_834,
+    "functions": 3_620,
+    "files": 310,
     "classes of one name": 10,
     "entries of batchlimit/": 26,
 }

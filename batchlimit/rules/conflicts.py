@@ -45,7 +45,7 @@ def by_key(rules: Sequence[Rule]) -> dict[str, Rule]:
     for rule in rules:
         if not rule.match and found.setdefault(rule.key, rule) is not rule:
             problem = f"routes ask for the key {shown(rule.key)}, and rule {found[rule.key].name!r} has it too"
-            raise RulesError(f"{problem}. {_renaming(rule)}", rule=rule.name, field="key")
+            raise _wrong(rule, "key", f"{problem}. {_renaming(rule)}")
     return found
 
 
@@ -58,14 +58,14 @@ def check_replaced(rules: Sequence[Rule]) -> None:
             if name not in replaced:
                 meant = get_close_matches(name, replaced, 1)
                 hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(replaced)}"
-                raise _irreplaceable(rule, f"there is no rule {shown(name)}: {hint}")
+                raise _wrong(rule, "replaces", f"there is no rule {shown(name)}: {hint}")
             if rule.name in asked or name in asked:
                 whose = "it" if rule.name in asked else f"rule {name!r}"
-                raise _irreplaceable(
-                    rule, f"routes ask for {whose}, after the rules that match were charged: give {whose} a match"
-                )
+                problem = f"routes ask for {whose}, after the rules that match were charged: give {whose} a match"
+                raise _wrong(rule, "replaces", problem)
             if rule.name in _reached(name, replaced):
-                raise _irreplaceable(rule, f"it replaces {name!r}, which replaces it in turn: no rule would apply")
+                problem = f"it replaces {name!r}, which replaces it in turn: no rule would apply"
+                raise _wrong(rule, "replaces", problem)
 
 
 def _reached(name: str, replaced: Mapping[str, Sequence[str]]) -> set[str]:
@@ -78,8 +78,8 @@ def _reached(name: str, replaced: Mapping[str, Sequence[str]]) -> set[str]:
     return found
 
 
-def _irreplaceable(rule: Rule, problem: str) -> RulesError:
-    return RulesError(problem, rule=rule.name, field="replaces")
+def _wrong(rule: Rule, field: str, problem: str) -> RulesError:
+    return RulesError(problem, rule=rule.name, field=field)
 
 
 def unasked(key: object, of_routes: Collection[str], rules: Sequence[Rule]) -> RulesError:
@@ -122,7 +122,7 @@ def _check_apart(rules: Sequence[Rule], keys: Sequence[KeyTemplate], numbers: Se
             if keys[other].overlaps(key):
                 one, rule = rules[other], rules[number]
                 problem = f"a client could choose a value that makes its key {shown(rule.key)} one of rule {one.name!r}"
-                raise RulesError(f"{problem}, {shown(one.key)}. {_renaming(rule)}", rule=rule.name, field="key")
+                raise _wrong(rule, "key", f"{problem}, {shown(one.key)}. {_renaming(rule)}")
         alike.setdefault(begins, []).append(number)
 
 
@@ -130,12 +130,8 @@ def _check_shared(one: Rule, other: Rule) -> None:
     """Check that two rules whose keys are the same agree on what belongs to the key."""
     for what in ("quota", "on_failure", "mode"):
         if (theirs := getattr(one, what)) != (mine := getattr(other, what)):
-            raise RulesError(
-                f"it shares its keys, {shown(other.key)}, with rule {one.name!r}, "
-                f"whose {what} is another: {mine} against {theirs}. {_renaming(other)}",
-                rule=other.name,
-                field="key",
-            )
+            problem = f"it shares its keys, {shown(other.key)}, with rule {one.name!r}, whose {what} is another"
+            raise _wrong(other, "key", f"{problem}: {mine} against {theirs}. {_renaming(other)}")
 
 
 def _check_costs(one: Rule, other: Rule) -> None:
@@ -145,12 +141,9 @@ def _check_costs(one: Rule, other: Rule) -> None:
     if one.cost + other.cost > other.quota.largest_cost and any(
         Pattern.parse(mine).overlaps(Pattern.parse(theirs)) for mine in one.match for theirs in other.match
     ):
-        raise RulesError(
-            f"its cost of {other.cost} and that of rule {one.name!r}, {one.cost}, add up, for both have the key "
-            f"{shown(other.key)}; they never fit a burst of {other.quota.largest_cost}: lower a cost or raise it",
-            rule=other.name,
-            field="cost",
-        )
+        problem = f"its cost of {other.cost} and that of rule {one.name!r}, {one.cost}, add up, for both have the key"
+        remedy = f"they never fit a burst of {other.quota.largest_cost}: lower a cost or raise it"
+        raise _wrong(other, "cost", f"{problem} {shown(other.key)}; {remedy}")
 
 
 def _renaming(rule: Rule) -> str:
@@ -167,7 +160,7 @@ def check_values(rules: Sequence[Rule], keys: Sequence[KeyTemplate], identities:
                     meant = get_close_matches(field, names := [*identities, *parameters], 1)
                     hint = f"did you mean {{{meant[0]}}}?" if meant else f"there are {', '.join(names) or 'no names'}"
                     problem = f"{{{field}}} of the key {shown(rule.key)} is neither in the identity nor in"
-                    raise RulesError(f"{problem} {shown(text)}: {hint}", rule=rule.name, field="key")
+                    raise _wrong(rule, "key", f"{problem} {shown(text)}: {hint}")
                 if field in parameters and field in identities:
                     problem = f"{{{field}}} of {shown(text)} is a name of the identity too; rename the path parameter"
-                    raise RulesError(problem, rule=rule.name, field="match")
+                    raise _wrong(rule, "match", problem)

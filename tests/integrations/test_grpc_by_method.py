@@ -17,7 +17,7 @@ from batchlimit.integrations.grpc import (
     ConcurrencyInterceptor,
     by_metadata,
 )
-from batchlimit.integrations.grpc.by_method import _MOST
+from batchlimit.integrations.grpc.concurrency import _MOST
 from batchlimit.laws import Fixed
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, AsyncService, Service

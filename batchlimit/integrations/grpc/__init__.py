@@ -24,7 +24,6 @@ with needed(__name__, "grpc", "grpcio"):
     import grpc  # noqa: F401  said here what is missing, once for all modules of this package
 
 from batchlimit.integrations.grpc.answer import CallResponse, outcome_of
-from batchlimit.integrations.grpc.by_method import AsyncByMethod, ByMethod
 from batchlimit.integrations.grpc.client_calls import AsyncRefusedCall, RefusedCall
 from batchlimit.integrations.grpc.client_rules import (
     AsyncConcurrencyClient,
@@ -32,7 +31,12 @@ from batchlimit.integrations.grpc.client_rules import (
     ConcurrencyClientInterceptor,
     RateLimitClientInterceptor,
 )
-from batchlimit.integrations.grpc.concurrency import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
+from batchlimit.integrations.grpc.concurrency import (
+    AsyncByMethod,
+    AsyncConcurrencyInterceptor,
+    ByMethod,
+    ConcurrencyInterceptor,
+)
 from batchlimit.integrations.grpc.details import by_metadata, by_method, check_permit, current_permit
 from batchlimit.integrations.grpc.rate_limit import AsyncRateLimitInterceptor, RateLimitInterceptor
 

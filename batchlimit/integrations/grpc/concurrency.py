@@ -1,20 +1,21 @@
-"""How many calls a gRPC server has under way at once: an interceptor for threads, and one for asyncio."""
+"""How many calls a gRPC server has under way at once: interceptors for threads and asyncio, and those by method."""
 
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, Future
-from functools import partial
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Executor
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
 
 import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
+from batchlimit.base.patterns import by_name
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
-from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, outcome_of, refused_by_limiter
+from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.details import HELD, AsksForPermits, CallPermits, Name
-from batchlimit.integrations.grpc.queued import OwnPool, QueuedCall
+from batchlimit.integrations.grpc.queued import QueuedCall, refusing
 from batchlimit.integrations.grpc.serving import (
     CallEnd,
     Handler,
@@ -27,6 +28,9 @@ from batchlimit.integrations.grpc.serving import (
 )
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
+
+L = TypeVar("L")
+T = TypeVar("T")
 
 
 class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
@@ -100,7 +104,7 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
                 back = queued.admitted, queued.refused
                 permit = self._permits.acquire_later(back, handler_call_details, timeout=self._timeout, **asked)
         except BatchLimitError as error:
-            return _refusing(refused_by_limiter(error))
+            return refusing(refused_by_limiter(error))
         handler = None
         try:
             if found := continuation(handler_call_details):
@@ -134,27 +138,6 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
             return CallEnd(context, completing(permit, self._outcome))
 
         return served(found, begin, ending_early(found, lambda: permit) if may_end else None)
-
-
-def _refusing(answer: CallRefusal) -> Handler:
-    """Return a handler that refuses, for any kind of method: as its requests stream it waits for none."""
-
-    def refuse(requests: object, context: grpc.ServicerContext) -> None:
-        answer.end(context)
-
-    refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]
-    return grpc.stream_unary_rpc_method_handler(refuse)
-
-
-def _at_once(do: Callable[[], Any]) -> "Future[Any]":
-    """Refuse a call in the very thread that asked the interceptor: that blocks nowhere and takes microseconds."""
-    do()
-    return _DONE
-
-
-_DONE: "Future[Any]" = Future()  # one for all refusals: a Future of its own takes longer than the rest of a refusal
-_DONE.set_result(None)
-_AT_ONCE = OwnPool(_at_once)
 
 
 class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
@@ -223,3 +206,82 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
                 await refused_by_limiter(error).end_async(context)
 
         return streaming(found, serve, found.request_deserializer)
+
+
+_MOST = 1000
+"""Methods that are known by name; of others the patterns are looked through."""
+
+
+class _Interceptors(Generic[L, T]):
+    """The interceptors by method; what was found for a name stays known for a while."""
+
+    _limiter: type
+    _kind: type
+    _made: Callable[[Any], Any]
+    """Makes an interceptor of a limiter."""
+
+    def __init__(self, interceptors: Mapping[str, L | T | None]) -> None:
+        entries: Any = interceptors
+        if not isinstance(entries, Mapping) or not entries:
+            raise TypeError(f'interceptors must be like {{"/shop.Orders/*": limiter}}, not {entries!r}')
+        made = dict[str, tuple[Any]]()
+        for name, given in entries.items():
+            if not (given is None or isinstance(given, (self._kind, self._limiter))):
+                raise TypeError(
+                    f"{name!r} needs a {self._limiter.__name__}, an interceptor, or None to let its calls pass, "
+                    f"not {given!r}; a limiter by key comes in an interceptor with its key="
+                )
+            made[name] = (self._made(given) if isinstance(given, self._limiter) else given,)
+        self._names, self._of = list(made), lru_cache(_MOST)(by_name(made))  # clients name methods as they like
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._names}>"
+
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        """Hand a call to the interceptor of its method; grpcio calls this, and awaits the answer on asyncio."""
+        entry = self._of(handler_call_details.method)
+        if entry is None or entry[0] is None:
+            return continuation(handler_call_details)
+        return entry[0].intercept_service(continuation, handler_call_details)
+
+
+class ByMethod(_Interceptors[ConcurrencyLimiter, grpc.ServerInterceptor], grpc.ServerInterceptor):
+    """Has an interceptor for each method of a threaded server, so that one server has a limit for each.
+
+    Args:
+        interceptors: A dict from methods and glob patterns to a ConcurrencyLimiter, an interceptor of a threaded
+            server, or None: such calls pass. A call goes by the first entry that names it: its method in full
+            (`/package.Service/Method`), then the patterns in their order, then "*". A call that no entry names passes.
+
+    Raises:
+        TypeError: An entry is none of these.
+
+    Example:
+        >>> from batchlimit import ConcurrencyLimiter
+        >>> from batchlimit.concurrency import KeyedConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import ByMethod, ConcurrencyInterceptor, by_metadata
+        >>> from batchlimit.laws import Fixed
+        >>> packs = ConcurrencyInterceptor(KeyedConcurrencyLimiter({"*": 20}), key=by_metadata("repo"))
+        >>> limits = ByMethod({"/git.Packs/*": packs, "/grpc.health.*": None, "*": ConcurrencyLimiter(Fixed(200))})
+    """
+
+    _limiter, _kind, _made = ConcurrencyLimiter, grpc.ServerInterceptor, ConcurrencyInterceptor
+
+
+class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor], grpc.aio.ServerInterceptor):
+    """Has an interceptor for each method of a server on asyncio, as ByMethod for threads.
+
+    Args:
+        interceptors: A dict from methods and glob patterns to an AsyncConcurrencyLimiter, an interceptor of a server on
+            asyncio, or None.
+
+    Raises:
+        TypeError: An entry is none of these.
+
+    Example:
+        >>> from batchlimit import AsyncConcurrencyLimiter
+        >>> from batchlimit.integrations.grpc import AsyncByMethod
+        >>> limits = AsyncByMethod({"/shop.Orders/Pay": AsyncConcurrencyLimiter(), "/grpc.health.*": None})
+    """
+
+    _limiter, _kind, _made = AsyncConcurrencyLimiter, grpc.aio.ServerInterceptor, AsyncConcurrencyInterceptor

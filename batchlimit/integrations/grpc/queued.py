@@ -1,10 +1,12 @@
-"""Calls of a threaded server that wait for their place without a worker thread."""
+"""Calls of a threaded server that wait for their place without a worker thread, or are refused without one."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from threading import Event, Lock
 from typing import Any
+
+import grpc
 
 from batchlimit import BatchLimitError, LimiterClosed
 from batchlimit.concurrency import Permit
@@ -119,3 +121,24 @@ def _complete(do: Callable[[], Any], done: "Future[Any]") -> None:
         do()
     finally:
         done.set_result(None)
+
+
+def refusing(answer: CallRefusal) -> Handler:
+    """Return a handler that refuses, for any kind of method: as its requests stream it waits for none."""
+
+    def refuse(requests: object, context: grpc.ServicerContext) -> None:
+        answer.end(context)
+
+    refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]
+    return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+def _at_once(do: Callable[[], Any]) -> "Future[Any]":
+    """Refuse a call in the very thread that asked the interceptor: that blocks nowhere and takes microseconds."""
+    do()
+    return _DONE
+
+
+_DONE: "Future[Any]" = Future()  # one for all refusals: a Future of its own takes longer than the rest of a refusal
+_DONE.set_result(None)
+_AT_ONCE = OwnPool(_at_once)

@@ -64,23 +64,18 @@ def a_lease_for_waiting_callers_is_short(store: Store, fast: Quota) -> None:
         assert near(AskingInstance(store, quota, key=f"{number}", trip=trip).take(1).lease, lease)
 
 
-def one_instance_holds_at_most_half_the_burst_in_reserve(store: Store) -> None:
-    instance = AskingInstance(store, trip=0.0)
-    instance.take(1, want=100)
-    grant = instance.take(0, want=100)
-    assert (grant.granted, grant.kept) == (0, 50)
+_IN_TURN = {  # instance, need, want, and what it is granted
+    "one_holds_at_most_half_the_burst_in_reserve": [("a", 1, 100, 50), ("a", 0, 100, 0)],
+    "a_second_one_gets_its_part_of_half_the_rest": [("a", 1, 10, 10), ("b", 1, 100, 22)],  # (100 - 10) / 2 / 2
+    "all_together_hold_at_most_half": [("a", 1, 50, 50), ("b", 1, 100, 1), ("c", 1, 100, 1)],  # enough for who waits
+}
 
 
-def a_second_instance_gets_its_part_of_half_the_rest(store: Store) -> None:
-    AskingInstance(store, name="a").take(1, want=10)
-    grant = AskingInstance(store, name="b").take(1, want=100)
-    assert (grant.granted, grant.active_instances) == (22, 2)  # (100 - 10) / 2 / 2
-
-
-def all_instances_together_hold_at_most_half_the_burst_in_reserve(store: Store) -> None:
-    AskingInstance(store, name="a").take(1, want=50)
-    grants = [AskingInstance(store, name=name).take(1, want=100).granted for name in "bc"]
-    assert grants == [1, 1]  # for those who wait, there is enough
+@cases("about", _IN_TURN)
+def what_instances_are_granted_in_turn(store: Store, about: str) -> None:
+    instances = {name: AskingInstance(store, name=name) for name in "abc"}
+    for name, need, want, granted in _IN_TURN[about]:
+        assert instances[name].take(need, want=want).granted == granted
 
 
 def an_instance_of_twice_the_weight_has_twice_the_share(store: Store) -> None:
