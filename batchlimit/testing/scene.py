@@ -58,18 +58,25 @@ def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
     if isinstance(one, KeyedGates):
         return lambda: None
     find: Callable[[], Any] = weakref.ref(one)
-    # A gate asks what lets calls bypass it; an engine lets them in itself.
-    name, before = ("enter", None) if isinstance(one, Engine) else ("_bypass", one._bypass)
 
     def passes(_operation: str, _partition: str) -> bool:
         """Let everybody pass, as long as the limiter is not closed."""
         return (gate := find()) is not None and not gate.section.gate.is_closed
 
-    def undo() -> None:
-        if (one := find()) is not None and vars(one).pop(name) is passes:
-            setattr(one, name, before)
+    if isinstance(one, Engine):
+        one.enter = _enter  # type: ignore[method-assign, assignment]
 
-    setattr(one, name, _enter if isinstance(one, Engine) else passes)
+        def close() -> None:
+            if (engine := find()) is not None:
+                del engine.enter
+
+        return close
+    before, one._bypass = one._bypass, passes
+
+    def undo() -> None:
+        if (gate := find()) is not None:
+            gate._bypass = before
+
     return undo
 
 
