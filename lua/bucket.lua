@@ -34,7 +34,8 @@
 --                and a refund is known
 --
 -- A bucket is small while it is only spent of: that is what most are, and memory of the server is what they cost. spend
--- makes it small, and so a large one of which nobody leases any more; whoever else writes it makes it large.
+-- makes it small, and so a large one of which nobody leases any more and that remembers no refund; whoever else writes it
+-- makes it large.
 --   q            its quota, and '@' if it has a rank
 --   s            epoch, time, since (s), kept (s), used, level. The level is whole, and `time` when it was just that
 --   l            the level of each bandwidth at `time`, if there are several

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from batchlimit.bucket import fair_share
-from batchlimit.bucket.fair_share import ACTIVE, FAR, HEARD, MARGIN, OVER, QUIET, SETTLES, SWEEP, Band, Claims
+from batchlimit.bucket.fair_share import ACTIVE, FAR, HEARD, MARGIN, OVER, QUIET, SETTLES, SILENT, SWEEP, Band, Claims
 from batchlimit.bucket.messages import Spend, Spent
 from batchlimit.quota.quota import Quota
 
@@ -182,20 +182,25 @@ class SpendableBucket:
         """Spend what is offered now."""
         self._now = max(self._now, now - self._epoch)
         self._flow()
-        self._table, self._is_small, self._version, self._known, self._reserved = InstanceTable(), True, 1, 0, None
         self._levels = [level - spend.cost for level in self._levels]
         self._used += spend.cost
         told = Spent(True, 0.0, self._epoch, self._told())
-        if len(self._bands) == 1:  # a whole level, as of when it was just that
-            left, self._levels = self._levels[0], [math.floor(self._levels[0])]
-            self._time = self._now - math.floor(min((left - self._levels[0]) / self._bands[0].rate, self._now))
         since = self._now - round(spend.age * _SECOND) + (FAR if spend.rules else 0)
         self._since = max(-FAR if self._since is None else self._since, since) // _SECOND * _SECOND
         rank = spend.rules, spend.revision
         if any(rank) and (self._heard is None or self._now - self._heard >= HEARD):
             self._rank, self._heard = rank, self._now
-        self._now = self._table.swept = self._time
+        if self._known <= self._now:
+            self._shrink()
         return told
+
+    def _shrink(self) -> None:
+        """Forget all instances: nobody leases of it, and no refund is remembered."""
+        self._table, self._is_small, self._version, self._known, self._reserved = InstanceTable(), True, 1, 0, None
+        if len(self._bands) == 1:  # a whole level, as of when it was just that
+            left, self._levels = self._levels[0], [math.floor(self._levels[0])]
+            self._time = self._now - math.floor(min((left - self._levels[0]) / self._bands[0].rate, self._now))
+        self._now = self._table.swept = self._time
 
     def expires_in(self) -> int:
         """Return after how many us without a call the bucket is as good as a new one."""
@@ -212,11 +217,16 @@ class SpendableBucket:
         return 0 if self._paused is None else max(0, self._paused - self._now)
 
     def _is_plain(self, now: int) -> bool:
-        """Whether nobody leases of it, or nobody was heard for so long that all leases are over."""
+        """Whether nobody leases of it, or nobody was heard for so long that all leases are over.
+
+        Where a refund is remembered `take` looks at the instances, once in SILENT.
+        """
         if self._is_small:
             return True
-        if self._paused is not None or self._known > now or (self._heard is not None and self._rank == (0, 0)):
+        if self._paused is not None or (self._heard is not None and self._rank == (0, 0)):
             return False
+        if self._known > now:
+            return not self._is_leased and now - self._table.swept < SILENT
         return now - self._time >= QUIET or not self._is_leased
 
     def _flow(self) -> None:

@@ -335,6 +335,21 @@ _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
         ],
         98,
     ),
+    "a bucket that remembers refunds is spent of, until nobody looked at its instances for a minute": (
+        Quota(1.0, 100, (Quota(2.0, 100),)),
+        [
+            (0, ("spend", 50, 0.0, (3, 0))),
+            (0, ("give_back", "a", "next", (0, 0, 1))),
+            (1, ("spend", 10, 0.0, (3, 0))),
+            (20_000_000, ("give_back", "b", "next", (0, 0, 1))),
+            (0, ("give_back", "a", "same", (0, 0, 1))),
+            (7_000_000, ("spend", 10, 3600.0, (3, 0))),
+            (20_000_000, ("give_back", "b", "next", (0, 0, 1))),
+            (12_999_998, ("spend", 10, 0.0, (3, 0))),
+            (1, ("spend", 10, 0.0, (3, 0))),
+        ],
+        83,
+    ),
     "a grant just before the end of a pause begins after the shortest pace": (
         _HUNDRED,
         [
@@ -467,6 +482,18 @@ def test_a_bucket_that_becomes_small_expires_also_just_before_its_epoch() -> Non
     assert lua.spend(Spend("bucket", quota, 1, 0.0, 1.0, 0, 0)) is not None
     assert lua.ttl is not None
     assert lua.ttl >= 5000
+
+
+def test_a_bucket_that_is_spent_of_is_kept_as_long_as_it_remembers_a_refund() -> None:
+    lua, quota = Interpreter(), Quota(100.0, 40)
+    lua.now = _START
+    lua.spend(Spend("bucket", quota, 2))
+    lua.give_back(quota, GiveBack("a", 1, 0, refund=1))
+    for left in (30_000, 20_000):
+        assert lua.spend(Spend("bucket", quota, 1)) is not None
+        assert lua.ttl is not None
+        assert left <= lua.ttl <= left + 3000
+        lua.now += 10_000_000
 
 
 def test_when_a_busy_bucket_expires_is_said_once_a_second() -> None:

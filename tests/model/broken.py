@@ -249,7 +249,7 @@ BREAKS = {
         ),
         Break(
             "a plain bucket is refilled twice",
-            "bucket.spendable:SpendableBucket.charge",
+            "bucket.spendable:SpendableBucket._shrink",
             "self._time = self._now - math.floor(",
             "self._time = self._now - 100_000 - math.floor(",
             "one spends",

@@ -102,6 +102,20 @@ def test_a_bucket_that_was_given_back_whole_is_spent_of_again(together: Any) -> 
     assert together.peek("a", quota).level == 999
 
 
+@pytest.mark.parametrize("rank", [{}, {"rules": 7}], ids=str)
+def test_a_bucket_that_remembers_a_refund_is_spent_of_and_takes_no_copy_of_the_refund(
+    together: Any, rank: dict[str, Any]
+) -> None:
+    refund = GiveBack("a", 1, 0, refund=1)
+    together.spend([group("a", cost=4, quota=THREE, **rank)])
+    assert together.give_back("a", THREE, refund) == 1
+    reply = together.spend([group("a", cost=3, quota=THREE, **rank), group("a", cost=5, quota=THREE, **rank)])
+    assert charged(reply) == [[True], [False]]
+    assert tuple(map(round, reply.groups[0][0].levels)) == (994, 4, 94)
+    assert together.give_back("a", THREE, refund) == 0
+    assert together.peek("a", THREE).level == 4
+
+
 def test_an_instance_leases_of_what_is_spent_of(together: Any) -> None:
     together.spend([group("a", cost=4)])
     assert together.take("a", TEN, ask(7)).granted == 0
