@@ -19,7 +19,7 @@ MOST_METHODS = 10
 
 CEILINGS = {
     "lines": 48_851,
-    "functions": 3_622,
+    "functions": 3_620,
     "files": 310,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

@@ -15,7 +15,6 @@ from typing import Any
 from batchlimit.aio import store_calls
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
-from batchlimit.base.blocking import check_recursion_depth
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
@@ -64,18 +63,23 @@ class Spends:
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if (begun := self._begin({check_key(key): cost})) is None:
+        if not self._store.spends:
             return None
-        outcome = await self._spend(begun)
-        if outcome is None:
+        check_key(key)
+        self._check_open()
+        if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
             return None
-        return begun[0] if begun[0].spent.is_charged else await self._in_vain(begun[0], outcome, until, priority)
+        return spend if spend.spent.is_charged else await self._in_vain(spend, outcome, until, priority)
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
+        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
+            return None
         for key in costs:
             check_key(key)
-        if (begun := self._begin(costs)) is None or not isinstance(outcome := await self._spend(begun), tuple):
+        self._check_open()
+        begun = self._spending.begin(costs)
+        if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
         if is_charged(outcome):
             return {each.key: each.decision() for each in begun}
@@ -88,29 +92,21 @@ class Spends:
         for key, cost in costs.items():
             store_calls.refund(self._find(key), cost)
 
-    def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
-        """Begin to spend; None: a key needs its entry."""
-        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
-            return None
-        check_recursion_depth()
-        self._check_open()
-        return self._spending.begin(costs)
-
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store at the end of this turn of the loop, and return what it says."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((begun, answer))
+        call: Call = begun, loop.create_future()
         if loop is not self._loop or self._lost_at < loop.time():
             loop.call_soon(self._flush, context=Context())
             self._lost_at = loop.time() + HEARTBEAT
             self._loop = loop  # last: a signal handler may raise between any two lines
         try:
-            outcome = await answer
+            self._waiting.append(call)  # last: a call that is nested too deep fails before
+            outcome = await call[1]
         except BaseException:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                if not answer.cancel() and not answer.cancelled():  # it came before its caller could wake
-                    self._undo(begun, answer.result())
+                if not call[1].cancel() and not call[1].cancelled():  # it came before its caller could wake
+                    self._undo(begun, call[1].result())
             raise
         self._check_open()  # whoever closes the limiter meanwhile fails its callers
         return outcome

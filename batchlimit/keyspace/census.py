@@ -159,7 +159,7 @@ class Tallies:
 
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
         """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
-        row = self._spends[self._policies[id(quota)]]
+        row = self._spends[self._policies.get(id(quota), -1)]  # as `number`, without its call
         row[0] += 1
         row[1] += tokens
         if is_lost:

@@ -87,17 +87,51 @@ class Spending(Generic[E]):
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
         begun: list[KeySpend] = []
-        code, rules = self.code, self._instance.rules.in_force
-        now = self._clock()  # after the code was read: no code is from later than that
         try:
             for key, cost in costs.items():
-                if (one := self._begin(key, cost, code, rules, now)) is None:
+                if (one := self.begin_one(key, cost)) is None:
                     self.end(begun)
                     return None
                 begun.append(one)
         except BaseException:
             self.end(begun)
             raise
+        return begun
+
+    def begin_one(self, key: str, cost: int) -> KeySpend | None:
+        """Do the same for one checked key; `cost` may have any type."""
+        name, place = names_of(key)
+        if place in self._entries:
+            return None
+        code, rules = self.code, self._instance.rules.in_force
+        now = self._clock()  # after the code was read: no code is from later than that
+        quota = own = code.quota(key)
+        if rules.overrides.by_name or not code.is_enforced:
+            rule = rules.rule(name, KeyRule(own, code.mode(key)))
+            if not rule.is_plain:
+                return None
+            quota = rule.quota
+        if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
+            return None
+        snapshot, before = self._dormant.take(place), self._in_flight.get(place)
+        if before is not None and (last := before()) is not None:
+            demand = last.demand
+        else:
+            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
+        if (snapshot or demand.rate or not self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
+            if snapshot is not None:
+                self._dormant.put(place, snapshot, now)
+            return None
+        demand.observe(cost, now)
+        epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
+        if snapshot is not None and (
+            epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
+        ):
+            fill = first_fill(self._options.fill, int(snapshot.active_instances))
+        rank = code.rank
+        message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
+        begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
+        self._in_flight[place] = ref(begun)
         return begun
 
     def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
@@ -115,7 +149,9 @@ class Spending(Generic[E]):
         if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
             outcome = None
         if isinstance(outcome, tuple):
-            for each, spent in zip(begun, outcome, strict=True):
+            if len(outcome) != len(begun):
+                raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
+            for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
             if is_charged(outcome):
                 for each in begun:
@@ -163,40 +199,6 @@ class Spending(Generic[E]):
         """Return the ask that the entry of its key would have sent in its place."""
         return spend.fetch(self._instance.name, next(self._instance.numbers))
 
-    def _begin(self, key: str, cost: int, code: Code, rules: InForce, now: float) -> KeySpend | None:
-        """Return what a call spends at one key; `cost` may have any type. None: the key needs an entry."""
-        name, place = names_of(key)
-        if place in self._entries:
-            return None
-        quota = own = code.quota(key)
-        if rules.overrides.by_name or not code.is_enforced:
-            rule = rules.rule(name, KeyRule(own, code.mode(key)))
-            if not rule.is_plain:
-                return None
-            quota = rule.quota
-        if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
-            return None
-        snapshot, last = self._dormant.take(place), self._in_flight.get(place)
-        if last is not None and (before := last()) is not None:
-            demand = before.demand
-        else:
-            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
-        if (snapshot or demand.rate or not self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
-            if snapshot is not None:
-                self._dormant.put(place, snapshot, now)
-            return None
-        demand.observe(cost, now)
-        epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
-        if snapshot is not None and (
-            epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
-        ):
-            fill = first_fill(self._options.fill, int(snapshot.active_instances))
-        rank = code.rank
-        message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
-        begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
-        self._in_flight[place] = ref(begun)
-        return begun
-
     def _answered(self, spend: KeySpend) -> None:
         if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
             del self._in_flight[spend.place]
@@ -211,7 +213,9 @@ class Spending(Generic[E]):
             if snapshot.active_instances and now - snapshot.heard < _QUIET:
                 return True
             last, is_rich = int(snapshot.last_want), snapshot.level * 2 >= quota.largest_cost
-        asked_for = demand.left(now) if demand.is_repeated(cost) else 0.0
+        if not (is_repeated := demand.is_repeated(cost)) and self._needs_demand:
+            return False
+        asked_for = demand.left(now) if is_repeated else 0.0
         return wanted(self._options.sizer, Usage(quota, asked_for, last, 0, is_rich)) > cost
 
 

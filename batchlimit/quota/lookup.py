@@ -32,10 +32,7 @@ class Policies(dict[int, int]):
 
     def number(self, quota: Quota) -> int:
         """Return the number of the policy that has this quota in the code."""
-        return self[id(quota)]
-
-    def __missing__(self, _identity: int) -> int:
-        return len(self.names) - 1
+        return self.get(id(quota), len(self.names) - 1)
 
 
 def policies_of(rule: Callable[[str], Quota]) -> Policies:

@@ -321,6 +321,25 @@ async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
     assert await forgotten
 
 
+async def test_a_call_that_is_nested_too_deep_to_plan_a_turn_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    till = Till()
+    async with limiter_on(till) as limiter:
+        assert await limiter.try_acquire("before")
+        loop = asyncio.get_running_loop()
+        with monkeypatch.context() as deep, pytest.raises(RecursionError):
+            deep.setattr(loop, "call_soon", raising(RecursionError))
+            await limiter.try_acquire(KEY)
+        assert await limiter.try_acquire("another")
+    assert till.calls == [[["before"]], [["another"]]]
+
+
+def raising(error: type[Exception]) -> Callable[..., None]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
+
+
 async def test_an_own_store_without_spend_is_asked_by_take() -> None:
     stage = Stage()
     limiter = limiter_on(stage)
