@@ -42,10 +42,7 @@ _DROPPED = frozenset((429, 503, 504))
 
 
 def outcome_of_answer(answer: object) -> Outcome:
-    """Return what a response of an HTTP client, or a status, tells about the load; TypeError if there is no status.
-
-    429, 503, 504 and any other error with `Retry-After` are drops; 499 and other 5xx are ignored; the rest, successes.
-    """
+    """Return what a response of an HTTP client, or a status, tells: see `Permit.answered`; TypeError for no status."""
     status = _status(answer)
     if status is None:
         raise TypeError(f"an answer has a status, like that of httpx, requests or aiohttp, not {answer!r}")

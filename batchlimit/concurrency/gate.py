@@ -14,12 +14,10 @@ _AT_ONCE = 16
 
 
 class Gate:
-    """Counts the calls under way. It is pure: no method blocks or reads a clock, and served waiters are returned.
+    """Counts the calls under way; pure. It has 11 public methods: one for each thing that happens to it.
 
     After each method all waiters wait for something else than room, so a new call may enter if there is some. But time
     alone may have changed that, or the gate is `behind`: it has more to serve, and a new call gets what these leave.
-
-    It has 11 public methods: one for each thing that happens to it.
     """
 
     __slots__ = (

@@ -102,10 +102,7 @@ W = TypeVar("W", bound=Ranked)
 
 
 class Ranks(Generic[W]):
-    """Waiters by priority, and of equal ones in the order in which they came, or the newest first.
-
-    One more or less costs the same however many wait. A signal handler may leave a priority behind that has nobody.
-    """
+    """Waiters by priority, and in order. A signal handler that raises may leave a priority behind that has nobody."""
 
     __slots__ = ("_by_priority", "_newest_first")
 
@@ -167,8 +164,7 @@ class Ranks(Generic[W]):
 class Waiting:
     """All waiters, by partition and priority, in the order in which they came.
 
-    A signal handler may raise wherever a function is called, and the garbage collector may complete a permit there. So
-    `count` is computed anew after each change, and a waiter that is gone is skipped.
+    A signal handler may raise in any call. So `count` is computed anew each time, and a waiter that is gone is skipped.
     """
 
     __slots__ = ("_lines", "_newest_first", "_numbers", "_served", "count")

@@ -71,10 +71,7 @@ SEQUENCE = 1 << 14
 
 
 class HeldSlots:
-    """The slots under one lease, counted as the store does: all that were granted, and all that went back. Pure.
-
-    They end with the lease; others begin under a new name, for what is pushed to one lease is not for another.
-    """
+    """The slots under one lease, by its name, counted as the store does: all that were granted or went back. Pure."""
 
     __slots__ = (
         "_allowance", "_granted", "_keep", "_leaving", "_most", "_sequence", "first_ask", "last", "lease", "name",

@@ -57,12 +57,9 @@ class Listener:
         back: Callable[[], None],
         knock: Callable[[], bool],
     ) -> None:
-        """Make one that does not read yet.
-
-        `subscribe` makes a Subscription, `back` is called after each, for pushes before it were lost, and `knock` has
-        a push published to this instance, if it returns True.
-        """
-        self._subscribe, self._receive, self._back, self._knock = subscribe, receive, back, knock
+        self._subscribe, self._receive = subscribe, receive
+        self._back = back  # called after each subscription, for pushes before it were lost
+        self._knock = knock  # has a push published to this instance, if it returns True
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batchlimit-listener", daemon=True)
 
@@ -106,10 +103,9 @@ class Listener:
 
 
 class LeaseRenewer:
-    """Asks the store in a thread of its own, hears its pushes, and wakes who waits.
+    """Asks the store in a thread of its own, hears its pushes, and wakes who waits. A forked child has another one.
 
-    The thread renews leases too: an event loop that is busy for seconds, or a caller's thread that waits for something,
-    keeps its slots. In a forked child there is another LeaseRenewer.
+    The thread renews leases too: an event loop that is busy for seconds, or a caller's thread, keeps its slots.
     """
 
     def __init__(

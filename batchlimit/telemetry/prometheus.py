@@ -83,14 +83,11 @@ class Exporter:
         return f"<Exporter of {self._sources!r}>"
 
     def describe(self) -> list[Metric]:
-        """Return nothing: prometheus-client asks for this so that it need not read when we are registered."""
+        """Return nothing: so prometheus-client need not read when we are registered."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric and its values now; prometheus-client calls this when it is scraped.
-
-        The first exporter of a registry tells of all: a page may have each metric once.
-        """
+        """Return every metric and its values now: the first exporter of a registry all, for a page has each once."""
         families: dict[metrics.Metric, Any] = {}
         # A registry keeps its collectors in this dict, those that registered first at first; only it knows who left.
         there = list(getattr(self._registry, "_collector_to_names", ()))

@@ -201,10 +201,7 @@ class Sources:
             self._found.append(_NamedSource(name, find))
 
     def read(self, told: set[tuple[str, int]] | None = None) -> Reading:
-        """Return the value of each series now. A source that fails is left out, and the log says so once.
-
-        One that was added twice under one name counts once, and not at all if it is among the `told` already.
-        """
+        """Return the value of each series now, of each source once, and of none that is among the `told` already."""
         reading: Reading = {}
         told = set() if told is None else told
         if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's

@@ -10,34 +10,17 @@ from batchlimit.concurrency.watchers.watcher import of_shares
 from batchlimit.errors import WatcherUnavailable
 
 
-class Throttling(NamedTuple):
-    """What a group's `cpu.stat` counts."""
+def throttling_of(group: Group) -> tuple[int, int, float] | None:
+    """Return in how many periods a group wanted to run, in how many it was held back, and for how many seconds in all.
 
-    periods: int  # in how many periods of its quota it wanted to run
-    throttled: int  # in how many of them it used the quota up, and was held back
-    seconds: float  # how long it was held back, summed over processors
-
-    @property
-    def share(self) -> float:
-        """In which share of the periods it was held back; from 0 to 1, however many processors there are."""
-        return self.throttled / self.periods
-
-    def since(self, before: "Throttling") -> "Throttling | None":
-        """Return what came since then; None where nothing did, or where the counts began anew."""
-        periods, throttled = self.periods - before.periods, self.throttled - before.throttled
-        if periods <= 0 or throttled < 0:
-            return None
-        return Throttling(periods, throttled, self.seconds - before.seconds)
-
-
-def throttling_of(group: Group) -> Throttling | None:
-    """Return what a group counts; None where it counts nothing, because processors are not controlled there."""
+    None where it counts nothing, because processors are not controlled there.
+    """
     told = group.table("cpu.stat") if group.has("cpu.stat") else {}
     if "nr_periods" not in told:
         return None
     # Version 1 counts nanoseconds, version 2 microseconds.
     seconds = told["throttled_time"] / 1e9 if group.version == 1 else told["throttled_usec"] / 1e6
-    return Throttling(told["nr_periods"], told["nr_throttled"], seconds)
+    return told["nr_periods"], told["nr_throttled"], seconds
 
 
 class ThrottlingWatcher:
@@ -78,7 +61,7 @@ class ThrottlingWatcher:
         self.name = "cpu" if group is None else f"cpu {group}"
         self._threshold = of_shares(threshold, low)
         self._groups = tuple(each for each in groups_of("cpu", group, root, proc) if throttling_of(each) is not None)
-        self._before: dict[Group, Throttling] = {}
+        self._before: dict[Group, tuple[int, int, float]] = {}
         if not self._groups:
             whose = "of this process" if group is None else repr(group)
             raise WatcherUnavailable(f"no control group {whose} under {root} counts periods in its cpu.stat")
@@ -88,16 +71,20 @@ class ThrottlingWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if groups were held back too often since the last poll."""
-        seen = {group: now for group in self._groups if (now := throttling_of(group)) is not None}
-        news = [each for group, now in seen.items() if (each := now.since(self._before.get(group, now))) is not None]
-        self._before |= seen
+        news = list[tuple[float, int, float]]()
+        for group in self._groups:
+            if (now := throttling_of(group)) is not None:
+                before, self._before[group] = self._before.get(group, now), now
+                periods, throttled, seconds = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+                if periods > 0 and throttled >= 0:  # else nothing came, or the counts began anew
+                    news.append((throttled / periods, periods, seconds))
         if not news:
             self._threshold.forget()
             return None
-        worst = max(news, key=lambda throttling: throttling.share)
-        if not self._threshold.update(worst.share):
+        share, periods, seconds = max(news)
+        if not self._threshold.update(share):
             return None
-        return f"cpu throttled in {worst.share:.2f} of {worst.periods} periods, for {worst.seconds:.1f} s"
+        return f"cpu throttled in {share:.2f} of {periods} periods, for {seconds:.1f} s"
 
 
 _IDLE = (3, 4)
@@ -128,11 +115,6 @@ class ProcessorTimes(NamedTuple):
     used: float
     passed: float
     at_once: float
-
-    def since(self, before: "ProcessorTimes") -> float | None:
-        """Return which share was used since then; None where no time has passed, or the counts began anew."""
-        passed, used = self.passed - before.passed, self.used - before.used
-        return None if passed <= 0 or used < 0 else used / (passed * self.at_once)
 
 
 class ProcessorWatcher:
@@ -208,9 +190,13 @@ class ProcessorWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if too much was used since the last poll."""
-        seen = self._look()
-        since = {part: times.since(self._before.get(part, times)) for part, times in seen.items()}
-        shares, self._before = {part: share for part, share in since.items() if share is not None}, seen
+        seen, shares = self._look(), dict[str, float]()
+        for part, now in seen.items():
+            before = self._before.get(part, now)
+            passed, used = now.passed - before.passed, now.used - before.used
+            if passed > 0 and used >= 0:  # else no time has passed, or the counts began anew
+                shares[part] = used / (passed * now.at_once)
+        self._before = seen
         if not shares:
             self._threshold.forget()
             return None

@@ -1,12 +1,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from batchlimit.concurrency.watchers import ThrottlingWatcher
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.cpu import Throttling, throttling_of
+from batchlimit.concurrency.watchers.cpu import throttling_of
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.trees import Tree, write
 
@@ -76,7 +74,7 @@ def test_the_time_is_told_in_seconds_whatever_the_version_counts(machine: Machin
 def test_both_versions_tell_the_same(tmp_path: Path) -> None:
     for version in (1, 2):
         stat(tmp_path, version, 10, 5, 2.5)
-        assert throttling_of(Group(tmp_path, version)) == Throttling(10, 5, 2.5)
+        assert throttling_of(Group(tmp_path, version)) == (10, 5, 2.5)
 
 
 def test_no_new_periods_tell_nothing(machine: Machine) -> None:
@@ -120,20 +118,6 @@ def test_without_the_cpu_controller_there_is_nothing_to_watch(tree: Tree) -> Non
 def test_without_control_groups_there_is_nothing_to_watch(tree: Tree) -> None:
     with pytest.raises(WatcherUnavailable, match=str(tree.root)):
         ThrottlingWatcher(root=tree.root, proc=tree.proc)
-
-
-COUNTS = st.builds(
-    lambda periods, throttled: Throttling(periods + throttled, throttled, 0.0), *[st.integers(0, 99)] * 2
-)
-
-
-@given(before=COUNTS, now=COUNTS)
-def test_what_came_since_is_a_share_or_nothing(before: Throttling, now: Throttling) -> None:
-    news = now.since(before)
-    if news is not None:
-        assert news.share >= 0
-        assert news.periods > 0
-        assert before.periods + news.periods == now.periods
 
 
 def test_it_shows_where_it_looks(machine: Machine) -> None:
