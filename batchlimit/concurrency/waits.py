@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakValueDictionary, ref
 
 from batchlimit.base.waking import HEARTBEAT
@@ -18,6 +19,10 @@ _FINENESS = 7
 """A timeout is late by 1/64 of it at the most: so many bits of it, the first included, are looked at."""
 
 
+Slot = dict[Any, None]
+"""Waits that end at about the same time: of each `settle` is called then, in the loop."""
+
+
 class Waits:
     """Ends waits in the thread of the loop: those that were woken, and those that timed out.
 
@@ -30,13 +35,13 @@ class Waits:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: deque[TaskWakeup] = deque()
+        self._due: deque[Any] = deque()
         self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
-        self._slots: dict[tuple[int, int], dict[TaskWakeup, None]] = {}
-        self._endless: dict[TaskWakeup, None] = {}
+        self._slots: dict[tuple[int, int], Slot] = {}
+        self._endless: Slot = {}
         self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
-    def end(self, wakeup: "TaskWakeup") -> None:
+    def end(self, wakeup: Any) -> None:
         """End a wait, in this turn of the loop or in one soon."""
         if self._room == _AT_ONCE:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -52,7 +57,7 @@ class Waits:
         for _ in range(min(len(self._due), _AT_ONCE)):
             self.end(self._due.popleft())
 
-    def until(self, seconds: float) -> "dict[TaskWakeup, None]":
+    def until(self, seconds: float) -> Slot:
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
             return self._endless

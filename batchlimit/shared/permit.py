@@ -3,15 +3,15 @@
 import asyncio
 import math
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 from batchlimit.base.unique import Unique
-from batchlimit.concurrency.waits import TaskWakeup
+from batchlimit.concurrency.waits import Slot, TaskWakeup, waits_of
 from batchlimit.errors import PermitLost
-from batchlimit.shared.held_slots import Place, SlotLease
+from batchlimit.shared.held_slots import Place
 
 if TYPE_CHECKING:
     from batchlimit.shared.engine import Engine
@@ -136,13 +136,16 @@ class AsyncSharedPermit(BaseSharedPermit):
         False
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_enters", "_may_cancel", "_priority", "_task", "_timeout", "_watch")
+    __slots__ = (
+        "_cancelled", "_cancels", "_enters", "_loop", "_may_cancel", "_priority", "_slot", "_task", "_timeout",
+    )  # fmt: skip
 
     def __init__(self, engine: "Engine", key: str, timeout: float, priority: int, may_cancel: bool) -> None:
         super().__init__(engine, key)
         self._timeout, self._priority, self._may_cancel = timeout, priority, may_cancel
         self._task: asyncio.Task[Any] | None = None
-        self._watch: LeaseWatch | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._slot: Slot = {}
         self._cancelled, self._cancels, self._enters = False, 0, False
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -172,83 +175,47 @@ class AsyncSharedPermit(BaseSharedPermit):
             await self._entered()
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
-        if not self._may_cancel:
-            return self
-        self._task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        self._cancels = self._task.cancelling() if self._task else 0
-        place = self._held
-        name = id(place.lease), id(loop)
-        if (watch := _all.get(name)) is None:
-            watch = _all[name] = LeaseWatch(place.lease, loop, self._engine.clock)
-        self._watch = watch
-        watch.add(self)
-        place.holder = ref(self)
-        if place.is_lost(self._engine.clock()):
-            loop.call_soon(self.look)  # the block may end before a running task hears
+        if self._may_cancel:
+            self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+            self._cancels = self._task.cancelling() if self._task else 0
+            self._held.holder = ref(self)
+            if self._held.is_lost(self._engine.clock()):
+                self._loop.call_soon(self.settle)  # the block may end before a running task hears
+            else:
+                self._watch()
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if self._watch is not None:
-            self._watch.remove(self)
+        self._slot.pop(self, None)
         self.release()
         if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
             others = self._task.uncancel() > self._cancels
             if isinstance(error, asyncio.CancelledError) and not others:
                 raise PermitLost(self.key, self.token) from error
 
+    def _watch(self) -> None:
+        """Have `settle` called when the lease would be over: blocks whose leases end together cost one timer."""
+        seconds = (self._held.lease.until - self._engine.clock()) / _SECOND
+        self._slot.pop(self, None)
+        self._slot = waits_of(asyncio.get_running_loop()).until(max(_SOONEST, seconds))
+        self._slot[self] = None
+
     def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""
-        if self._watch is not None:
+        if self._loop is not None:
             with suppress(RuntimeError):
-                self._watch.loop.call_soon_threadsafe(self.look)
+                self._loop.call_soon_threadsafe(self.settle)
 
-    def look(self) -> None:
-        """Cancel the task if the permit is lost; in its loop."""
+    def settle(self) -> None:
+        """Cancel the task if the permit is lost, else look again when its renewed lease would be over; in its loop."""
         if self._is_lost is not None or self._cancelled or self._task is None:
             return
         if self._held.is_lost(self._engine.clock()):
             self._cancelled = self._task.cancel(f"{self!r}")
+        else:
+            self._watch()
 
 
 _SECOND = 1_000_000_000
 _SOONEST = 0.001
 """Seconds until the lease is looked at again, at least: timers and clocks do not agree to the last digit."""
-
-
-class LeaseWatch:
-    """Rings when a lease would be over, for permits in blocks, which cost no timer. Nobody else keeps it."""
-
-    __slots__ = ("__weakref__", "_clock", "_is_planned", "_lease", "_permits", "loop")
-
-    def __init__(self, lease: SlotLease, loop: asyncio.AbstractEventLoop, clock: Callable[[], int]) -> None:
-        self._lease, self.loop, self._clock = lease, loop, clock
-        self._permits: dict[AsyncSharedPermit, None] = {}
-        self._is_planned = False
-
-    def add(self, permit: AsyncSharedPermit) -> None:
-        """Tell a permit when the lease is over; in the loop."""
-        self._permits[permit] = None
-        if not self._is_planned:
-            self._plan()
-
-    def remove(self, permit: AsyncSharedPermit) -> None:
-        """Tell a permit no more; a second time it changes nothing."""
-        self._permits.pop(permit, None)
-
-    def _plan(self) -> None:
-        rest = (self._lease.until - self._clock()) / _SECOND
-        self._is_planned = rest != float("inf")  # else the place was given without the store
-        if self._is_planned:
-            self.loop.call_later(max(_SOONEST, rest), self._ring)
-
-    def _ring(self) -> None:
-        self._is_planned = False
-        if self._lease.is_over(self._clock()):
-            for permit in list(self._permits):
-                permit.look()
-        elif self._permits:
-            self._plan()
-
-
-_all: WeakValueDictionary[tuple[int, int], LeaseWatch] = WeakValueDictionary()
-"""By the identities of lease and loop: a watch keeps both, so no other object has them meanwhile."""

@@ -3,15 +3,15 @@
 import asyncio
 import contextlib
 import gc
+import math
 import weakref
-from typing import Any
 
 import pytest
 
+from batchlimit.concurrency.waits import waits_of
 from batchlimit.errors import PermitLost
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared
-from batchlimit.shared.held_slots import SlotLease
-from batchlimit.shared.permit import AsyncSharedPermit, LeaseWatch
+from batchlimit.shared.permit import AsyncSharedPermit
 from batchlimit.stores.memory import MemoryStore
 from tests.shared.test_limiter import Cut, work
 from tests.sync.stage import until
@@ -19,76 +19,44 @@ from tests.sync.stage import until
 SECOND = 1_000_000_000
 
 
-class World:
-    """An event loop whose timers a test rings, and its clock."""
-
-    def __init__(self) -> None:
-        self.now, self.timers, self.looks = 0, [], []  # type: ignore[var-annotated]
-
-    def clock(self) -> int:
-        return int(self.now * SECOND)
-
-    def call_later(self, seconds: float, ring: Any) -> None:
-        self.timers.append((self.now + seconds, ring))
-
-    def ring(self) -> None:
-        self.now, ring = self.timers.pop()
-        ring()
-
-    def due(self) -> list[float]:
-        return [at for at, _ in self.timers]
+def ring(limiter: AsyncSharedConcurrencyLimiter, seconds: float) -> None:
+    """So much time has passed for the limiter, and all blocks of this loop look at their leases."""
+    now = limiter._engine.clock()
+    limiter._engine.clock = lambda: now + round(seconds * SECOND)
+    waits = waits_of(asyncio.get_running_loop())
+    for slot in list(waits._slots):
+        waits._ring(slot)
 
 
-class Block(AsyncSharedPermit):
-    """Never entered."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def look(self) -> None:
-        self._world.looks.append(self)
+def watched() -> list[int]:
+    """How many blocks each timer of this loop is for."""
+    return [len(slot) for slot in waits_of(asyncio.get_running_loop())._slots.values()]
 
 
-def test_all_blocks_under_a_lease_share_one_timer() -> None:
-    world, lease = World(), SlotLease(9 * SECOND)
-    watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
-    one, other, gone = (Block(world) for _ in range(3))
-    for block in (one, other, gone):
-        watch.add(block)
-    watch.remove(gone)
-    assert world.due() == [9]
-    lease.until = 12 * SECOND
-    world.ring()
-    assert (world.due(), world.looks) == ([12], [])
-    world.ring()
-    assert (world.due(), world.looks) == ([], [one, other])
+async def test_all_blocks_under_a_lease_share_one_timer_and_those_that_ended_have_none() -> None:
+    async with AsyncSharedConcurrencyLimiter.from_url("memory://", {"gpu": Shared(9, lease=3600.0)}) as limiter:
+        async with limiter.acquire("gpu"), limiter.acquire("gpu"):
+            assert watched() == [2]
+            ring(limiter, 60.0)
+            assert watched() == [2], "a lease that is not over is looked at again"
+        assert watched() == [0]
 
 
-def test_a_lease_that_is_about_to_end_is_looked_at_a_millisecond_later() -> None:
+async def test_a_lease_that_is_about_to_end_is_looked_at_a_millisecond_later() -> None:
     """Timers and clocks do not agree to the last digit."""
-    world, lease = World(), SlotLease(SECOND // 10_000)
-    LeaseWatch(lease, world, world.clock).add(Block(world))  # type: ignore[arg-type]
-    assert world.due() == [0.001]
+    loop, url = asyncio.get_running_loop(), "memory://"
+    async with AsyncSharedConcurrencyLimiter.from_url(url, {"gpu": 1}) as limiter, limiter.acquire("gpu") as permit:
+        begin = loop.time()
+        ring(limiter, (permit._held.lease.until - limiter._engine.clock()) / SECOND - 0.0001)
+        (due,) = (number * math.ldexp(1.0, power) for power, number in waits_of(loop)._slots)
+        assert due >= begin + 0.001
 
 
-def test_no_timer_goes_on_without_a_block() -> None:
-    world, lease = World(), SlotLease(9 * SECOND)
-    watch = LeaseWatch(lease, world, world.clock)  # type: ignore[arg-type]
-    block = Block(world)
-    watch.add(block)
-    watch.remove(block)
-    lease.until = 12 * SECOND
-    world.ring()
-    assert world.due() == []
-    watch.add(block)
-    assert world.due() == [12]
-
-
-def test_a_place_that_was_given_without_the_store_has_no_timer() -> None:
-    world = World()
-    watch = LeaseWatch(SlotLease(float("inf")), world, world.clock)  # type: ignore[arg-type]
-    watch.add(Block(world))
-    assert world.due() == []
+async def test_a_place_that_was_given_without_the_store_has_no_timer() -> None:
+    store = Cut()
+    store.is_away = True
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": 1}, on_failure="open") as limiter, limiter.acquire("gpu"):
+        assert watched() == []
 
 
 def test_a_permit_that_was_released_is_freed_without_the_garbage_collector() -> None:
@@ -159,12 +127,11 @@ async def test_a_permit_that_is_lost_as_its_block_begins_cancels_the_block() -> 
                 await forever()
 
 
-@pytest.mark.parametrize("silent", [(AsyncSharedPermit, "hurry"), (LeaseWatch, "add")], ids=["the loop", "the thread"])
+@pytest.mark.parametrize("silent", ["hurry", "_watch"], ids=["the loop", "the thread"])
 def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_its_lease_is_over(
-    silent: Any, monkeypatch: pytest.MonkeyPatch
+    silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, name = silent
-    monkeypatch.setattr(kind, name, lambda *_: None)
+    monkeypatch.setattr(AsyncSharedPermit, silent, lambda *_: None)
 
     async def main() -> None:
         store = Cut()
