@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from batchlimit.bucket.state import as_large, counted
@@ -72,42 +71,11 @@ def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample 
         return None
 
 
-def _rates(sample: BucketSample, before: BucketSample | None, seconds: float) -> tuple[float, float, float]:
-    """Return what was used, refused and refused in shadow mode each second, since another sample or the beginning."""
-    now, then = sample[-3:], before[-3:] if before else (0, 0, 0)
-    used, refused, shadow = (max(0, new - old) / seconds for new, old in zip(now, then, strict=True))
-    return used, refused, shadow
-
-
-@dataclass(slots=True)
-class _SeenKey:
-    last: BucketSample
-    rates: tuple[float, float, float]
-    before: deque[BucketSample]
-    is_average: bool = True
-    trend: deque[float] = field(default_factory=lambda: deque(maxlen=TREND))
-
-    def follow(self, sample: BucketSample) -> None:
-        if sample.at <= self.last.at:
-            return
-        first = self.before[0]
-        seconds = sample.at - first.at
-        self.rates = _rates(sample, first, seconds)
-        self.last, self.is_average = sample, False
-        self.before.append(sample)
-        self.trend.append(self.rates[0])
-
-    def row(self) -> Row:
-        last, trend = self.last, tuple(self.trend)
-        now = last.level, last.held, last.instances
-        return Row(last.key, str(last.quota), *self.rates, *now, trend, self.is_average)
-
-
 class Board:
-    """All keys that were seen, each with its last sample and its rates."""
+    """All keys that were seen, each with its last samples, and with the rates that it had, the newest last."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _SeenKey] = {}
+        self._known: dict[str, tuple[deque[BucketSample], deque[float]]] = {}
 
     def take(self, samples: Iterable[BucketSample], gone: Iterable[str] = ()) -> None:
         """Take in what was read, and forget the keys whose buckets have gone. A bucket that began anew is a new one."""
@@ -116,23 +84,40 @@ class Board:
         newest = 0.0
         for sample in samples:
             newest = max(newest, sample.at)
-            known = self._known.get(sample.key)
-            if known is None or known.last.epoch != sample.epoch:
-                rates = _rates(sample, None, max(1.0, sample.at - sample.epoch))
-                self._known[sample.key] = _SeenKey(sample, rates, deque([sample], _OVER))
-            else:
-                known.follow(sample)
-        self._known = {key: each for key, each in self._known.items() if each.last.at >= newest - _STALE}
+            seen, trend = self._known.get(sample.key, (None, None))
+            if seen is None or trend is None or seen[-1].epoch != sample.epoch:
+                self._known[sample.key] = deque([sample], _OVER + 1), deque(maxlen=TREND)
+            elif sample.at > seen[-1].at:
+                seen.append(sample)
+                trend.append(_rates(seen)[0])
+        self._known = {key: each for key, each in self._known.items() if each[0][-1].at >= newest - _STALE}
         if len(self._known) > _MOST:
             self._known = {key: self._known[key] for key in self.hottest(_MOST // 2)}
 
     def rows(self) -> list[Row]:
         """Return a row for each key."""
-        return [each.row() for each in self._known.values()]
+        return [_row(seen, trend) for seen, trend in self._known.values()]
 
     def hottest(self, count: int) -> list[str]:
         """Return the keys that use and refuse the most."""
         if count >= len(self._known):
             return list(self._known)
-        heats = {key: sum(each.rates) for key, each in self._known.items()}
+        heats = {key: sum(_rates(seen)) for key, (seen, _) in self._known.items()}
         return sorted(heats, key=lambda key: -heats[key] if math.isfinite(heats[key]) else 0.0)[:count]
+
+
+def _row(seen: Sequence[BucketSample], trend: Iterable[float]) -> Row:
+    last = seen[-1]
+    now = last.level, last.held, last.instances
+    return Row(last.key, str(last.quota), *_rates(seen), *now, tuple(trend), len(seen) == 1)
+
+
+def _rates(seen: Sequence[BucketSample]) -> tuple[float, float, float]:
+    """Return what was used, refused and refused in shadow mode each second, over these samples or since the begin."""
+    first, last = seen[0], seen[-1]
+    if first is last:
+        first, seconds = last._replace(used=0, refused=0, shadow=0), max(1.0, last.at - last.epoch)
+    else:
+        seconds = last.at - first.at
+    used, refused, shadow = (max(0, new - old) / seconds for new, old in zip(last[-3:], first[-3:], strict=True))
+    return used, refused, shadow
