@@ -116,6 +116,4 @@ def _failure(response: ClientResponse, before: BaseException | None) -> BaseExce
     return now if isinstance(now, TimeoutError | asyncio.CancelledError) and now is not before else None
 
 
-_LIBRARY = Library(
-    AsyncRateLimiter, _call, _answered, attrgetter("status"), methodcaller("read"), methodcaller("close"), _hold
-)
+_LIBRARY = Library(AsyncRateLimiter, _call, _answered, methodcaller("read"), _hold, attrgetter("status"))

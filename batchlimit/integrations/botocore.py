@@ -3,7 +3,6 @@
 import io
 import re
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.base.lazy import needed
@@ -98,5 +97,4 @@ def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:
     return not _THROTTLED.isdisjoint(codes)
 
 
-_status = attrgetter("status_code")
-_LIBRARY = Library(RateLimiter, outgoing_to, _answered, _status, content, lambda response: response.raw.close(), _hold)
+_LIBRARY = Library(RateLimiter, outgoing_to, _answered, content, _hold, close=lambda response: response.raw.close())

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from functools import partial
 from importlib import import_module
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -219,9 +219,7 @@ LimitedTransport.library = Library(
     limiter=RateLimiter,
     outgoing=_call,
     answer=_response,
-    status=attrgetter("status_code"),
     body=lambda response: run(_body(response, _read, again)),
-    close=methodcaller("close"),
     hold=_hold,
 )
 AsyncLimitedTransport.library = LimitedTransport.library._replace(

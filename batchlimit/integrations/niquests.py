@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -212,9 +211,7 @@ NiquestsAdapter.library = Library(
     limiter=RateLimiter,
     outgoing=_call,
     answer=_answered,
-    status=attrgetter("status_code"),
     body=lambda response: run(_body(response)),
-    close=methodcaller("close"),
     hold=_hold,
     later=_later,
 )

@@ -1,7 +1,6 @@
 """An adapter for requests that limits what a session sends."""
 
 from functools import partial
-from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from batchlimit.base.lazy import needed
@@ -51,9 +50,7 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
 
     @property
     def library(self) -> Library:  # type: ignore[override]  # its answers are of this adapter
-        return Library(
-            RateLimiter, outgoing_to, self._answered, attrgetter("status_code"), content, methodcaller("close"), _hold
-        )  # fmt: skip
+        return Library(RateLimiter, outgoing_to, self._answered, content, _hold)
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         """Send a request once it is admitted, or answer it."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
+from operator import attrgetter, methodcaller
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -78,11 +79,11 @@ class Library(NamedTuple):
     limiter: type[RateLimiter | AsyncRateLimiter]  # the class of limiters that its requests can wait for
     outgoing: Callable[[Any], Outgoing]  # returns what a key may name of a request
     answer: Callable[[Any, Unsent], Any]  # returns the library's response to a request that is not sent
-    status: Callable[[Any], int]  # returns the status of a response
     body: Callable[[Any], Any]  # reads the body of a response; its caller can still read it, as far as it came
-    close: Callable[[Any], Any]  # closes a response that its caller does not get
     # holds a permit until a response was read or closed; ends it where that is so already
     hold: "Callable[[Any, OutgoingPermit], None]"
+    status: Callable[[Any], int] = attrgetter("status_code")  # returns the status of a response
+    close: Callable[[Any], Any] = methodcaller("close")  # closes a response that its caller does not get
     # has a response that has not come yet go through these steps when it comes; False: it has come. None: what is sent
     # always comes
     later: Callable[[Any, Callable[[Any], Steps[None]]], bool] | None = None
@@ -129,13 +130,12 @@ class Upstream:
         check_seconds("unsaid", unsaid, may_be_0=True)
         check_seconds("longest", longest)
         self._limiter, self._library, self._key, self._cost, self._wait = limiter, library, key, cost, wait
-        self._longest, self._unsaid = longest, unsaid
+        self._longest, self._unsaid, self._priority = longest, unsaid, priority
         if not isinstance(observe, bool | Mapping):
             raise TypeError(f"observe must be a bool, or a dict from kinds to keys, not {shown(observe)}")
         keys = {kind: check_key(key) for kind, key in observe.items()} if isinstance(observe, Mapping) else None
         self._pacer = None if observe is False else Pacer(keys, longest)
         self.admission: Any = None  # or what gives a request its tokens and its permit
-        self._priority = priority
         if concurrency is not None:
             from batchlimit.integrations.outgoing_permit import admission
 

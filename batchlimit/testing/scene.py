@@ -27,32 +27,6 @@ Undo = Callable[[], None]
 _SECOND = 1_000_000_000
 
 
-class Gates:
-    """All gates of this process, changed, or as their limiters made them."""
-
-    def __init__(self) -> None:
-        self._undo: weakref.WeakKeyDictionary[Any, Undo] = weakref.WeakKeyDictionary()
-
-    def change(self, change: Callable[[Any], Undo] | None) -> None:
-        """Have gates do again what they did, then change them, also those that are made later (None: change none)."""
-        kinds: tuple[Forkables[Any], ...] = (live_gates, live_tables, live_engines)
-        for kind in kinds:
-            kind.adopters.clear()
-        undo = list(self._undo.values())
-        self._undo.clear()
-        for each in undo:
-            each()
-        if change is not None:
-            for kind in kinds:
-                kind.adopters.append(partial(self._one, change))
-                for one in kind:
-                    self._one(change, one)
-
-    def _one(self, change: Callable[[Any], Undo], one: Any) -> None:
-        if one not in self._undo:
-            self._undo[one] = change(one)
-
-
 def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
     """Let every call pass by; those that wait already go on waiting. What is of a table has a gate of its own."""
     if isinstance(one, KeyedGates):
@@ -158,7 +132,8 @@ class Scene:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # held to change what limiters live in
         self._worlds: list[tuple[object, World | None]] = []
-        self._gates = Gates()
+        self._changed: weakref.WeakKeyDictionary[Any, Undo] = weakref.WeakKeyDictionary()
+        """The gates of this process that are not as their limiters made them, each with what undoes the change."""
         self._originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @property
@@ -192,7 +167,27 @@ class Scene:
             self._adopt(limiter)
         if not self._worlds:
             self._originals.clear()
-        self._gates.change(None if self.world is None else self.world.change_gate)
+        self._change_gates(None if self.world is None else self.world.change_gate)
+
+    def _change_gates(self, change: Callable[[Any], Undo] | None) -> None:
+        """Have gates do again what they did, then change them, also those that are made later (None: change none)."""
+        kinds: tuple[Forkables[Any], ...] = (live_gates, live_tables, live_engines)
+        for kind in kinds:
+            kind.adopters.clear()
+        undo = list(self._changed.values())
+        self._changed.clear()
+        for each in undo:
+            each()
+        if change is None:
+            return
+        for kind in kinds:
+            kind.adopters.append(partial(self._change_gate, change))
+            for one in kind:
+                self._change_gate(change, one)
+
+    def _change_gate(self, change: Callable[[Any], Undo], one: Any) -> None:
+        if one not in self._changed:
+            self._changed[one] = change(one)
 
     def _adopt(self, limiter: Any) -> None:
         if getattr(limiter, "is_fake", False):

@@ -147,16 +147,14 @@ _EXACT = FixedBatch(0)
 """Leases what callers wait for, and no more."""
 
 
-class ChangedRule:
-    """The quotas of another rule, changed, and its policies."""
+def changed_rule(rule: Callable[[str], Quota], change: Callable[[Quota], Quota]) -> Callable[[str], Quota]:
+    """Return the quotas of another rule, changed, with its policies."""
 
-    def __init__(self, rule: Callable[[str], Quota], change: Callable[[Quota], Quota]) -> None:
-        self._rule, self._change = rule, change
-        self.policies = policies_of(rule)
+    def quota(key: str) -> Quota:
+        return change(rule(key))
 
-    def __call__(self, key: str) -> Quota:
-        """Return the quota of a key."""
-        return self._change(self._rule(key))
+    quota.policies = policies_of(rule)  # type: ignore[attr-defined]
+    return quota
 
 
 class VirtualWorld(World):
@@ -194,7 +192,7 @@ class VirtualWorld(World):
             store = FaultyVirtualStore(buckets, opened, self.time, original._options.deadline)
         is_threaded = isinstance(original, Registry)
         kind: Any = VirtualRegistry if is_threaded else AsyncVirtualRegistry
-        rule, options = ChangedRule(original.rule, self._change_quota), replace(original._options, sizer=_EXACT)
+        rule, options = changed_rule(original.rule, self._change_quota), replace(original._options, sizer=_EXACT)
         with warnings.catch_warnings():  # the original has warned
             warnings.simplefilter("ignore")
             made = kind(store if is_threaded else AsyncMemoryStore(store), rule, options, self.time)

@@ -1,13 +1,13 @@
 """Lines of an access log, in order of time."""
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from batchlimit.base.redaction import shown
@@ -95,15 +95,9 @@ def _written(told: str) -> float:
 
 def instants(lines: Iterable[Line]) -> Iterator[tuple[float, list[Line]]]:
     """Yield the lines of each instant; an older line is of the one before: servers write when they have answered."""
-    now, together = -math.inf, list[Line]()
-    for line in lines:
-        if line[0] > now:
-            if together:
-                yield now, together
-            now, together = line[0], []
-        together.append(line)
-    if together:
-        yield now, together
+    ordered = accumulate(lines, lambda last, line: (max(last[0], line[0]), *line[1:]))
+    for now, together in groupby(ordered, itemgetter(0)):
+        yield now, list(together)
 
 
 def pause(at: float, count: int) -> float:

@@ -223,26 +223,21 @@ class AiohttpHold:
             return
         try:
             await send(request, response)
-        except ConnectionError as error:
-            self.settle(error)
-            return
         except BaseException as error:
             self.settle(error)
-            raise
-        sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
-        self._settle(response, 0, None, sent)
+            if not isinstance(error, ConnectionError):
+                raise
+        else:
+            sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
+            self._settle(response, None, sent)
 
     def settle(self, error: BaseException) -> None:
         """Settle a request whose handler has raised, or whose response could not be sent."""
-        response = error if isinstance(error, web.HTTPException) else self._response
-        otherwise = 499 if isinstance(error, asyncio.CancelledError | ConnectionError) else 500
-        self._settle(response, otherwise, error, self._sent)
+        self._settle(error if isinstance(error, web.HTTPException) else self._response, error, self._sent)
 
-    def _settle(
-        self, response: web.StreamResponse | None, otherwise: int, error: BaseException | None, sent: int
-    ) -> None:
-        """Settle; `otherwise` is the status of a response that did not start."""
-        status, told = (otherwise, ()) if response is None else (response.status, response.headers.items())
+    def _settle(self, response: web.StreamResponse | None, error: BaseException | None, sent: int) -> None:
+        left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
+        status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
         self.front.settle(self.outcome, Response(status, headers, error, error is None, sent))
 

@@ -18,20 +18,17 @@ from batchlimit.integrations.django.configuration import async_front, awaitable,
 from batchlimit.integrations.django.hold import Hold, admitted, answering, hold_of
 from batchlimit.integrations.enforcement import HOLD_NAME, Response
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.wsgi.middleware import do_later
+from batchlimit.integrations.headers import texts
+from batchlimit.integrations.wsgi.middleware import ResponseEnd
 
 
-class Ending:
-    """Watches one response, and tells of its end once: when the server closes it, or nobody keeps it any more."""
+class Ending(ResponseEnd):
+    """Watches one response: it ends when the server closes it, or another middleware puts another in its place."""
 
     def __init__(self, response: Any, error: BaseException | None, ended: Callable[[Response], None]) -> None:
-        self._ended: Callable[[Response], None] | None = ended
+        super().__init__(ended)
         self._status, self._error = response.status_code, error
-        self._told: list[Header] = [
-            (name.lower().encode(), value.encode("latin-1")) for name, value in response.items()
-        ]
-        self._sent, self._complete = 0, False
+        self._told = [(name.lower().encode(), value.encode("latin-1")) for name, value in response.items()]
         if not response.streaming:
             self._sent, self._complete = len(response.content), True
         elif response.is_async:
@@ -40,20 +37,6 @@ class Ending:
             response.streaming_content = self._parts(response.streaming_content)
         # `response.close` calls these, once. Django has no public name for them; a `close` of ours would be a cycle.
         response._resource_closers.append(self.end)  # noqa: SLF001
-
-    def __del__(self) -> None:
-        if (ended := self._ended) is not None:  # another middleware has put another response in its place
-            self._ended = None
-            do_later(ended, self._response())
-
-    def end(self) -> None:
-        """Tell of the end."""
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended(self._response())
-
-    def _response(self) -> Response:
-        return Response(self._status, self._told, self._error, self._complete, self._sent)
 
     @contextmanager
     def _read(self) -> Iterator[None]:

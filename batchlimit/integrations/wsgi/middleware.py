@@ -164,25 +164,49 @@ def with_headers(start_response: StartResponse, headers: Sequence[Header]) -> St
     return start
 
 
-class WSGIExchange:
-    """Adds fields to one response, and tells once how it ended: read to the end, closed before, or failed."""
+class ResponseEnd:
+    """Tells of the end of one response, once: when that is known, or when nobody keeps the response any more."""
 
-    __slots__ = ("_body", "_close", "_ended", "_headers", "_sent", "_start_response", "_status", "_told")
+    __slots__ = ("_complete", "_ended", "_error", "_sent", "_status", "_told")
+
+    def __init__(self, ended: Callable[[Response], None]) -> None:
+        self._ended: Callable[[Response], None] | None = ended
+        self._status, self._sent, self._complete = 500, 0, False
+        self._told: list[Header] = []
+        self._error: BaseException | None = None
+
+    def __del__(self) -> None:
+        if self._ended is not None:
+            do_later(self._ended, self._response())
+
+    def end(self) -> None:
+        """Tell of the end; a second time it does nothing."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self._response())
+
+    def _response(self) -> Response:
+        return Response(self._status, self._told, self._error, self._complete, self._sent)
+
+
+class WSGIExchange(ResponseEnd):
+    """Adds fields to one response, and tells how it ended: read to the end, closed before, or failed."""
+
+    __slots__ = ("_body", "_close", "_headers", "_start_response")
 
     def __init__(
         self, start_response: StartResponse, headers: Sequence[Header], ended: Callable[[Response], None]
     ) -> None:
+        super().__init__(ended)
         self._start_response, self._headers = start_response, texts(headers)
-        self._ended: Callable[[Response], None] | None = ended
-        self._status, self._sent = 0, 0
-        self._told: list[Header] = []
 
     def run(self, app: WSGIApp, environ: Environ) -> Self:
         """Call the application; return its body, which is to be iterated once and closed."""
         try:
             body = app(environ, self._start)
         except BaseException as error:
-            self._end(error)
+            self._error = error
+            self.end()
             raise
         self._body: Iterator[bytes] = iter(body)
         self._close: Callable[[], object] | None = getattr(body, "close", None)
@@ -205,11 +229,10 @@ class WSGIExchange:
     def __next__(self) -> bytes:
         try:
             part = next(self._body)
-        except StopIteration:
-            self._end(None, complete=True)
-            raise
         except BaseException as error:
-            self._end(error)
+            self._complete = isinstance(error, StopIteration)
+            self._error = None if self._complete else error
+            self.end()
             raise
         self._sent += len(part)
         return part
@@ -221,18 +244,4 @@ class WSGIExchange:
             if close is not None:
                 close()
         finally:
-            self._end(None)
-
-    def __del__(self) -> None:
-        if (ended := self._ended) is not None:  # of a server that forgot to close
-            self._ended = None
-            do_later(ended, self._response(None))
-
-    def _end(self, error: BaseException | None, *, complete: bool = False) -> None:
-        """Tell of the end, once."""
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended(self._response(error, complete=complete))
-
-    def _response(self, error: BaseException | None, *, complete: bool = False) -> Response:
-        return Response(self._status or 500, self._told, error, complete, self._sent)
+            self.end()
