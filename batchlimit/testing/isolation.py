@@ -3,7 +3,6 @@
 import contextlib
 import os
 import uuid
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -37,27 +36,23 @@ class IsolatedWorld(World):
     """Real time and real stores, with a prefix of its own."""
 
     def __init__(self, prefix: str) -> None:
+        super().__init__()
         self._prefix = prefix
-        self._insides: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def inside(self, limiter: Any, original: Any) -> Any:
-        """See scene.World; a limiter on a store of another kind stays as it is."""
-        if limiter in self._insides:
-            return self._insides[limiter]
-        made = None
-        if (store := self._store_of(original._opened)) is not None:
-            kind = Registry if isinstance(original, Registry) else AsyncRegistry
-            options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
-            made = kind(store, original.rule, options, original.clock)
-            made.store.allow(original.store._connecting)
-        self._insides[limiter] = made
+    def make(self, original: Any) -> Any:
+        """See World; a limiter on a store of another kind stays as it is."""
+        if (store := self._store_of(original._opened)) is None:
+            return None
+        kind = Registry if isinstance(original, Registry) else AsyncRegistry
+        options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
+        made = kind(store, original.rule, options, original.clock)
+        made.store.allow(original.store._connecting)
         return made
 
     def end(self) -> None:
         """Return what was leased, in the background."""
-        for inside in list(self._insides.values()):
-            if inside is not None:
-                inside.abandon()
+        for inside in self.insides:
+            inside.abandon()
 
     def _store_of(self, original: Any) -> Any:
         if isinstance(original, MemoryStore):

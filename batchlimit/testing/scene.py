@@ -108,13 +108,29 @@ def frozen(virtual: VirtualTime, one: LockedGate | KeyedGates | Engine) -> Undo:
 
 
 class World:
-    """Has another inside for limiters."""
+    """Has another inside for limiters: a registry in place of the original one, for each limiter that lives here."""
 
     change_gate: Callable[[Any], Undo] | None = None
     """Changes a gate of concurrency limiters, and returns what undoes that; None: they stay as they are."""
 
+    def __init__(self) -> None:
+        self._made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()  # held to make an inside
+
+    @property
+    def insides(self) -> list[Any]:
+        """All that were made."""
+        return [each for each in list(self._made.values()) if each is not None]
+
     def inside(self, limiter: Any, original: Any) -> Any:
-        """Return the registry for a limiter, in place of the original one; None: it stays as it is."""
+        """Return the registry for a limiter; None: its original one stays."""
+        with self._lock:
+            if limiter not in self._made:
+                self._made[limiter] = self.make(original)
+            return self._made[limiter]
+
+    def make(self, original: Any) -> Any:
+        """Return a registry in place of the original one of a limiter; None: that stays."""
         raise NotImplementedError
 
     def store_of(self, original: Any) -> Any:

@@ -1,9 +1,7 @@
 """The world of limiters in virtual time: exactly one token bucket a key, whatever they lease of it."""
 
 import math
-import threading
 import warnings
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -167,25 +165,17 @@ class VirtualWorld(World):
         change_quota: Callable[[Quota], Quota] = lambda quota: quota,
     ) -> None:
         """Begin empty; `concerns` says of the original registry of a limiter whether it lives here."""
+        super().__init__()
         self.time = VirtualTime()
         self.change_gate = partial(frozen, self.time)
         self.time.world = self
         self._make_store, self._concerns, self._change_quota = make_store, concerns, change_quota
         self.stores: dict[object, VirtualStore] = {}
-        self._insides: weakref.WeakKeyDictionary[Any, Inside] = weakref.WeakKeyDictionary()
-        self._lock = threading.RLock()  # held to make an inside
 
-    def inside(self, limiter: Any, original: Any) -> Inside | None:
+    def make(self, original: Any) -> Inside | None:
+        """Return a registry in virtual time that has the quotas of the original, changed, and its options."""
         if not self._concerns(original):
             return None
-        with self._lock:
-            if (found := self._insides.get(limiter)) is None:
-                found = self._insides[limiter] = self._made(original)
-                found.arrive()  # it learns of the overrides that are set
-            return found
-
-    def _made(self, original: Any) -> Inside:
-        """Return a registry in virtual time that has the quotas of the original, changed, and its options."""
         opened, buckets = original._opened, self.store_of(original._opened)
         store: Any = buckets
         if isinstance(opened, FAULTY):
@@ -197,18 +187,19 @@ class VirtualWorld(World):
             warnings.simplefilter("ignore")
             made = kind(store if is_threaded else AsyncMemoryStore(store), rule, options, self.time)
         made.original, made.buckets, made.own_store = original, buckets, original.own_store
+        made.arrive()  # it learns of the overrides that are set
         return made  # type: ignore[no-any-return]
 
     def buckets(self, key: str) -> list[tuple[VirtualStore, Quota]]:
         """Return the stores that have a bucket of this key, or would make one, each with the key's quota there."""
         found = []
-        for each in list(self._insides.values()):
+        for each in self.insides:
             with suppress(ValueError):  # it has no quota for the key
                 found.append((each.buckets, each.rule(key)))
         return found
 
     def leave(self, instant: float) -> None:
-        by_name = {each._keyspace._instance.name: each for each in list(self._insides.values())}
+        by_name = {each._keyspace._instance.name: each for each in self.insides}
 
         def held(name: str, key: str) -> int:
             entry = by_name[name].entries.get(place_of(key)) if name in by_name else None
@@ -219,12 +210,12 @@ class VirtualWorld(World):
 
     def arrive(self) -> None:
         with self.time.changed:
-            for inside in list(self._insides.values()):
+            for inside in self.insides:
                 inside.arrive()
 
     def end(self) -> None:
         """Close the limiters that were closed here."""
-        for inside in list(self._insides.values()):
+        for inside in self.insides:
             inside.rest()
 
     def store_of(self, original: Any) -> VirtualStore:

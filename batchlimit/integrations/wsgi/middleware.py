@@ -138,15 +138,6 @@ def fields_of(environ: Environ) -> Iterable[Header]:
     return [(name, environ[key].encode("latin-1", "replace")) for name, key in _FIELDS if key in environ]
 
 
-def do_later(function: Callable[..., object], *arguments: Any) -> None:
-    """Call a function in a thread of its own; nobody does at the end of the process.
-
-    `threading.Thread` would take locks that the thread of the destructor may hold.
-    """
-    with suppress(RuntimeError):  # the interpreter ends
-        start_new_thread(function, arguments)
-
-
 def answer(refusal: Refusal, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer a request with a refusal; HEAD gets no body."""
     length = (b"content-length", b"%d" % len(refusal.body))
@@ -177,7 +168,9 @@ class ResponseEnd:
 
     def __del__(self) -> None:
         if self._ended is not None:
-            do_later(self._ended, self._response())
+            with suppress(RuntimeError):  # the interpreter ends
+                # `threading.Thread` would take locks that the thread of the destructor may hold.
+                start_new_thread(self._ended, (self._response(),))
 
     def end(self) -> None:
         """Tell of the end; a second time it does nothing."""
