@@ -117,7 +117,8 @@ class Bucket(SpendableBucket):
             instance.granted = 0
         self._refill(self._now)
         for name, instance in over:
-            self._table.forget_idle(name, instance, self._now)
+            if instance.is_over(self._now):
+                self._table.forget(name, instance, self._now)
 
     def _agree(self, quota: Quota, ask: Ask, instance: InstanceEntry) -> None:
         """Obey the quota of the highest rank, and of one rank the younger one; see take.lua."""
@@ -257,7 +258,8 @@ class Bucket(SpendableBucket):
         self._levels = [level - granted for level in self._levels]
         self._used += granted
         if is_spent and starts == self._now and instance.held == 0:
-            self._table.spend(instance, granted, starts, starts + fair_share.lease_of_spend(self._bands, lease))
+            ends = starts + fair_share.lease_of_spend(self._bands, lease)  # until then a caller may be admitted by it
+            instance.granted, instance.starts, instance.expires = granted, starts, ends
         else:
             self._table.lend(instance, granted, starts, starts + lease)
 

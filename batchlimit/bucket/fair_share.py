@@ -85,11 +85,6 @@ def lease_of(bands: list[Band]) -> int:
     return max(SHORTEST, int(min(min(LEASE, 0.4 * band.burst / band.rate) for band in bands)))
 
 
-def rich_lease_of(bands: list[Band]) -> int:
-    """Return how long a lease lasts (us) while the bucket is rich: most of the refill time."""
-    return max(lease_of(bands), int(min(min(RICH, 0.75 * band.burst / band.rate) for band in bands)))
-
-
 def lease_for_trip(lease: int, trip: int) -> int:
     """Return `lease` (us), or more for an instance whose round `trip` (us; 0: unknown) would leave it none of that."""
     return max(lease, UNKNOWN if trip == 0 else max(2 * trip, min(4 * trip, UNKNOWN)))
@@ -100,13 +95,14 @@ def lease_of_grant(each: list[tuple[Band, float]], granted: int, trip: int, *, w
 
     It is of bandwidths with `each` its level before the grant, to an instance with a round `trip` (us; 0: unknown).
     """
-    bands = [band for band, _ in each]
+    lease = lease_of([band for band, _ in each])
     if is_later:
-        return lease_for_trip(max(lease_of(bands), UNKNOWN), trip)
-    if waits and granted > 0:
-        return lease_for_trip(min(WAITING, lease_of(bands)), trip)
-    rich = all(level >= ALPHA * band.burst for band, level in each)
-    return lease_for_trip(rich_lease_of(bands) if rich else lease_of(bands), trip)
+        lease = max(lease, UNKNOWN)
+    elif waits and granted > 0:
+        lease = min(lease, WAITING)
+    elif all(level >= ALPHA * band.burst for band, level in each):  # most of the refill time
+        lease = max(lease, int(min(min(RICH, 0.75 * band.burst / band.rate) for band, _ in each)))
+    return lease_for_trip(lease, trip)
 
 
 def lease_of_spend(bands: list[Band], lease: int) -> int:

@@ -54,7 +54,7 @@ class Reserved(NamedTuple):
 class InstanceTable:
     """The instances by name, and the sums over them that the bucket needs at every call: so none of them is a loop.
 
-    It has 12 public methods: all change the sums together with what they are of, or answer by the sums.
+    It has 10 public methods: all change the sums together with what they are of, or answer by the sums.
     """
 
     __slots__ = ("active", "instances", "lasts", "outstanding", "swept", "weights")
@@ -103,11 +103,6 @@ class InstanceTable:
         """Have a heavier instance weigh one more than the others do on average, until it asks again."""
         self.weigh(instance, (self.weights - instance.weight) // (self.active - 1) + 1, now)
 
-    def forget_idle(self, name: str, instance: InstanceEntry, now: int) -> None:
-        """Forget an instance that holds nothing and asked long ago."""
-        if instance.expires <= now and instance.seen + ACTIVE <= now:
-            self.forget(name, instance, now)
-
     def forget(self, name: str, instance: InstanceEntry, now: int) -> None:
         """Take away the share of an instance that holds nothing; strike its entry, unless it remembers a refund."""
         if instance.weight > 0:
@@ -125,10 +120,6 @@ class InstanceTable:
         self.outstanding += tokens
         instance.held, instance.granted, instance.starts = instance.held + tokens, tokens, starts
         instance.expires = max(instance.expires, expires)
-
-    def spend(self, instance: InstanceEntry, tokens: int, now: int, expires: int) -> None:
-        """Take note of a grant that is spent at once; until it `expires` a caller may be admitted by it."""
-        instance.granted, instance.starts, instance.expires = tokens, now, expires
 
     def claims(self, instance: InstanceEntry) -> Claims:
         """Return what the instance's fair share depends on."""

@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.bucket.fair_share import ACTIVE
-from batchlimit.bucket.spendable import InstanceTable
+from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
 
 
 @pytest.mark.parametrize(("known", "now", "is_there"), [(0, 5, False), (5, 5, False), (6, 5, True)])
@@ -19,14 +19,9 @@ def test_an_instance_that_has_had_a_refund_has_its_entry_until_the_refund_is_for
 
 
 @pytest.mark.parametrize(
-    ("expires", "seen", "active"), [(0, 0, 0), (ACTIVE, 0, 0), (ACTIVE + 1, 0, 1), (0, 1, 1)], ids=str
+    ("expires", "seen", "is_over"), [(0, 0, True), (ACTIVE, 0, True), (ACTIVE + 1, 0, False), (0, 1, False)], ids=str
 )
 def test_an_instance_is_active_until_its_lease_is_over_and_it_asked_long_ago(
-    expires: int, seen: int, active: int
+    expires: int, seen: int, is_over: bool
 ) -> None:
-    table = InstanceTable()
-    one = table.enter("a", seen)
-    table.weigh(one, 1, 0)
-    one.expires = expires
-    table.forget_idle("a", one, ACTIVE)
-    assert table.active == active
+    assert InstanceEntry(last=0, seen=seen, expires=expires).is_over(ACTIVE) is is_over
