@@ -1,10 +1,12 @@
 """Steps that threads and tasks go through alike: generators that yield what one calls and the other awaits."""
 
 import inspect
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import wraps
 from types import CoroutineType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 
@@ -22,6 +24,16 @@ def run(steps: Steps[T]) -> T:
                 step = steps.send(step)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def followed(steps: Callable[Concatenate[Any, P], Steps[Any]]) -> Callable[Concatenate[Any, P], Any]:
+    """Return a method that goes through these steps by its object's `_follow`: `run` for threads, `drive` for tasks."""
+
+    @wraps(steps)
+    def go(self: Any, /, *args: P.args, **options: P.kwargs) -> Any:
+        return self._follow(steps(self, *args, **options))
+
+    return go
 
 
 def ahead(steps: Steps[None]) -> Coroutine[Any, Any, None] | None:

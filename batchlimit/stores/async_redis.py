@@ -162,13 +162,30 @@ class AsyncRedisStore(BaseRedisStore):
         transport = self._transport
         return await self._talk(transport, lambda: transport.ask(key, *commands))
 
+    async def _occupied(self) -> asyncio.Semaphore:
+        """Wait until a call may begin, and return the semaphore that it releases at its end."""
+        free, seconds = self._free, self._connect_timeout
+        if not free.locked():
+            await free.acquire()  # at once
+            return free
+        with WatchPaused():
+            try:
+                async with asyncio.timeout(seconds):
+                    await free.acquire()
+            except TimeoutError:
+                raise TimeoutError(f"none of {_CONNECTIONS} connections was free for {seconds} s") from None
+        return free
+
     async def _talk(self, transport: AsyncTransport, work: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
         try:
             # The caller's client bounds its own connections; an AsyncDirectTransport has one.
             if self._connect is None or isinstance(transport, AsyncDirectTransport):
                 return await work()
-            async with _FreeConnection(self._free, self._connect_timeout):
+            free = await self._occupied()
+            try:
                 return await work()
+            finally:
+                free.release()
         except FAILURES as error:
             if self._connect is not None:
                 await transport.reset_after(error)
@@ -176,32 +193,6 @@ class AsyncRedisStore(BaseRedisStore):
         except BaseException as error:  # such as a cancellation
             untraced(error)
             raise
-
-
-class _FreeConnection:
-    """Acquires a semaphore within a time (seconds). Not a generator, see _CONNECTIONS."""
-
-    __slots__ = ("_free", "_seconds")
-
-    def __init__(self, free: asyncio.Semaphore, seconds: float) -> None:
-        self._free, self._seconds = free, seconds
-
-    async def __aenter__(self) -> None:
-        if not self._free.locked():
-            await self._free.acquire()  # at once
-            return
-        with WatchPaused():
-            await self._wait()
-
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._free.acquire()
-        except TimeoutError:
-            raise TimeoutError(f"none of {_CONNECTIONS} connections was free for {self._seconds} s") from None
-
-    async def __aexit__(self, *_: object) -> None:
-        self._free.release()
 
 
 def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:

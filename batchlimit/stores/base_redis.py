@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from batchlimit.base.redaction import shown
-from batchlimit.base.steps import Steps
+from batchlimit.base.steps import Steps, followed
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask
 from batchlimit.bucket.slot_table import SlotAsk, SlotReply
@@ -149,23 +149,20 @@ class BaseRedisStore(Unique):
     def _words(self, key: str, quota: Quota, ask: Ask, within: float) -> list[str | bytes]:
         return scripts.take_arguments(quota, ask, self._seen, self._clocks.latest(self.part(key), within))
 
-    def probe(self, key: str) -> Any:
+    @followed
+    def probe(self, key: str) -> Steps[None]:
         """See Remote.probe.
 
         It runs the real script, so it fails for every reason that fails a take: a replica, a full memory, an ACL, a
         script that does not end. It asks another bucket in the same slot, which expires within seconds, for no tokens.
         """
         name = bucket_name(self._prefix, key) + ":probe"
-
-        def steps() -> Steps[None]:
-            try:
-                yield self._run("take", name, scripts.take_arguments(scripts.PROBE_QUOTA, _PROBE), list)
-            except BucketUnavailable as error:
-                # The slot of the key is at another node. Any other error of one key concerns the probe's bucket alone.
-                if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE:
-                    raise
-
-        return self._follow(steps())
+        try:
+            yield self._run("take", name, scripts.take_arguments(scripts.PROBE_QUOTA, _PROBE), list)
+        except BucketUnavailable as error:
+            # The slot of the key is at another node. Any other error of one key concerns the probe's bucket alone.
+            if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in ELSEWHERE:
+                raise
 
     def _left(self, began: float) -> float:
         """Return for how long yet somebody waits who may have had to connect first (s); he `began` then."""

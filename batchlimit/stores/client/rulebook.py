@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from batchlimit.base.steps import Steps
+from batchlimit.base.steps import Steps, followed
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.overrides import FORMAT, MOST, RULE, Change, Entry, Overrides, is_number
@@ -35,28 +35,24 @@ class RedisRules:
         self._name, self._log = rules_name(prefix), "{" + prefix + ":}log"  # a hash, and a stream of the last changes
         self._obeyed = "{" + prefix + ":obeyed}:rules"  # what instances obey after the store has lost it
 
-    def read(self, known: int) -> Any:
-        def steps() -> Steps[Published]:
-            revision, now = yield self._ask(self._name, ("HGET", self._name, "revision"), ("TIME",))
-            if text(revision or b"0") == str(known):
-                return Published(known, _instant(now), None)
-            fields, now = yield self._ask(self._name, ("HGETALL", self._name), ("TIME",))
-            told = texts(fields)
-            revision = told.get("revision", "0")
-            return Published(int(revision) if is_number(revision) else 0, _instant(now), told)
+    @followed
+    def read(self, known: int) -> Steps[Published]:
+        revision, now = yield self._ask(self._name, ("HGET", self._name, "revision"), ("TIME",))
+        if text(revision or b"0") == str(known):
+            return Published(known, _instant(now), None)
+        fields, now = yield self._ask(self._name, ("HGETALL", self._name), ("TIME",))
+        told = texts(fields)
+        revision = told.get("revision", "0")
+        return Published(int(revision) if is_number(revision) else 0, _instant(now), told)
 
-        return self._follow(steps())
-
-    def remind(self, overrides: Overrides) -> Any:
-        def steps() -> Steps[None]:
-            name, revision = self._obeyed, str(overrides.revision)
-            keep = "PEXPIRE", name, "60000"
-            told, _ = yield self._ask(name, ("HGET", name, "revision"), keep)
-            if text(told or b"") != revision:
-                said = json.dumps(overrides.fields)
-                yield self._ask(name, ("HSET", name, "revision", revision, "said", said), keep)
-
-        return self._follow(steps())
+    @followed
+    def remind(self, overrides: Overrides) -> Steps[None]:
+        name, revision = self._obeyed, str(overrides.revision)
+        keep = "PEXPIRE", name, "60000"
+        told, _ = yield self._ask(name, ("HGET", name, "revision"), keep)
+        if text(told or b"") != revision:
+            said = json.dumps(overrides.fields)
+            yield self._ask(name, ("HSET", name, "revision", revision, "said", said), keep)
 
     def change(self, change: Change) -> Any:
         said = [word for name, told in change.texts.items() for word in (RULE + name, told)]
@@ -68,20 +64,18 @@ class RedisRules:
         said = "field", _BUCKET + key, "old", old, "new", new, "who", who, "why", why
         self._ask(self._log, ("XADD", self._log, "MAXLEN", "~", "1000", "*", "revision", "0", *said))
 
-    def log(self, count: int) -> Any:
-        def steps() -> Steps[list[Entry]]:
-            (reply,) = yield self._ask(self._log, ("XREVRANGE", self._log, "+", "-", "COUNT", str(count)))
-            found = []
-            for number, fields in reply:
-                said = texts(fields)
-                name, revision = said.get("field", ""), said.get("revision", "")
-                if name.startswith((RULE, _BUCKET)) and is_number(revision):  # else it cannot be read
-                    at = int(text(number).partition("-")[0]) / 1000
-                    told = [said.get(each, "") for each in ("old", "new", "who", "why")]
-                    found.append(Entry(at, int(revision), name.partition(":")[2], *told))
-            return found
-
-        return self._follow(steps())
+    @followed
+    def log(self, count: int) -> Steps[list[Entry]]:
+        (reply,) = yield self._ask(self._log, ("XREVRANGE", self._log, "+", "-", "COUNT", str(count)))
+        found = []
+        for number, fields in reply:
+            said = texts(fields)
+            name, revision = said.get("field", ""), said.get("revision", "")
+            if name.startswith((RULE, _BUCKET)) and is_number(revision):  # else it cannot be read
+                at = int(text(number).partition("-")[0]) / 1000
+                told = [said.get(each, "") for each in ("old", "new", "who", "why")]
+                found.append(Entry(at, int(revision), name.partition(":")[2], *told))
+        return found
 
     def obeyed(self) -> Overrides:
         """Return what instances have reminded of within the last minute; for threads."""

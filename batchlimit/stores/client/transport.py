@@ -15,7 +15,7 @@ import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
 
 from batchlimit.base import steps
-from batchlimit.base.steps import Steps
+from batchlimit.base.steps import Steps, followed
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.deadline import Deadlined, RespSocket
@@ -37,39 +37,30 @@ class _OneServer:
         """Whether the client calls again what failed. Then a call ends by its deadline, which hides why."""
         return getattr(self.client.get_retry(), "_retries", 0) != 0
 
-    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
+    @followed
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Steps[Any]:
         """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
-
         # redis-py's own Script class would do the same, but sends the number of keys as a number: see scripts.py.
-        def work() -> Steps[Any]:
-            asked = _encoded(words(name, buckets, arguments))
-            try:
-                return (yield self.client.execute_command(*asked))
-            except NoScriptError:
-                yield self.client.script_load(script(name).encode())
-                return (yield self.client.execute_command(*asked))
+        asked = _encoded(words(name, buckets, arguments))
+        try:
+            return (yield self.client.execute_command(*asked))
+        except NoScriptError:
+            yield self.client.script_load(script(name).encode())
+            return (yield self.client.execute_command(*asked))
 
-        return self._follow(work())
-
-    def ask(self, key: str, *commands: tuple[str, ...]) -> Any:
+    @followed
+    def ask(self, key: str, *commands: tuple[str, ...]) -> Steps[Any]:
         """Run commands, of which none is a script, at the server that has the key; return each reply."""
+        found = list[Any]()
+        for each in commands:
+            found += [(yield self.client.execute_command(*_encoded(each)))]
+        return found
 
-        def work() -> Steps[Any]:
-            found = list[Any]()
-            for each in commands:
-                found += [(yield self.client.execute_command(*_encoded(each)))]
-            return found
-
-        return self._follow(work())
-
-    def reset_after(self, error: Exception) -> Any:
+    @followed
+    def reset_after(self, error: Exception) -> Steps[None]:
         """Reconnect, if that may help: READONLY says that a managed failover left us connected to a replica."""
-
-        def work() -> Steps[None]:
-            if code_of(error) == "READONLY":
-                yield self.client.connection_pool.disconnect(inuse_connections=False)
-
-        return self._follow(work())
+        if code_of(error) == "READONLY":
+            yield self.client.connection_pool.disconnect(inuse_connections=False)
 
 
 def _encoded(command: Sequence[str | bytes]) -> list[str | bytes]:
